@@ -1,1 +1,1 @@
-"""Kept for a systemd unit of the root helper that an earlier version wrote."""
+"""Kept for systemd units of the root helper that an earlier version wrote."""

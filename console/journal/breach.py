@@ -1,6 +1,7 @@
-"""What a sentinel leaves to be read, the pipe into it, and the curve of a breach with its limit.
+"""Reads what a sentinel leaves, writes to its inbox, and draws the curve of a breach with its
+limit.
 
-Reads are plain and never block.
+Reads are plain file reads and never block.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ COLUMNS = {
     RAM: ("RAM available", "B"), SWAP: ("swap used", "B"),
     FULL: (NAMES["host.pressure"], "%"),
 }  # fmt: skip
-"""What the window's rows hold behind their Unix second: names and units."""
+"""Names and units of the columns of the window's rows; column 0 is the Unix second."""
 DROPS = frozenset({"host.ram_available", "host.time_to_full"})
 Points = tuple[tuple[float, float | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The sentinel's newest page: `at` is the monotonic time it was written."""
+    """The sentinel's newest status page; `at` is the monotonic time when it was written."""
 
     at: float
     level: str = "ok"
@@ -47,12 +48,12 @@ class Seen:
     tte_s: float | None = None
     lease_s: float | None = None
     acted: bool = False
-    """It has struck, and the ladder is called."""
+    """The sentinel has killed, and has called the rollback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """What a sentinel did: `words` say why, `data` is what the journal keeps."""
+    """A breach that a sentinel handled: `words` say why, `data` is what the journal keeps."""
 
     at: float
     words: str
@@ -61,7 +62,7 @@ class Breach:
 
 
 def ready(run: RunDir) -> tuple[int, int] | None:
-    """(pid, start) of the sentinel that said it watches; None when none did."""
+    """Return (pid, start) of the sentinel that said it watches; None if none did."""
     page = _table(run.guard / guard_config.READY)
     try:
         pid, start = int(page["pid"]), int(page["start"])
@@ -71,7 +72,7 @@ def ready(run: RunDir) -> tuple[int, int] | None:
 
 
 def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
-    """What that very sentinel says now; None when it has not said anything yet."""
+    """Return the newest status of this very sentinel; None if it has not written any."""
     found = open_newest(run.path)
     if found is None or (found.pid, found.start) != sentinel:
         return None
@@ -90,7 +91,7 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
 
 
 def breach_of(run: RunDir) -> Breach | None:
-    """What stands in breach.json; None when there was none."""
+    """Return the breach in breach.json; None if there is none."""
     page = _table(run.guard / guard_config.BREACH)
     at = number(page.get("at"))
     if at is None:
@@ -115,14 +116,15 @@ def breach_of(run: RunDir) -> Breach | None:
 
 
 def tell(run: RunDir, message: dict[str, Any]) -> bool:
-    """One message into the sentinel's inbox; False when nobody reads, or it is full."""
+    """Write one message to the sentinel's inbox. Returns False if it is full or nobody reads it."""
     line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
     return say(run.guard / guard_config.INBOX, line)
 
 
 def killed_row(one: object) -> dict[str, Any]:
-    """What became of a victim: name, kind, `rung` (all of them), why; seconds `write_s` and
-    `empty_s` since the sample that showed it; `held` {ram, swap: bytes, age_s} or None."""
+    """Return what became of a killed target: name, kind, `rung` (all stages), why; `write_s` and
+    `empty_s` in seconds since the sample that showed the breach; `held` {ram, swap: bytes, age_s}
+    or None."""
     row = one if isinstance(one, dict) else {}
     stages = ", ".join(map(str, _list(row.get("rungs")))) or row.get("rung")
     told = {"name": row.get("name"), "kind": row.get("kind"), "rung": stages, "why": _why(row)}
@@ -143,7 +145,7 @@ def _why(row: dict[str, Any]) -> str:
 
 
 def _curve(found: object) -> dict[str, Any]:
-    """The curve that crossed; see console.recovery.guard.decide.policy."""
+    """Return the curve of the breached metric; see console.recovery.guard.decide.policy."""
     if not isinstance(found, dict):
         return {}
     kept: dict[str, Any] = {
@@ -157,7 +159,7 @@ def _curve(found: object) -> dict[str, Any]:
 
 
 def _window(found: object) -> dict[str, Any]:
-    """Samples before the breach, thinned: the journal is no recorder."""
+    """Return the samples before the breach, thinned out: the journal is no recorder."""
     rows: list[list[float | None]] = []
     for row in _list(found.get("fast") if isinstance(found, dict) else None):
         values = [number(one) for one in _list(row)][:FAST_FIELDS]
@@ -179,7 +181,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _table(path: os.PathLike[str]) -> dict[str, Any]:
-    """A small JSON object; an empty one where there is none."""
+    """Read a small JSON object; empty if there is none."""
     descriptor = -1
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -195,9 +197,10 @@ def _table(path: os.PathLike[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Crossed:
-    """`points`: (Unix second, figure in `unit` or None), oldest first; `level`: where the limit
-    lies among them, None where it is on another figure; `below`: it is passed under it. `column`:
-    of the window's rows, 0 where it is none of them."""
+    """The curve of a breach. `points` are (Unix second, value in `unit` or None), oldest first.
+    `level` is the limit on the same scale, None if the limit is on another metric. `below` means
+    that the limit is passed below it. `column` is the column of the window's rows, 0 if it is none
+    of them."""
 
     name: str
     unit: str
@@ -208,7 +211,7 @@ class Crossed:
 
 
 def crossed(breach: Mapping[str, Any]) -> Crossed | None:
-    """The curve of a breach as breach.json or the journal has it; None where it has none."""
+    """Return the curve of a breach as breach.json or the journal has it; None if it has none."""
     curve, limit = breach.get("curve"), limit_in(breach)
     if not isinstance(curve, dict):
         return None
@@ -228,7 +231,7 @@ def crossed(breach: Mapping[str, Any]) -> Crossed | None:
 
 
 def limit_in(breach: Mapping[str, Any]) -> Limit | None:
-    """The limit that was passed, where it is on record."""
+    """Return the limit that was passed; None if it is not on record."""
     try:
         return Limit.from_json(breach.get("limit"))
     except (ValueError, TypeError):
@@ -236,7 +239,7 @@ def limit_in(breach: Mapping[str, Any]) -> Limit | None:
 
 
 def number(value: object) -> float | None:
-    """A figure; None for what is none."""
+    """Return a number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e18 else None
@@ -256,7 +259,8 @@ def _of_column(breach: Mapping[str, Any], column: int, limit: Limit | None) -> C
 
 
 def _level(limit: Limit | None, then: float, value: float | None) -> float | None:
-    """A limit as a figure of its column, which stood at `then` when the limit's own was `value`."""
+    """Return a limit on the scale of its column. `then` is the column's value when the limit's own
+    metric was `value`."""
     metric, level = limit.metric if limit is not None else "", _value(limit)
     if level is None or metric == "host.time_to_full":
         return None

@@ -1,6 +1,7 @@
-"""What a flight recorder kept of a run: loaded for the console and for `recorder`, and in words.
+"""Loads what a flight recorder kept of a run, for the console and for `recorder`, and says it in
+words.
 
-Reads files that may lie on a slow disk: not on the UI loop.
+The files may be on a slow disk: do not call this on the UI loop.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ MOST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One run's recording; all text is clean. `synced`: when the copy on disk was written last,
-    Unix seconds, None where the recording is not that copy. `breach`: {} where there was none."""
+    """One run's recording; all text is clean. `synced` is when the copy on disk was last written,
+    in Unix seconds, None if the recording is not that copy. `breach` is {} if there was none."""
 
     run: RunDir
     recording: Recording
@@ -44,17 +45,17 @@ class Recorded:
 
     @property
     def ends(self) -> float:
-        """Unix time of the last thing in it."""
+        """Unix time of the newest entry."""
         return self.fast[-1].wall if self.fast else self.recording.newest()
 
     @property
     def level(self) -> str:
-        """What the sentinel thought last: ok, warn, act, or "" before its first sample."""
+        """The sentinel's last level: ok, warn, act, or "" before its first sample."""
         return self.fast[-1].level if self.fast else ""
 
 
 def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
-    """The recording of a run; None where it has none that can be read."""
+    """Return the recording of a run; None if it has none that can be read."""
     recording = open_newest(run.path)
     if recording is None:
         return None
@@ -67,7 +68,7 @@ def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
 
 
 def find(text: str | None, last_s: float = LAST_S) -> Recorded:
-    """The recording of a run by name, or of the newest run that has one. Raises UsageError."""
+    """Return the recording of the named run, or of the newest that has one. Raises UsageError."""
     if text:
         run = find_run(text)
         found = load(run, last_s)
@@ -86,7 +87,7 @@ def find(text: str | None, last_s: float = LAST_S) -> Recorded:
 
 
 def breach(run: RunDir) -> dict[str, Any]:
-    """What was breached and killed, clean; {} where nothing was, or the file is garbage."""
+    """Return what was breached and killed, clean; {} if nothing was, or the file is invalid."""
     try:
         with open(run.path / guard_config.DIRECTORY / guard_config.BREACH, "rb") as file:
             return table(cleaned(json.loads(file.read(MOST))))
@@ -95,8 +96,8 @@ def breach(run: RunDir) -> dict[str, Any]:
 
 
 def struck(recording: Recording) -> dict[str, Any]:
-    """Of a breach that could not be written to disk what the recording knows: when, and why; {}
-    where nothing was."""
+    """Return what the recording knows of a breach that could not be written to disk, when and why;
+    {} if there was none."""
     if table(recording.status()).get("acted") is not True:
         return {}
     events = [one for one in cleaned(recording.events()) if one.get("what") in ("breach", "lease")]
@@ -109,7 +110,7 @@ def struck(recording: Recording) -> dict[str, Any]:
 
 
 def config_of(run: RunDir) -> GuardConfig | None:
-    """What the sentinel of a run was told; None where there is none that can be read."""
+    """Return the guard config of a run; None if there is none that can be read."""
     try:
         return guard_config.read(run.path / guard_config.DIRECTORY / guard_config.CONFIG_FILE)
     except (OSError, ValueError, RecursionError):
@@ -117,7 +118,7 @@ def config_of(run: RunDir) -> GuardConfig | None:
 
 
 def stage_at(run: RunDir, stage: str, since: float) -> float | None:
-    """When a rung of a ladder went well for the first time since then, Unix seconds."""
+    """Return the Unix second at which a stage of a rollback first succeeded since then, or None."""
     lines, _ = read_lines(Path(run.ladder), 0)
     for line in lines:
         at = line.get("at")
@@ -128,7 +129,8 @@ def stage_at(run: RunDir, stage: str, since: float) -> float | None:
 
 
 def ending(found: Recorded) -> list[str]:
-    """Whether the sentinel lives, whether this is still the same boot, and where it ends."""
+    """Return in lines whether the sentinel lives, whether this is still the same boot, and where
+    the recording ends."""
     ends = utc(found.ends, "%Y-%m-%d %H:%M:%S")
     if found.recording.alive:
         return [f"the sentinel is alive (pid {found.recording.pid}); its last sample is of {ends}"]

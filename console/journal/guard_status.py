@@ -1,6 +1,6 @@
-"""The guard of the run on show: a thread reads the recorder's page once a second, as it stands.
+"""The guard of the run on show. A thread reads the recorder's status page once a second.
 
-What is missing, old or garbled is a word, never a figure.
+What is missing, old or invalid becomes a word and never a number.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from console.recovery.rollback import records as pointers
 
 EVERY_S = 1.0
 OLD_S = 2.0
-"""Data older than this is shown with its age, seconds."""
+"""Data older than this many seconds is shown with its age."""
 SILENT_S = 5.0
-"""A sentinel that has said nothing for this long is not one that watches."""
+"""A sentinel that has been silent for this long does not count as watching."""
 NONE, LOOKING, STARTING, OK, WARN, ACTED, SILENT, GONE, UNREADABLE, ENDED = (
     "none", "looking", "starting", "ok", "warn", "acted", "silent", "gone", "unreadable", "ended",
 )  # fmt: skip
@@ -35,7 +35,8 @@ NONE, LOOKING, STARTING, OK, WARN, ACTED, SILENT, GONE, UNREADABLE, ENDED = (
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """How long the baseline may still be down with nobody attached; None while it is not."""
+    """Seconds that the baseline may still be down with nobody attached; None if none are
+    counted."""
 
     left_s: float | None
     attended: bool = False
@@ -45,11 +46,11 @@ class Lease:
 class GuardView:
     """What is known of one run's guard; all text is clean. `word` is one of the words above.
 
-    `at`: when the newest page was written, monotonic seconds of this boot; None: not known.
-    `reasons`: what it warns of, or why it acted. `tte_s`: seconds until `filling` is full.
-    `rate`: bytes a second by which RAM fills. `missing`: protections it did not get; `spared`:
-    what of the run it must not kill, and why; `trouble`: what it cannot watch. `after`: what a
-    recording says that nobody ended.
+    `at`: when the newest page was written, in monotonic seconds of this boot; None if not known.
+    `reasons`: what it warns of, or why it killed. `tte_s`: seconds until `filling` is full. `rate`:
+    bytes a second by which RAM fills. `missing`: protections that it did not get. `spared`: what of
+    the run it must not kill, and why. `trouble`: what it cannot watch. `after`: how the recording
+    of an interrupted run ends.
     """
 
     run: RunDir | None = None
@@ -70,10 +71,10 @@ class GuardView:
     breach: dict[str, Any] = field(default_factory=dict)
     after: str = ""
     alone: bool = False
-    """It watches although its run's runner is gone."""
+    """The sentinel watches although its run's runner is gone."""
 
     def word_at(self, now: float) -> str:
-        """`word`, or `silent` where what it rests on has become too old."""
+        """Return `word`, or `silent` if the page behind it is too old."""
         fresh = self.at is None or now - self.at <= SILENT_S
         return self.word if fresh or self.word not in (OK, WARN) else SILENT
 
@@ -82,7 +83,7 @@ NOBODY = GuardView()
 
 
 class GuardWatch:
-    """A daemon thread; `latest` is what it knows. Aimed at a run, it looks at once."""
+    """Reads the guard in a daemon thread into `latest`. A change of `aim` is read at once."""
 
     def __init__(self, clock: Clock | None = None, every_s: float = EVERY_S) -> None:
         self._clock = clock or SystemClock()
@@ -100,13 +101,13 @@ class GuardWatch:
         self._thread.start()
 
     def aim(self, run: RunDir | None, alive: bool, over: bool) -> None:
-        """Look at this run from now on; `alive`: its runner lives, `over`: it has ended."""
+        """Set the run to read. `alive`: its runner lives; `over`: the run has ended."""
         before, self._aim = self._aim, (run, alive, over)
         if self._aim != before:
             self._wake.set()
 
     def close(self) -> None:
-        """End the thread; waits for a look in progress, at most a second."""
+        """End the thread, waiting at most a second for a reading in progress."""
         self._closed = True
         self._wake.set()
         if self._thread.is_alive():
@@ -119,17 +120,17 @@ class GuardWatch:
             self._clock.wait(self._wake, self._every)
 
     def look_now(self) -> GuardView:
-        """One look at what it is aimed at, in the caller's thread; it is the latest then."""
+        """Read the run that is aimed at, in the caller's thread, and store the view as `latest`."""
         run, alive, over = self._aim
         try:
             self.latest = self.look(run, alive, over)
-        except Exception as error:  # the thread's last line of defence: it goes on looking
+        except Exception as error:  # the thread must survive any error and read again
             words = one_line(f"{type(error).__name__}: {error}", 120)
             self.latest = GuardView(run, UNREADABLE, detail=words)
         return self.latest
 
     def look(self, run: RunDir | None, alive: bool, over: bool) -> GuardView:
-        """One look, now."""
+        """Read the guard of a run once."""
         if run is None:
             return NOBODY
         found = self._breach_of(run)
@@ -194,8 +195,8 @@ class GuardWatch:
 
 
 def run_on() -> tuple[RunDir | None, bool]:
-    """The run that is on now (this user's, for root anybody's), and whether its runner lives; one
-    whose runner is gone is on while its sentinel watches."""
+    """Return the run that is on now (this user's; for root anybody's), and whether its runner
+    lives. A run without a runner counts as on while its sentinel watches."""
     uid = os.getuid()
     mine = [found for found in pointers.find_all() if found.uid == uid or uid == 0]
     for found in mine:
@@ -211,7 +212,7 @@ def run_on() -> tuple[RunDir | None, bool]:
 def view_of(
     run: RunDir, page: dict[str, Any], config: GuardConfig | None, this_boot: bool
 ) -> GuardView:
-    """A status page as a view; what it does not say, or says wrongly, is not known."""
+    """Return a status page as a view. What the page lacks, or has in a wrong form, is not known."""
     limits = _page_limits(page) or _limits(config)
     level = page.get("level")
     return GuardView(
@@ -234,7 +235,7 @@ def view_of(
 
 
 def marks_of(limits: tuple[Limit, ...]) -> Marks:
-    """The nearest limit that kills, for each gauge."""
+    """Return the nearest limit that kills, for each gauge."""
     kills = [one for one in limits if one.act == "kill" and one.metric and not one.scarce]
 
     def least(metric: str) -> int | None:
@@ -262,13 +263,14 @@ def marks_of(limits: tuple[Limit, ...]) -> Marks:
 
 
 def _growth(limits: tuple[Limit, ...]) -> int | None:
-    """It counts only while RAM is short, and is worth showing all the same."""
+    """Return the limit on swap growth, which counts only while RAM is short but is worth showing
+    all the same."""
     grown = [one.above for one in limits if one.metric == "host.swap_growth" and one.above]
     return int(min(grown)) if grown else None
 
 
 def number(value: object) -> float | None:
-    """A finite number that is no truth value; else None."""
+    """Return a number that is finite and no bool; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e18 else None

@@ -20,7 +20,7 @@ Sleeper = Callable[..., tuple[int, int]]
 
 
 def put(root: Path, path: str, text: str) -> Path:
-    """A file of a made-up tree."""
+    """Write one file of a made-up tree."""
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -29,7 +29,7 @@ def put(root: Path, path: str, text: str) -> Path:
 
 @pytest.fixture
 def sleeper() -> Iterator[Sleeper]:
-    """Starts processes in sessions of their own, that sleep if nothing else is said."""
+    """Start processes in sessions of their own, which sleep unless another command is given."""
     children: list[subprocess.Popen[bytes]] = []
 
     def start(*argv: str, **more: Any) -> tuple[int, int]:
@@ -46,13 +46,13 @@ def sleeper() -> Iterator[Sleeper]:
 
 @pytest.fixture(autouse=True)
 def _a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written of a breach is there when it is looked for, however long a disk takes."""
+    """Let breach.json be on disk before a test reads it, however long the disk takes."""
     monkeypatch.setattr(breach, "WRITE_S", 60.0)
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """A sentinel's work on a made-up machine (`made_site.Site`) that has gone on for a second."""
+    """A guard loop on a made-up machine (`made_site.Site`) that has run for a second."""
     from tests.guard.made_site import Site
 
     made: list[Site] = []

@@ -1,4 +1,4 @@
-"""A judge on the machine of the incident, and looks that go on in time."""
+"""A policy on the machine of the incident, and snapshots that advance in time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLENTY = 200 * GIB
 
 
 class Bench:
-    """A judge, and looks that go on in time: what is not said is as quiet as can be."""
+    """A policy, and snapshots that advance in time. Whatever a test does not set is idle."""
 
     def __init__(
         self, *limits: Limit, armed: bool = True, rest: float = PLENTY, **more: object
@@ -35,14 +35,14 @@ class Bench:
         return dataclasses.replace(snapshot, **parts)  # type: ignore[arg-type]
 
     def go(self, seconds: float, step: float = 0.05, **parts: object) -> Decision:
-        """Snapshot at the same for a while; the last judgement."""
+        """Repeat the same snapshot for a while; returns the last decision."""
         for _ in range(max(1, round(seconds / step))):
             self.at += step
             self.last = self.policy.decide(self.see(**parts))  # type: ignore[arg-type]
         return self.last
 
     def breached(self, seconds: float, **parts: object) -> Breach:
-        """The breach that this makes."""
+        """Return the breach that these values make."""
         found = self.go(seconds, **parts).breach
         assert found is not None
         return found

@@ -1,4 +1,4 @@
-"""What the tests of killing share: real processes with a cookie, and made-up control groups."""
+"""What the kill tests share: real processes with a cookie, and made-up control groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = "cd" * 32
 
 
 def finish(operation: KillOperation) -> None:
-    """Look until it is over, as a sentinel does at its ticks."""
+    """Advance the kill until it is over, as a sentinel does at its ticks."""
     try:
         until(operation.advance, "all of them are dead", where=lambda: str(operation.report()))
     finally:
@@ -39,7 +39,7 @@ class Den:
         self.groups: list[tuple[int, int]] = []
 
     def spawn(self, code: str, cookie: str = "") -> tuple[int, int]:
-        """A Python program, in a session of its own."""
+        """Start a Python program in a session of its own."""
         spec = ProcessSpec((sys.executable, "-S", "-c", code))
         made = process.spawn(spec, log=self.root / "log", cookie=cookie or self.run_id)
         self.groups.append(made)
@@ -49,7 +49,7 @@ class Den:
         return self.spawn("import time; time.sleep(600)", cookie)
 
     def said(self, word: str) -> list[int]:
-        """The pids that programs wrote after `word`."""
+        """Return the pids that programs wrote after `word`."""
         with contextlib.suppress(OSError):
             rows = [line.split() for line in (self.root / "log").read_text().splitlines()]
             return [int(row[1]) for row in rows if len(row) == 2 and row[0] == word]
@@ -74,7 +74,7 @@ def line(kind: str, name: str, who: tuple[int, int]) -> Live:
 
 
 def made_up(root: Path, container: str = ID, *, version: int = 2) -> tuple[Hierarchy, ...]:
-    """A hierarchy with one container's group in it, as plain files."""
+    """Make a hierarchy with one container's group in it, as plain files."""
     path = root / "docker" / container
     path.mkdir(parents=True)
     (path / "cgroup.procs").write_text("")

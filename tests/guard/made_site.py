@@ -1,4 +1,4 @@
-"""A sentinel's work on a made-up machine, with time handed in and real processes to kill."""
+"""The guard loop on a made-up machine, with its time set by the test and real processes to kill."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.guard.conftest import put
 GIB = 1 << 30
 TOTAL = 64
 QUIET = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-"""A child that says nothing and ends with its stdin."""
+"""The command of a child process that prints nothing and ends with its stdin."""
 
 
 class Site:
-    """A duty on a made-up machine of 64 GiB, with real processes to kill."""
+    """A guard loop on a made-up machine of 64 GiB, with real processes to kill."""
 
     def __init__(self, root: Path, *limits: Limit, **changes: Any) -> None:
         self.root, self.clock = root, FakeClock()
@@ -43,12 +43,12 @@ class Site:
         self.config = GuardConfig(f"site-{root.name}", str(self.run), "ring", limits, **changes)
         self.spawned: list[str] = []
         self.room = True
-        """Whether a process can be started."""
+        """Whether `spawn` can start a process."""
         self.loads: list[subprocess.Popen[bytes]] = []
         killer = Killer("", deny_of(self.config), clock=self.clock.monotonic, release=False)
         self.deps = Dependencies(
             Inbox(self.run / DIRECTORY / INBOX),
-            Collector(self.clock, root=self.machine, gpu=QUIET, outside=QUIET),
+            Collector(self.clock, root=self.machine, gpu_argv=QUIET, slow_io_argv=QUIET),
             Recorder(root / "ring", self.config.run_id, self.clock), killer,
             LiveTargets(self.run / "rollback" / live.LIVE, killer.trees), self.clock,
             self._spawn,
@@ -65,14 +65,14 @@ class Site:
         put(self.machine, "proc/meminfo", text)
 
     def pass_time(self, seconds: float) -> None:
-        """Ticks at 20 Hz."""
+        """Tick at 20 Hz."""
         for _ in range(round(seconds / 0.05)):
             self.clock.sleep(0.05)
             self.loop._listen()
             self.loop.tick()
 
     def take_over(self) -> None:
-        """A sentinel in the place of the one before, which was killed."""
+        """Replace the sentinel by a new one, as after a kill."""
         self.loop.close()
         self.deps.ring.close()
         ring = Recorder(self.root / "ring", self.config.run_id, self.clock)
@@ -86,7 +86,7 @@ class Site:
         os.close(descriptor)
 
     def load(self, name: str = "big") -> subprocess.Popen[bytes]:
-        """A process of the run, recorded and armed."""
+        """Start a process of the run, record it and arm the guard."""
         child = subprocess.Popen(["sleep", "600"], start_new_session=True)
         self.loads.append(child)
         start = process.start_time(child.pid) or 0
@@ -95,8 +95,8 @@ class Site:
         self.pass_time(0.1)
         return child
 
-    def ladder(self, pid: int = 0) -> None:
-        """A warm ladder, as far as a caller sees it: this process, or that."""
+    def standby(self, pid: int = 0) -> None:
+        """A standby, as far as a caller can see it: this process, or that pid."""
         path = self.run / "rollback" / trigger.FIFO
         os.mkfifo(path)
         self.fifo = os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -104,7 +104,7 @@ class Site:
         entry = live.Live("ladder", "warm", own, process.start_time(own) or 0)
         live.append(self.run / "rollback" / live.LIVE, entry)
 
-    def woken(self) -> bytes:
+    def triggered(self) -> bytes:
         try:
             return os.read(self.fifo, 64)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""The incident, its kin and recorded loads, held against the very judge of the sentinel.
+"""The incident, its variants and recorded loads, replayed with the sentinel's own policy.
 
-python -m tests.guard.replay            the figures of docs/measurements/replay.md, as text
-python -m tests.guard.replay --write    and put them into docs/measurements/replay.md
+python -m tests.guard.replay            the numbers of docs/measurements/replay.md, as text
+python -m tests.guard.replay --write    write them into docs/measurements/replay.md
 """
 
 from __future__ import annotations
@@ -16,68 +16,70 @@ from console.recovery.guard.observe.snapshot import Memory, Snapshot
 from tests.guard.replay_machine import SWAP, TOTAL, Curve, Filling
 
 KILL_S = 0.25
-"""From the decision to the last page taken; killing was measured at less."""
+"""Seconds from the decision to the last page that the load takes; kills measured faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Seconds since the start of the load; None: it did not. `lowest`: RAM available, bytes, until
-    the kill took hold. `looks`: how many there were."""
+    """What the replay of one curve gave, in seconds since the start of the load; None if it did not
+    happen. `lowest`: the least RAM available until the kill took effect, in bytes. `snapshots`:
+    how many there were."""
 
     warned_at: float | None = None
     acted_at: float | None = None
     reason: str = ""
     used: float = 0.0
     lowest: float = 0.0
-    looks: int = 0
+    snapshots: int = 0
 
 
 def replay(curve: Curve, envelope: Envelope = NOTHING_PREDICTED, seed: int = 1) -> Outcome:
-    """The curve on the machine of the incident, armed at its start."""
+    """Replay a curve on the machine of the incident, armed at its start."""
     policy = Policy((), defaults(TOTAL, SWAP), envelope)
     filling = Filling(curve, seed)
-    policy.arm(_look(filling.memory()))
+    policy.arm(_snapshot(filling.memory()))
     warned: float | None = None
-    lowest, looks = float(TOTAL), 0
+    lowest, snapshots = float(TOTAL), 0
     while not filling.ended:
-        judgement = policy.decide(_look(filling.memory()))
-        looks += 1
+        decision = policy.decide(_snapshot(filling.memory()))
+        snapshots += 1
         lowest = min(lowest, TOTAL - filling.ram)
-        if warned is None and judgement.level != "ok":
+        if warned is None and decision.level != "ok":
             warned = filling.t
-        if judgement.breach is not None:
+        if decision.breach is not None:
             acted, used = filling.t, filling.ram
             filling.step(KILL_S)
-            reason = judgement.breach.reason
-            return Outcome(warned, acted, reason, used, min(lowest, TOTAL - filling.ram), looks)
-        filling.step(judgement.wait_s)
-    return Outcome(warned, None, "", filling.ram, lowest, looks)
+            reason = decision.breach.reason
+            return Outcome(warned, acted, reason, used, min(lowest, TOTAL - filling.ram), snapshots)
+        filling.step(decision.wait_s)
+    return Outcome(warned, None, "", filling.ram, lowest, snapshots)
 
 
 def replay_memories(memories: Iterable[Memory], total: int, swap_total: int) -> Outcome:
-    """What a machine really told, with nothing predicted; seconds since the first look."""
+    """Replay what a machine really reported, with nothing predicted, in seconds since the first
+    sample."""
     policy = Policy((), defaults(total, swap_total))
     start: float | None = None
     warned: float | None = None
-    lowest, looks = total, 0
+    lowest, snapshots = total, 0
     for memory in memories:
-        snapshot = _look(memory)
+        snapshot = _snapshot(memory)
         if start is None:
             start = memory.at
             policy.arm(snapshot)
-        judgement = policy.decide(snapshot)
-        looks += 1
+        decision = policy.decide(snapshot)
+        snapshots += 1
         lowest = min(lowest, memory.available)
-        if warned is None and judgement.level != "ok":
+        if warned is None and decision.level != "ok":
             warned = memory.at - start
-        if judgement.breach is not None:
+        if decision.breach is not None:
             used = total - memory.available
-            reason = judgement.breach.reason
-            return Outcome(warned, memory.at - start, reason, used, lowest, looks)
-    return Outcome(warned, None, "", 0.0, lowest, looks)
+            reason = decision.breach.reason
+            return Outcome(warned, memory.at - start, reason, used, lowest, snapshots)
+    return Outcome(warned, None, "", 0.0, lowest, snapshots)
 
 
-def _look(memory: Memory) -> Snapshot:
+def _snapshot(memory: Memory) -> Snapshot:
     return Snapshot(memory.at, memory, beat_at=memory.at)
 
 

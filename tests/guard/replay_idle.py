@@ -1,5 +1,5 @@
-"""An hour of idle out of a recorded minute: its changes again and again, in another order each
-time, so that nothing is added and no jump made that was not seen."""
+"""Makes an hour of idle from a recorded minute: its changes are repeated in another order each
+time, so that nothing is added and no jump appears that was not recorded."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ HOUR_S = 3600.0
 
 
 def idle_hour(seed: int = 7) -> tuple[Iterator[Memory], int, int]:
-    """Looks, and RAM and swap of the machine in bytes."""
+    """Return samples, and RAM and swap of the machine in bytes."""
     minute = read(CURVES / "idle.csv.gz")
     steps = [tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairwise(minute.rows)]
     shuffled = random.Random(seed)
 
-    def looks() -> Iterator[Memory]:
+    def samples() -> Iterator[Memory]:
         at, available, swap, some, full = 0.0, minute.rows[0][1], minute.rows[0][2], 0, 0
         while at < HOUR_S:
-            # what the minute gained or lost in all is given back, or an hour of it would drift
+            # the minute's total gain or loss is given back, or an hour of it would drift
             available, swap = minute.rows[0][1], minute.rows[0][2]
             for ms, more, swapped, waited, stalled in shuffled.sample(steps, len(steps)):
                 at += ms / 1000
@@ -33,4 +33,4 @@ def idle_hour(seed: int = 7) -> tuple[Iterator[Memory], int, int]:
                     some, full,
                 )  # fmt: skip
 
-    return looks(), minute.total, minute.swap_total
+    return samples(), minute.total, minute.swap_total

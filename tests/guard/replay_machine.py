@@ -1,9 +1,9 @@
 """A small model of a machine that a load fills, and the curves that are replayed on it.
 
-What it assumes, apart from the published points: straight lines between them; from 58 GB free on,
-8.8 % of what grows is swapped out, and with 2 GB left all of it, at 1 GB/s, the load held up that
-long (F-022: 5.4 GB of swap over the last 56 GB); while that lasts, all tasks wait for memory 70 %
-of the time. MemAvailable is told up to 0.5 GB too high, at random.
+Apart from the published points, the model assumes: straight lines between them; from 58 GB free on,
+8.8 % of the growth is swapped out, and with 2 GB left all of it, at 1 GB/s, which delays the load
+by that much (F-022: 5.4 GB of swap over the last 56 GB); meanwhile, all tasks wait for memory 70 %
+of the time. MemAvailable is reported up to 0.5 GB too high, at random.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`demand`: bytes of the whole machine's memory, page cache left out, at a second of the
-    load's own time; `seconds`: how long it takes; `peak`: the most of it. `swap`: where it was
-    published, instead of the model's."""
+    """One load. `demand`: memory of the whole machine without page cache, in bytes, at a second of
+    the load's own time. `seconds`: how long the load takes. `peak`: its highest demand. `swap`: the
+    published swap, instead of the model's."""
 
     name: str
     demand: Callable[[float], float]
@@ -48,7 +48,7 @@ class Curve:
 
 
 def line(points: Points) -> Callable[[float], float]:
-    """Straight lines between (second, bytes); level after the last."""
+    """Return straight lines between (second, bytes), level after the last."""
 
     def at(t: float) -> float:
         for (t0, a), (t1, b) in pairwise(points):
@@ -64,14 +64,15 @@ def gb(*points: tuple[float, float]) -> Callable[[float], float]:
 
 
 def incident() -> Curve:
-    """F-022. After its last point the model goes on: RAM stays full, swap fills at 1 GB/s."""
+    """The load of F-022. After its last point the model continues: RAM stays full, swap fills at 1
+    GB/s."""
     used = gb((0, 23), (60, 319), (90, 375), (92, 376.5))
     swap = gb((0, 2.6), (60, 2.6), (90, 8), (289, 207))
     return Curve("F-022", used, 400, 642 * GB, swap, 90.0)
 
 
 def conversion(layer_s: float) -> Curve:
-    """Layer 30 at 337 GB and 5.5 GB of swap, layer 60 at 377 and 270, of which 207 are there."""
+    """Layer 30 takes 337 GB and 5.5 GB of swap; layer 60 takes 377 and 270, of which 207 exist."""
     middle, end = 30 * layer_s, 60 * layer_s
     used = gb((0, 23), (middle, 337), (end, 377))
     swap = gb((0, 2.6), (middle, 5.5), (end, 270))
@@ -99,7 +100,7 @@ def plateaus(rate: float, end: float) -> Curve:
 
 
 def shards(rate: float, end: float) -> Curve:
-    """Twice the pace for 0.7 s, then none for 0.7 s: read, convert, read."""
+    """Twice the rate for 0.7 s, then none for 0.7 s: read, convert, read."""
     points: Points = [(0, START)]
     while points[-1][1] < end:
         t, used = points[-1]
@@ -109,7 +110,7 @@ def shards(rate: float, end: float) -> Curve:
 
 
 def storm(rate: float, end: float) -> Curve:
-    """A compiler's saw-tooth of up to 40 GB on a growing floor; its highest tooth is `end`."""
+    """A compiler's saw-tooth of up to 40 GB on a growing floor; its highest tooth ends at `end`."""
     high = min(40 * GB, (end - START) / 2)
     seconds, period = (end - high - START) / rate, 16.0
 
@@ -122,7 +123,7 @@ def storm(rate: float, end: float) -> Curve:
 
 
 def mapped(rate: float, end: float) -> Curve:
-    """A mapped file of any size: page cache, of which MemAvailable sees nothing, and 4 GB."""
+    """A mapped file of any size, which is page cache that MemAvailable does not count, and 4 GB."""
     return Curve(
         named("mapped file", rate, end),
         line([(0, START), (5, START + 4 * GB)]),
@@ -135,7 +136,8 @@ SHAPES = (ramp, plateaus, shards, storm, mapped)
 
 
 def preflight(curve: Curve) -> tuple[Verdict, Envelope]:
-    """What `console.models.sizing` says of a resident load of this size, and what it predicts."""
+    """Return the verdict of `console.models.sizing` on a resident load of this size, and its
+    prediction."""
     machine = FitMachine(ram_total=TOTAL, ram_available=TOTAL - START, swap_free=SWAP - SWAP_START)
     need = int(curve.peak) - START
     ledger = Ledger(Strategy.RESIDENT)
@@ -146,7 +148,7 @@ def preflight(curve: Curve) -> tuple[Verdict, Envelope]:
 
 
 class Filling:
-    """The machine while a curve runs: `step` moves time, `memory` is what the kernel tells."""
+    """The machine while a curve runs: `step` advances time, `memory` is what the kernel reports."""
 
     def __init__(self, curve: Curve, seed: int = 1) -> None:
         self.curve = curve
@@ -176,7 +178,7 @@ class Filling:
         room = TOTAL - FULL_AT - self.ram
         out = grows * SWAPS_SHARE if TOTAL - self.ram < SWAPS_FROM else 0.0
         share = 1.0
-        if grows - out > room:  # full: no faster than swap takes it
+        if grows - out > room:  # RAM is full: no faster growth than swap allows
             self.stalled_us += seconds * THRASH * 1e6
             share = min(1.0, (max(0.0, room) + SWAP_SPEED * seconds) / grows)
             grows *= share
@@ -194,9 +196,9 @@ class Filling:
 
 
 def family(rates: tuple[float, ...], ends: tuple[float, ...]) -> Iterator[Curve]:
-    """Every shape at every pace (bytes a second) and end (bytes)."""
+    """Yield every shape with every rate (bytes a second) and end (bytes)."""
     for shape in SHAPES:
         for rate in rates:
-            # of a mapped file the size does not matter
+            # the size of a mapped file does not matter
             for end in ends[:1] if shape is mapped else ends:
                 yield shape(rate, end)

@@ -1,4 +1,4 @@
-"""When the usual guards would act on the same curve, by their rules as their sources have them."""
+"""When other usual guards would act on the same curve, by the rules in their sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXCESS_S = 30.0
 
 
 def others(curve: Curve) -> dict[str, float | None]:
-    """Seconds at which each rule is met with nothing else interfering; None: never.
+    """Return the second at which each rule is met with nothing else interfering; None for never.
 
     earlyoom: MemAvailable and free swap both at 10 % or less, then 5 %. systemd-oomd: memory and
     swap both used above 90 %; or the 10 s average of PSI full above 60 % for 30 s.

@@ -1,11 +1,12 @@
-"""Record what a load does to this machine's memory, as a small file that the replay can read.
+"""Records what a load does to this machine's memory, as a small file that the replay can read.
 
     python -m tests.guard.replay_record OUT.csv.gz -- COMMAND...      run it and record
     python -m tests.guard.replay_record OUT.csv.gz --seconds 60       record what happens anyway
 
-Twenty looks a second at /proc/meminfo and /proc/pressure/memory, raw. The first line is JSON: what
-was run, RAM and swap of the machine in KiB, kernel. Each line after it: milliseconds since the
-start, MemAvailable and used swap in KiB, PSI totals of `some` and `full` in microseconds.
+It reads /proc/meminfo and /proc/pressure/memory twenty times a second and stores the raw values.
+The first line is JSON: the command, RAM and swap of the machine in KiB, kernel. Each line after it:
+milliseconds since the start, MemAvailable and used swap in KiB, PSI totals of `some` and `full` in
+microseconds.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from console.recovery.guard.observe.snapshot import Memory
 CURVES = Path(__file__).with_name("curves")
 STEP_S = 0.05
 QUIET_S = 2.0
-"""Recorded before the command starts and after it ended."""
+"""How many seconds are recorded before the command starts and after it ended."""
 KIB = 1024
 Row = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A curve: `what` was run, the machine in bytes, and the looks at it."""
+    """A recorded curve: `what` was run, RAM and swap of the machine in bytes, and the samples."""
 
     name: str
     what: str
@@ -49,7 +50,8 @@ class Recorded:
         return min(row[1] for row in self.rows) * KIB
 
     def memories(self, start: float = 1000.0) -> Iterator[Memory]:
-        """The looks as the sentinel would have had them, from the monotonic second `start`."""
+        """Return the samples as the sentinel would have read them, from the monotonic second
+        `start` on."""
         for ms, available, swap, some, full in self.rows:
             at = start + ms / 1000
             yield Memory(
@@ -58,7 +60,7 @@ class Recorded:
 
 
 def read(path: Path) -> Recorded:
-    """A recorded file."""
+    """Read a recorded file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         head = json.loads(file.readline())
         rows = []
@@ -74,8 +76,8 @@ def all_curves() -> list[Recorded]:
     return [read(path) for path in sorted(CURVES.glob("*.csv.gz"))]
 
 
-def look() -> tuple[dict[str, int], int, int]:
-    """meminfo in KiB, and the PSI totals of `some` and `full`."""
+def sample() -> tuple[dict[str, int], int, int]:
+    """Read meminfo in KiB, and the PSI totals of `some` and `full`."""
     lines = Path("/proc/meminfo").read_text("ascii").splitlines()
     meminfo = {line.split(":")[0]: int(line.split()[1]) for line in lines}
     pressure = Path("/proc/pressure/memory").read_text("ascii").splitlines()
@@ -84,13 +86,13 @@ def look() -> tuple[dict[str, int], int, int]:
 
 
 def record(command: list[str], seconds: float) -> tuple[dict[str, object], list[Row]]:
-    """Look until `seconds` are over, or until the command ended and was quiet for a while."""
+    """Sample until `seconds` are over, or until the command ended and was quiet for a while."""
     begun, rows = time.monotonic(), list[Row]()
     child: subprocess.Popen[bytes] | None = None
     ended: float | None = None
     while True:
         now = time.monotonic() - begun
-        meminfo, some, full = look()
+        meminfo, some, full = sample()
         swap = meminfo["SwapTotal"] - meminfo["SwapFree"]
         rows.append((round(now * 1000), meminfo["MemAvailable"], swap, some, full))
         if command and child is None and now >= QUIET_S:

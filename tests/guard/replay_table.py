@@ -1,4 +1,4 @@
-"""The figures of docs/measurements/replay.md."""
+"""The numbers of docs/measurements/replay.md."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from tests.guard.replay_machine import (
 from tests.guard.replay_others import others
 from tests.guard.replay_record import all_curves
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "measurements" / "replay.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "replay.md"
 MARK = "<!-- python -m tests.guard.replay --write -->"
 RATES = tuple(rate * GB for rate in (0.2, 1.0, 3.0, 6.0))
 SHARES = (0.60, 0.90, 0.95, 1.005, 1.10, 1.40)
 ENDS = (*(share * TOTAL for share in SHARES), TOTAL - HOST_MARGIN - 1e6, TOTAL - 5 * GIB)
-"""Shares of RAM, then the most that is a GO, then one between it and the machine's end."""
+"""Shares of RAM, then the most that is a GO, then a value between that and all of the machine's
+RAM."""
 
 
 def seconds(value: float | None) -> str:
@@ -64,13 +65,13 @@ def incidents() -> Iterator[str]:
 
 
 def compared() -> list[Curve]:
-    """What the usual guards are held against."""
+    """The curves that the usual guards are compared on."""
     rates, ends = tuple(rate * GB for rate in (0.2, 1.0, 6.0)), (1.05 * TOTAL, 1.40 * TOTAL)
     return [incident(), conversion(60.0), *(ramp(rate, end) for rate in rates for end in ends)]
 
 
 def beside(curves: list[Curve]) -> Iterator[str]:
-    """The usual rules on the same curves."""
+    """Apply the rules of the usual guards to the same curves."""
     names = ("earlyoom TERM", "earlyoom KILL", "oomd swap", "oomd pressure")
     yield "| curve | RAM full | sentinel | " + " | ".join(names) + " |"
     yield "|---|---|---|---|---|---|---|"
@@ -82,7 +83,7 @@ def beside(curves: list[Curve]) -> Iterator[str]:
 
 
 def kin() -> Iterator[str]:
-    """The family, counted: by what preflight says and where it ends."""
+    """Count the family of curves, by preflight's verdict and by where each ends."""
     counted: Counter[tuple[str, bool, bool]] = Counter()
     lowest: dict[str, float] = {}
     for curve in family(RATES, ENDS):
@@ -126,7 +127,7 @@ def _recorded(what: str, length: float, found: Outcome) -> str:
 
 
 def text() -> str:
-    """Everything after the mark of the document."""
+    """Return everything after the mark in the document."""
     parts = [
         ("The defaults on this machine (377 GB of RAM, 207 GB of swap)",
          (f"- {line}" for line in defaults(TOTAL, SWAP).lines())),

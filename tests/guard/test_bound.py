@@ -1,4 +1,4 @@
-"""A sentinel in a control group with a limit: the machine is judged, and that limit beside it."""
+"""A sentinel in a control group with a limit checks the machine, and that limit beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = "sys/fs/cgroup/user.slice/"
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Site]:
-    """A machine of 64 GiB, and 32 of them for this user."""
+    """A machine of 64 GiB, of which this user may use 32."""
     machine = tmp_path / "machine"
     put(machine, "proc/self/mountinfo", "29 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
     put(machine, "proc/self/cgroup", "0::/user.slice\n")
@@ -78,15 +78,15 @@ def test_a_container_lives_outside_the_bound(one: Site) -> None:
 
 def test_near_the_bound_it_is_looked_at_more_often() -> None:
     policy = Policy((), defaults(TOTAL, SWAP, 64 * GIB))
-    calm = IdleSkip()
+    idle = IdleSkip()
     memory = Memory(0.0, TOTAL, PLENTY, SWAP, 0, 0, 0, 60 * GIB)
     for tick in range(40):
         memory = memory._replace(at=100 + tick / 20)
         found = policy.decide(Snapshot(memory.at, memory, beat_at=memory.at))
-    calm.decided(policy, memory, found)
+    idle.decided(policy, memory, found)
     assert found.level == "ok"
-    assert calm.holds(memory._replace(at=102.0))
-    assert calm.holds(memory._replace(at=102.05, bound=13 * GIB))
+    assert idle.holds(memory._replace(at=102.0))
+    assert idle.holds(memory._replace(at=102.05, bound=13 * GIB))
     near = memory._replace(at=102.1, bound=3 * GIB)
-    assert not calm.holds(near)
+    assert not idle.holds(near)
     assert policy.decide(Snapshot(near.at, near, beat_at=near.at)).wait_s == NEAR_POLL_S

@@ -1,4 +1,4 @@
-"""What is written of a breach, and in which order: recorder, blow, breach.json."""
+"""What is written about a breach, and in which order: recorder, kill, breach.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_a_victim_held_and_which_curve_crossed(make: Make) -> None:
     one = make(Limit("service.ram_used", above=64 << 20, of="big"))
     child = one.load()
     one.pass_time(1)
-    source = one.deps.collector.quick._watched[0]
+    source = one.deps.collector.quick._limited[0]
     held = chain([10, 20], repeat(80))
     source.source.guess = lambda: next(held) << 20  # type: ignore[method-assign]
     one.pass_time(0.15)
@@ -83,18 +83,18 @@ def test_a_recorder_that_fails_holds_no_blow_up(
 
 def test_nobody_strikes_for_a_lease_once_nothing_lives(make: Make) -> None:
     one = make(LOW, lease_s=10)
-    one.ladder()
+    one.standby()
     child = one.load()
     one.tell(do="outage", on=True)
     one.pass_time(12)
-    assert one.woken() == trigger.SENTINEL
+    assert one.triggered() == trigger.SENTINEL
     put(one.run, f"rollback/{PROGRESS_FILE}", '{"rung": "stop"}\n')
     child.kill()
     child.wait(60)
     one.pass_time(2)
-    one.available(7)  # what the ladder started
+    one.available(7)  # what the rollback started
     one.pass_time(2)
-    assert (one.breach()["cause"], one.woken(), one.events("breach")) == ("lease", b"", [])
+    assert (one.breach()["cause"], one.triggered(), one.events("breach")) == ("lease", b"", [])
     assert len(one.events("disarmed")) == 1
 
 

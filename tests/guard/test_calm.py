@@ -1,4 +1,4 @@
-"""Which looks are not judged: none that could have been judged otherwise."""
+"""Which ticks are skipped: only those whose decision would have been the same."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ PLENTY = 200 * GIB
 
 
 class Pair:
-    """The same snapshots for a policy that sees all and one that is spared the idle ones."""
+    """Gives the same snapshots to a policy that sees all and to one that skips the idle ones."""
 
     def __init__(self, *limits: Limit, **parts: object) -> None:
         self.every, self.some = (Policy(limits, defaults(TOTAL, SWAP)) for _ in range(2))
-        self.calm = IdleSkip()
-        self.parts, self.at, self.spared, self.looks = parts, 100.0, 0, 0
+        self.idle = IdleSkip()
+        self.parts, self.at, self.spared, self.snapshots = parts, 100.0, 0, 0
         self.armed = False
 
     def see(self, available: float, swap: int = 0, some_us: int = 0, full_us: int = 0) -> None:
-        """One look; whoever is spared must have missed nothing."""
+        """Give one snapshot to both; the policy that skips must not miss anything."""
         memory = Memory(self.at, TOTAL, int(available), SWAP, swap, some_us, full_us)
         snapshot = dataclasses.replace(Snapshot(self.at, memory, beat_at=self.at), **self.parts)  # type: ignore[arg-type]
         if not self.armed:
@@ -34,13 +34,13 @@ class Pair:
             self.every.arm(snapshot)
             self.some.arm(snapshot)
         full = self.every.decide(snapshot)
-        self.looks += 1
-        if self.calm.holds(memory):
+        self.snapshots += 1
+        if self.idle.holds(memory):
             self.spared += 1
             assert (full.level, full.breach, full.unknown) == ("ok", None, ())
         else:
             found = self.some.decide(snapshot)
-            self.calm.decided(self.some, memory, found)
+            self.idle.decided(self.some, memory, found)
             assert (found.level, found.fresh) == (full.level, full.fresh)
             assert found.tte_s == full.tte_s
         self.at += POLL_S
@@ -50,7 +50,7 @@ def test_a_machine_that_breathes_is_hardly_judged() -> None:
     pair, rng = Pair(), random.Random(4)
     for _ in range(2000):
         pair.see(PLENTY + rng.uniform(-1, 1) * 2**26)
-    assert pair.spared / pair.looks > 0.9
+    assert pair.spared / pair.snapshots > 0.9
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -96,7 +96,7 @@ def test_a_figure_that_grows_old_is_judged_in_time() -> None:
 def decided(pair: Pair, available: float) -> IdleSkip:
     for _ in range(80):
         pair.see(available)
-    return pair.calm
+    return pair.idle
 
 
 def test_how_far_apart_looks_are_at_rest() -> None:
@@ -111,23 +111,23 @@ def test_what_fills_is_looked_at_as_before() -> None:
     pair = Pair()
     for tick in range(200):
         pair.see(PLENTY - tick * POLL_S * 4e9)
-    assert pair.calm.wait_s == POLL_S
+    assert pair.idle.wait_s == POLL_S
 
 
 def test_pressure_is_looked_at_as_before() -> None:
     pair = Pair()
     for tick in range(200):
         pair.see(PLENTY, some_us=tick * 1000)  # 2 % of the time
-    assert pair.calm.wait_s == POLL_S
+    assert pair.idle.wait_s == POLL_S
 
 
 def test_a_word_from_outside_is_judged() -> None:
     pair = Pair()
-    calm = decided(pair, PLENTY)
+    idle = decided(pair, PLENTY)
     memory = Memory(pair.at, TOTAL, PLENTY, SWAP, 0, 0, 0)
-    assert calm.holds(memory)
-    calm.forget()
-    assert not calm.holds(memory._replace(at=pair.at + 0.01))
+    assert idle.holds(memory)
+    idle.forget()
+    assert not idle.holds(memory._replace(at=pair.at + 0.01))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_word_from_outside_is_judged() -> None:
 )  # fmt: skip
 def test_what_is_not_calm(changes: dict[str, float]) -> None:
     pair = Pair()
-    calm = decided(pair, PLENTY)
+    idle = decided(pair, PLENTY)
     memory = Memory(pair.at, TOTAL, PLENTY, SWAP, 0, 0, 0)
-    assert not calm.holds(memory._replace(**changes))  # type: ignore[arg-type]
-    assert not calm.holds(None)
+    assert not idle.holds(memory._replace(**changes))  # type: ignore[arg-type]
+    assert not idle.holds(None)

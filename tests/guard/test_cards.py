@@ -1,4 +1,4 @@
-"""VRAM through the real reader on two scripted cards of 96 and 32 GB: lost, hanging, silent."""
+"""VRAM from the real reader on two scripted GPUs of 96 and 32 GB: lost, hanging, silent."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.waiting import until
 BIG, SMALL = RTX_PRO_6000, RTX_5090
 READER = [sys.executable, "-m", "console.host.gpu.child", "--every", "0.1"]
 HANGS = {"nvmlDeviceGetMemoryInfo_v2": 600}
-"""Longer than `until` waits: whatever a call that hangs holds up is never seen."""
+"""Longer than `until` waits, so that the result of a hanging call is never seen."""
 
 
 class Bench:
-    """The reader on a script that the test rewrites."""
+    """Run the reader on a script that the test rewrites."""
 
     def __init__(self, nvml: Nvml, script: Path) -> None:
         self.nvml, self.script = nvml, script
@@ -31,14 +31,14 @@ class Bench:
         self.cards = GpuCollector(SystemClock(), READER)
 
     def see(self, fits: Callable[[dict[str, GpuMemory]], bool]) -> dict[str, GpuMemory]:
-        """All cards by UUID, once they fit."""
+        """Wait until the GPUs match, and return them by UUID."""
 
-        def look() -> dict[str, GpuMemory]:
+        def matching() -> dict[str, GpuMemory]:
             self.cards.tend()
             found = {card.uuid: card for card in self.cards.cards}
             return found if len(found) == 2 and fits(found) else {}
 
-        found: dict[str, GpuMemory] = until(look)
+        found: dict[str, GpuMemory] = until(matching)
         return found
 
 
@@ -85,7 +85,7 @@ def test_a_call_that_hangs_leaves_the_other_live(bench: Bench, bad: object) -> N
         ]
         bench.nvml.write(bench.script, script)
         found = bench.see(lambda cards, figure=figure: figure in used(cards))  # type: ignore[misc]
-    # what was read before it hung stays, with the time it was read
+    # what was read before the reader hung stays, with the time of that reading
     found = bench.see(lambda cards: any(card.why for card in cards.values()))
     hung = found[BIG.uuid if bad is BIG else SMALL.uuid]
     live = found[SMALL.uuid if bad is BIG else BIG.uuid]

@@ -1,4 +1,4 @@
-"""The forecast that is shown: steady under other people's work, and in time where it matters."""
+"""The forecast that is shown is steady under other people's work, and timely where it matters."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_gusts_of_others_are_not_shown() -> None:
     available = 200.0 * GB
     for tick in range(2400):
         if tick % 40 == 0:
-            available = 200 * GB + rng.uniform(-1, 1) * GB  # a build that comes and goes
+            available = 200 * GB + rng.uniform(-1, 1) * GB  # a build takes and frees memory
         shown.see(available)
-    judged = [raw for _, _, raw in shown.rows if raw is not None and raw < FAR_S]
-    assert len(judged) > 200, "the forecast itself jumps"
+    decided = [raw for _, _, raw in shown.rows if raw is not None and raw < FAR_S]
+    assert len(decided) > 200, "the forecast itself jumps"
     assert [tte for _, tte, _ in shown.rows[20:] if tte != math.inf] == []
 
 

@@ -1,4 +1,5 @@
-"""The sentinel's work with time handed in: arming, one kill, the ladder, the lease, the end."""
+"""The guard loop with its time set by the test: arming, one kill, the rollback, the lease, the
+end."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ LOW = Limit("host.ram_available", below=8 * GIB)
 
 def test_a_breach_kills_wakes_and_is_written(make: Make) -> None:
     one = make(LOW)
-    one.ladder()
+    one.standby()
     child = one.load()
     one.pass_time(2)
     assert child.poll() is None
@@ -32,7 +33,7 @@ def test_a_breach_kills_wakes_and_is_written(make: Make) -> None:
     one.pass_time(0.05)
     assert child.wait(60) == -9
     one.pass_time(1)
-    assert one.woken() == trigger.SENTINEL
+    assert one.triggered() == trigger.SENTINEL
     found = one.breach()
     assert found["cause"] == "guard"
     assert found["limit"]["metric"] == "host.ram_available"
@@ -62,20 +63,20 @@ def test_a_rollback_that_climbs_is_only_warned_of(make: Make) -> None:
     assert one.page()["advisory"] is True
     one.pass_time(ADVISED_S - 3)
     assert child.poll() is None
-    one.pass_time(3.5)  # nobody repeats it
+    one.pass_time(3.5)  # no message repeats it
     one.pass_time(0.2)
     assert child.wait(60) == -9
 
 
 def test_one_kill_an_arming(make: Make) -> None:
     one = make(LOW)
-    one.ladder()
+    one.standby()
     first = one.load()
     one.available(7)
     one.pass_time(0.1)
     assert first.wait(60) == -9
     one.pass_time(0.3)
-    # the ladder has not answered yet: whatever starts now is its business
+    # the rollback has not answered yet: what starts now is left to it
     second = one.load("second")
     one.pass_time(1)
     assert second.poll() is None
@@ -98,8 +99,8 @@ def test_without_a_ladder_the_command_is_started(make: Make) -> None:
 
 def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
     one = make(LOW)
-    with subprocess.Popen(["sleep", "600"], start_new_session=True) as climber:
-        one.ladder(climber.pid)
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as rolling_back:
+        one.standby(rolling_back.pid)
         one.load()
         one.available(7)
         one.pass_time(1)
@@ -107,8 +108,8 @@ def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
         one.pass_time(2)
         assert len(one.events("ladder")) == 2
         assert one.spawned == []
-        climber.kill()
-        climber.wait()
+        rolling_back.kill()
+        rolling_back.wait()
         one.pass_time(1)
         assert one.spawned == [one.config.run_id]
         one.pass_time(5)
@@ -117,18 +118,18 @@ def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
 
 def test_a_ladder_that_says_nothing_is_not_waited_for(make: Make) -> None:
     one = make(LOW)
-    one.ladder()
+    one.standby()
     one.load()
     one.available(7)
     one.pass_time(2.5)
-    assert (one.woken(), one.spawned) == (trigger.SENTINEL, [])
+    assert (one.triggered(), one.spawned) == (trigger.SENTINEL, [])
     one.pass_time(2)
     assert one.spawned == [one.config.run_id]
 
 
 def test_a_ladder_that_climbs_is_left_alone(make: Make) -> None:
     one = make(LOW)
-    one.ladder()
+    one.standby()
     one.load()
     one.available(7)
     one.pass_time(1)
@@ -139,7 +140,7 @@ def test_a_ladder_that_climbs_is_left_alone(make: Make) -> None:
 
 def test_a_lease_that_runs_out(make: Make) -> None:
     one = make(lease_s=600)
-    one.ladder()
+    one.standby()
     child = one.load()
     one.pass_time(1)
     assert one.page()["lease"] is None
@@ -152,10 +153,10 @@ def test_a_lease_that_runs_out(make: Make) -> None:
     assert one.page()["lease"]["attended"] is True
     one.clock.sleep(590)
     one.pass_time(1)
-    assert one.woken() == b""
+    assert one.triggered() == b""
     one.clock.sleep(10)
     one.pass_time(2)
-    assert one.woken() == trigger.SENTINEL
+    assert one.triggered() == trigger.SENTINEL
     found = one.breach()
     assert (found["cause"], found["killed"]) == ("lease", [])
     assert "600 s" in found["reason"]
@@ -164,26 +165,26 @@ def test_a_lease_that_runs_out(make: Make) -> None:
 
 def test_a_lease_does_not_run_while_the_baseline_serves(make: Make) -> None:
     one = make(lease_s=10)
-    one.ladder()
+    one.standby()
     one.tell(do="outage", on=True)
     one.pass_time(5)
     one.tell(do="outage", on=False)
     one.pass_time(30)
-    assert (one.woken(), one.breach()) == (b"", {})
+    assert (one.triggered(), one.breach()) == (b"", {})
 
 
 def test_a_lease_does_not_run_out_while_the_runner_rolls_back(make: Make) -> None:
     one = make(lease_s=10)
-    one.ladder()
+    one.standby()
     one.load()
     one.tell(do="outage", on=True)
     one.pass_time(8)
     for _ in range(6):
         one.tell(do="advisory", on=True)
         one.pass_time(1)
-    assert (one.page()["lease"], one.woken(), one.breach()) == (None, b"", {})
-    one.pass_time(ADVISED_S + 1)  # nobody says any more that it climbs
-    assert one.woken() == trigger.SENTINEL
+    assert (one.page()["lease"], one.triggered(), one.breach()) == (None, b"", {})
+    one.pass_time(ADVISED_S + 1)  # no message says any more that a rollback runs
+    assert one.triggered() == trigger.SENTINEL
     assert one.breach()["cause"] == "lease"
 
 
@@ -329,7 +330,7 @@ def test_a_ladder_that_waits_is_asked_to_go_before_it_ends(
     said: list[bytes] = []
     monkeypatch.setattr(trigger, "trigger", lambda directory, byte: said.append(byte) or True)
     one = make()
-    one.ladder()
+    one.standby()
     one.clock.sleep(LEFT_S)
     one.pass_time(2)
     assert set(said) == {trigger.LEAVE}
@@ -344,7 +345,7 @@ def test_it_stays_while_somebody_is_left(make: Make, who: str) -> None:
     own = (os.getpid(), process.start_time(os.getpid()) or 0)
     one = make(lease_s=9000, runner=own if who == "runner" else (0, 0))
     if who == "ladder":
-        one.ladder()
+        one.standby()
     if who == "lease":
         one.tell(do="outage", on=True)
     one.pass_time(1)

@@ -1,4 +1,4 @@
-"""The fast look, on made-up trees and on this machine."""
+"""The reading of memory at each tick, on made-up trees and on this machine."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def readers() -> Iterator[list[MemoryCollector]]:
 
 
 def read(root: Path, readers: list[MemoryCollector], at: float = 3.5) -> Memory | None:
-    """The first look of a reader that watches something beside it."""
+    """Return the first reading of a collector that watches something in its control group."""
     readers.append(MemoryCollector(root))
     readers[-1].bound.inside = True
     return readers[-1].read(at)
 
 
 def see(root: Path, readers: list[MemoryCollector]) -> Memory:
-    """As `read`, of what is known; a second time another look of the same reader."""
+    """Read memory that has to be known; with a reader, read that one once more."""
     found = readers[0].read(4) if readers else read(root, readers)
     assert found is not None
     return found
@@ -125,7 +125,7 @@ def test_memory_that_is_not_known_is_no_zero(
 def test_a_meminfo_that_comes_later(tmp_path: Path, readers: list[MemoryCollector]) -> None:
     assert read(tmp_path, readers) is None
     put(tmp_path, "proc/meminfo", MEMINFO)
-    assert readers[0].read(1) is None  # that look opened it
+    assert readers[0].read(1) is None  # this call only opened the file
     assert readers[0].read(2) is not None
     assert readers[0].why == ""
 
@@ -257,11 +257,11 @@ def test_an_idle_machine_is_not_taken_for_one_that_stands_still(
     kept = {reader._meminfo: reader._text, reader._pressure: reader._psi or b""}
     moves = reader._moves
 
-    def looks() -> bool:
+    def probes() -> bool:
         with monkeypatch.context() as patch:
             patch.setattr(os, "pread", read_)
             return moves()
 
     monkeypatch.setattr(os, "pread", lambda fd, size, at: kept.get(fd) or read_(fd, size, at))
-    monkeypatch.setattr(reader, "_moves", looks)
+    monkeypatch.setattr(reader, "_moves", probes)
     assert all(reader.read(float(at)) is not None for at in range(1, 40))

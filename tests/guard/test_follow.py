@@ -1,4 +1,4 @@
-"""Fatal lines in logs: what is counted, what is skipped, and what is said of it."""
+"""Fatal lines in logs: what is counted, what is skipped, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def logs(log: Path) -> Iterator[Logs]:
-    """One fatal pattern on the log of a service that is armed."""
+    """Count one fatal pattern in the log of an armed service."""
     before = signal.signal(signal.SIGALRM, on_alarm)
     one = Logs()
     watch(one, log)
@@ -44,7 +44,7 @@ def add(path: Path, text: str | bytes) -> None:
 
 def counts(logs: Logs) -> list[int]:
     logs.read()
-    return [one.count for one in logs.watched]
+    return [one.count for one in logs.limits]
 
 
 def test_fatal_lines_count_from_the_arming(log: Path) -> None:
@@ -58,7 +58,7 @@ def test_fatal_lines_count_from_the_arming(log: Path) -> None:
     assert counts(logs) == [1]
     add(log, "ree\n")
     assert counts(logs) == [2]
-    assert (logs.watched[0].limit, logs.watched[0].line) == (4, "FATAL three")
+    assert (logs.limits[0].limit, logs.limits[0].line) == (4, "FATAL three")
     for arming, count in ((1, 2), (2, 0)):
         logs.arm({"big": arming})
         assert counts(logs) == [count]
@@ -103,7 +103,7 @@ def test_what_the_cap_kept_is_not_counted_twice(logs: Logs, log: Path) -> None:
     add(log, "padding " * 50 + "\nFATAL one\nmore\n")
     assert counts(logs) == [1]
     log.write_text("--- 400 bytes of older log dropped ---\nFATAL one\nmore\n")
-    # what is left of the old lines is shorter than what was remembered: counted again, said once
+    # the rest of the old lines is shorter than what was remembered: counted again, reported once
     assert counts(logs) == [2]
     kept = "x" * 5000 + "\nFATAL two\n" + "y" * 5000 + "\n"
     add(log, kept)
@@ -139,7 +139,7 @@ def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
     assert counts(logs) == [2]
     add(log, b"y" * 9000 + b" FATAL three, a long line\n")
     assert counts(logs) == [3]
-    assert "FATAL three" in logs.watched[0].line
+    assert "FATAL three" in logs.limits[0].line
     add(log, b"FATAL four, and its process died")
     assert counts(logs) == [3]
     assert counts(logs) == [4]
@@ -164,13 +164,13 @@ def test_what_was_skipped_is_said_until_the_next_arming(
 def test_lines_are_clean(logs: Logs, log: Path) -> None:
     add(log, b"\x1b[31mFATAL\x1b[0m \xff\x00 \x1b]52;c;eA==\x07out\n")
     assert counts(logs) == [1]
-    assert logs.watched[0].line.isprintable()
+    assert logs.limits[0].line.isprintable()
 
 
 def test_a_catastrophic_pattern_is_given_up(
     logs: Logs, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_patterns, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(log_patterns, "SEARCH_S", 0.02)
     watch(logs, log, (0, "big", "(a+)+$"), (1, "big", "b"), (2, "big", "("))
     assert list(logs.bad) == [2]
     add(log, ("a" * 60 + "b\n") * 4)
@@ -182,7 +182,7 @@ def test_a_catastrophic_pattern_is_given_up(
     assert told[1] == (4, "")
     assert told[0] == (0, log_patterns.TOO_LONG)
     assert told[2][1]
-    # another limit is added: one that was given up is not tried again
+    # another limit is added: a pattern that was given up is not tried again
     logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
     assert logs.hits()[0]["why"] == log_patterns.TOO_LONG
 

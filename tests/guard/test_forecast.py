@@ -1,4 +1,5 @@
-"""Slopes, time to exhaustion, the prediction, stalls: out of samples, with time as a value."""
+"""Slopes, time to exhaustion, the prediction and stalls, computed from samples with their times as
+plain values."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def at(t: float, available: float, swap: float = 0.0, total: int = TOTAL) -> Mem
 def fill(
     forecast: Forecast, rate: float, seconds: float, available: float, start: float = 100.0
 ) -> float:
-    """Look every 50 ms while RAM fills at bytes a second; what is available then."""
+    """Sample every 50 ms while RAM fills at this many bytes a second; returns what is available
+    then."""
     for tick in range(int(seconds / 0.05) + 1):
         forecast.update(at(start + tick * 0.05, available - rate * tick * 0.05))
     return available - rate * int(seconds / 0.05) * 0.05

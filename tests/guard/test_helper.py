@@ -156,7 +156,7 @@ def test_nobody_else_may_ask(post: Post) -> None:
     assert (info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)) == (0, post.gid, 0o660)
     found = as_user(ASK, [], post.socket, f"kill {box.identity}\n")
     assert found == [["Permission denied", ""]]
-    os.chmod(post.socket, 0o666)  # whatever the file's mode: the kernel's word on the group counts
+    os.chmod(post.socket, 0o666)  # the caller's group counts, whatever the file's mode
     assert post.ask(f"kill {box.identity}\n", [])["ok"] is False
     assert not box.dead
 
@@ -231,7 +231,8 @@ def test_without_cgroup_kill_it_signals(tmp_path: Path) -> None:
         made, now = Helper(0, str(tmp_path / "none"), trees=trees), iter(range(100))
         made._clock = lambda: float(next(now))
         words = made.kill(ID)
-        # The group is made of files: its process is no member by the kernel's word, so it lives.
+        # The group is made of plain files: the kernel does not list its process as a member, so it
+        # lives.
         assert words.startswith("signals")
         assert child.poll() is None
         child.kill()

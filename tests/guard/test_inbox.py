@@ -1,4 +1,4 @@
-"""The FIFO: messages in order, garbage counted, nothing that waits."""
+"""The FIFO: messages come in order, garbage is counted, and nothing waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a breach and what is not: levels, durations, hysteresis, latch."""
+"""What is a breach and what is not: levels, durations, hysteresis, and the breach that stays."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_rollback_is_only_watched() -> None:
     assert (found.level, found.breach) == ("warn", None)
     bench.go(1)
     bench.policy.advisory(False)
-    # still shown, since not clear for long enough, and no reason to kill now
+    # still shown, because it has not been clear for long enough, but no reason to kill now
     assert bench.go(0.05).level == "warn"
     assert bench.go(0.05, available=5 * GIB).fresh
 

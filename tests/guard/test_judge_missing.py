@@ -1,4 +1,4 @@
-"""Figures that are not known: said, and after a grace a breach where the limit says so."""
+"""Unknown readings are reported, and after a grace count as a breach if the limit says so."""
 
 from __future__ import annotations
 

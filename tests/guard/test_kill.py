@@ -1,4 +1,4 @@
-"""Killing, on real processes and on control groups made of files: every rung, and who is left."""
+"""Killing real processes, and control groups made of files: every stage, and what is left."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
     ended = [Target("container", "old", f"{number:064x}") for number in range(9)]
     alive_then = []
 
-    def look() -> dict[str, int]:
+    def processes() -> dict[str, int]:
         until(lambda: not process.alive(*who), "it is dead")
         alive_then.append(process.alive(*who))
         return {}
 
-    monkeypatch.setattr(cgroup, "processes", look)
+    monkeypatch.setattr(cgroup, "processes", processes)
     killer.kill([*ended, *targets(lair, who)]).close()
     assert alive_then == [False], "one look for all nine, when the process was dead"
 
@@ -57,8 +57,8 @@ def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
     return found
 
 
-def struck(killer: Killer, found: Sequence[Target]) -> KillOperation:
-    """A strike that ended well."""
+def kill_all(killer: Killer, found: Sequence[Target]) -> KillOperation:
+    """Run a kill operation to its end, which has to be a good one."""
     operation = killer.kill(found)
     finish(operation)
     assert operation.empty
@@ -87,12 +87,13 @@ time.sleep(600)
 
 
 def test_a_process_with_its_whole_family_dies(lair: Den, killer: Killer) -> None:
-    """Its group, a child in a session of its own, and a double-forked one with the cookie."""
+    """The kill reaches its group, a child in a session of its own, and a double-forked one with the
+    cookie."""
     leader, bystander = lair.spawn(FAMILY), lair.sleeper(cookie="another-run")
     words = ("group", "session", "daemon")
     until(lambda: all(lair.said(word) for word in words), "it has said so")
     pids = [leader[0], *(lair.said(word)[0] for word in words)]
-    operation = struck(killer, targets(lair, leader))
+    operation = kill_all(killer, targets(lair, leader))
     assert not any((found := process.stat(pid)) and found.state not in "ZX" for pid in pids)
     assert process.alive(*bystander)
     first, stray = operation.killed
@@ -116,7 +117,7 @@ def test_a_group_whose_leader_is_gone_dies(lair: Den, killer: Killer) -> None:
     until(lambda: lair.said("left") and not process.alive(*leader), "it is dead")
     (left,) = lair.said("left")
     assert process.stat(left) is not None
-    struck(killer, targets(lair, leader))
+    kill_all(killer, targets(lair, leader))
     until(lambda: process.stat(left) is None, "it is gone")
 
 
@@ -134,15 +135,15 @@ while True:
 
 
 def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
-    """It keeps some forty alive, each in a process group of its own."""
+    """The bomb keeps some forty processes alive, each in a process group of its own."""
     leader = lair.spawn(BOMB)
     until(lambda: len(process.members(*leader)) > 20, "its processes are there")
-    struck(killer, targets(lair, leader))
+    kill_all(killer, targets(lair, leader))
     assert process.members(*leader) == []
 
 
 def test_the_baseline_and_the_runner_are_left_alone(lair: Den) -> None:
-    """Denied at the kill again, whatever was found before; strays with the cookie too."""
+    """What is denied is refused again at the kill, also among strays with the cookie."""
     base, runner, candidate = lair.sleeper("none"), lair.sleeper(), lair.sleeper()
     killer = Killer(lair.run_id, Deny((), (base, runner)), helper="/nowhere", release=False)
     operation = killer.kill(targets(lair, base, candidate))
@@ -238,7 +239,7 @@ def test_an_id_in_the_deny_list_is_refused_at_the_kill(tmp_path: Path) -> None:
 
 @pytest.fixture
 def mute(tmp_path: Path) -> Iterator[str]:
-    """A socket that takes everything and never answers, as a stopped daemon's."""
+    """A socket that accepts everything and never answers, as a stopped daemon's."""
     with unix_listener(str(tmp_path / "mute")):
         yield str(tmp_path / "mute")
 
@@ -350,7 +351,7 @@ def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
     killer = Killer(lair.run_id, Deny(), helper="/nowhere")
     assert killer.reaper is not None
     os.kill(killer.reaper.pid, 9)
-    struck(killer, targets(lair, lair.sleeper()))
+    kill_all(killer, targets(lair, lair.sleeper()))
     killer.close()
 
 

@@ -1,4 +1,4 @@
-"""The countdown of a trial: only while the baseline is down, renewed by who is attached."""
+"""The countdown of the lease runs while the baseline is down; an attached operator renews it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_who_is_attached_renews_it() -> None:
     for at in (10, 50, 100):
         lease.attended(at)
     assert lease.left(100) == 60
-    lease.attended(20)  # came late
+    lease.attended(20)  # this message came late
     assert lease.left(100) == 60
     assert lease.expired(160)
 
 
 def test_said_again_an_outage_does_not_begin_anew() -> None:
     lease = Lease(60)
-    lease.attended(-10)  # before the outage: that gives no more time
+    lease.attended(-10)  # before the outage, so it adds no time
     for on, at, left in ((True, 0, 60), (True, 50, 10), (False, 55, None), (True, 70, 60)):
         lease.outage(on, at)
         assert lease.left(at) == left

@@ -1,4 +1,4 @@
-"""The child that may hang: disks, logs, process groups and the recorder's copy; and its reader."""
+"""The child for slow I/O (disks, logs, process groups and the recorder's copy), and its client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from console.host.children import MOST_BACKOFF_S, Child
 from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.slow_io import NOT_YET, SlowIo
-from console.recovery.guard.observe.slow_io_child import Copy, Groups, Looker, own_memory
+from console.recovery.guard.observe.slow_io_child import Copy, Groups, Poller, own_memory
 from tests.guard.conftest import Sleeper
 from tests.waiting import until
 
@@ -29,8 +29,8 @@ MIB = 1 << 20
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 
 
-class Outside:
-    """The real child, told and heard by hand."""
+class Worker:
+    """The real child, with its input and output handled by the test."""
 
     def __init__(self) -> None:
         child = subprocess.Popen(
@@ -47,7 +47,7 @@ class Outside:
         self.ear.flush()
 
     def hear(self, fits: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """The first report that fits."""
+        """Return the first report that matches."""
         while True:
             line = self.mouth.readline()
             assert line
@@ -62,17 +62,17 @@ class Outside:
 
 
 @pytest.fixture
-def outside() -> Iterator[Outside]:
-    one = Outside()
+def worker() -> Iterator[Worker]:
+    one = Worker()
     yield one
     one.close()
 
 
-def test_disks_with_their_age(outside: Outside, tmp_path: Path) -> None:
-    """Garbage before it changes nothing."""
-    outside.tell(b'garbage\n[]\n{"groups": [1]}\n{"disks": 5}\n')
-    outside.tell(disks=[str(tmp_path), "/no/such/place"])
-    report = outside.hear(
+def test_disks_with_their_age(worker: Worker, tmp_path: Path) -> None:
+    """Garbage in the input changes nothing."""
+    worker.tell(b'garbage\n[]\n{"groups": [1]}\n{"disks": 5}\n')
+    worker.tell(disks=[str(tmp_path), "/no/such/place"])
+    report = worker.hear(
         lambda r: len(r["disks"]) == 2 and r["disks"][0]["age"] is not None and r["disks"][1]["why"]
     )
     known, missing = report["disks"]
@@ -81,22 +81,22 @@ def test_disks_with_their_age(outside: Outside, tmp_path: Path) -> None:
     assert "No such file" in missing["why"]
 
 
-def test_the_ring_is_copied_and_the_one_before_is_kept(outside: Outside, tmp_path: Path) -> None:
+def test_the_ring_is_copied_and_the_one_before_is_kept(worker: Worker, tmp_path: Path) -> None:
     ring, copy = tmp_path / "ring", tmp_path / "copy"
-    outside.tell(ring=str(ring), copy=str(copy))
-    report = outside.hear(lambda r: r["copy"] and r["copy"]["why"])
+    worker.tell(ring=str(ring), copy=str(copy))
+    report = worker.hear(lambda r: r["copy"] and r["copy"]["why"])
     assert (report["copy"]["age"], report["copy"]["why"]) == (None, "No such file or directory")
     copy.write_text("an earlier one")
     (tmp_path / "whole").write_bytes(os.urandom(20_000))
     (tmp_path / "whole").rename(ring)
-    outside.hear(lambda r: r["copy"] and r["copy"]["age"] is not None)
+    worker.hear(lambda r: r["copy"] and r["copy"]["age"] is not None)
     assert copy.read_bytes() == ring.read_bytes()
     assert (tmp_path / "copy.before").read_text() == "an earlier one"
     with open(ring, "r+b") as file:
         file.seek(9000)
         file.write(b"changed")
-    outside.ear.close()  # whoever wrote the ring has died
-    assert outside.child.wait(60) == 0
+    worker.ear.close()  # the sentinel that wrote the ring buffer has died
+    assert worker.child.wait(60) == 0
     assert copy.read_bytes() == ring.read_bytes()
 
 
@@ -112,7 +112,7 @@ def test_a_copy_that_was_removed_comes_back(tmp_path: Path) -> None:
 
 def test_a_group_that_goes_on_is_not_forgotten(sleeper: Sleeper) -> None:
     one, who = Groups([(os.getpid(), 1, ())]), sleeper()
-    own = Looker(one, 3600.0)
+    own = Poller(one, 3600.0)
     until(lambda: own.at is not None)
     one.leaders = [(*who, ())]
     own.wake.set()
@@ -124,10 +124,10 @@ def test_a_group_that_goes_on_is_not_forgotten(sleeper: Sleeper) -> None:
 FORKS = "import subprocess, time\nsubprocess.Popen(['sleep', '600']{})\ntime.sleep(600)"
 
 
-def test_a_process_group_and_its_children(outside: Outside, sleeper: Sleeper) -> None:
+def test_a_process_group_and_its_children(worker: Worker, sleeper: Sleeper) -> None:
     pid, start = sleeper(sys.executable, "-c", FORKS.format(""))
-    outside.tell(groups=[[pid, start], [os.getpid(), 1]])
-    report = outside.hear(lambda r: any(one["pids"] == 2 for one in r["groups"]))
+    worker.tell(groups=[[pid, start], [os.getpid(), 1]])
+    report = worker.hear(lambda r: any(one["pids"] == 2 for one in r["groups"]))
     (group,) = report["groups"]
     assert group["pid"] == pid
     assert group["ram"] > MIB
@@ -177,11 +177,11 @@ def child() -> Iterator[Callable[..., Child]]:
 def test_a_child_is_heard_without_waiting(child: Callable[..., Child]) -> None:
     one = child(ECHO)
     assert one.tend() == []
-    calmed: list[int] = []
-    one.prepare = calmed.append
+    recovered: list[int] = []
+    one.prepare = recovered.append
     until(lambda: one.send(b"hello"))
     assert until(one.tend) == [b"hello"]
-    assert calmed == []
+    assert recovered == []
 
 
 def test_a_child_that_dies_comes_back_later_each_time(child: Callable[..., Child]) -> None:
@@ -220,13 +220,13 @@ def config(tmp_path: Path) -> GuardConfig:
 
 
 def test_reports_become_values(tmp_path: Path) -> None:
-    outer = SlowIo(clock := FakeClock(), [sys.executable, "-c", ECHO])
+    client = SlowIo(clock := FakeClock(), [sys.executable, "-c", ECHO])
     target = Target("process", "big", pid=77, start=5)
     armed_at = clock.time
-    outer.tell(config(tmp_path), tmp_path / "ring", [target])
-    assert outer.loads() == (), "too new to be missed"
+    client.tell(config(tmp_path), tmp_path / "ring", [target])
+    assert client.loads() == (), "too new to be missed"
     clock.sleep(3)
-    assert [(one.ram, one.why) for one in outer.loads()] == [(None, NOT_YET)]
+    assert [(one.ram, one.why) for one in client.loads()] == [(None, NOT_YET)]
     report = {
         "disks": [{"path": "/", "free": 5, "why": "", "age": 2},
                   {"path": "/dead", "free": None, "why": "", "age": None}],
@@ -236,44 +236,44 @@ def test_reports_become_values(tmp_path: Path) -> None:
         "bad": {"0": "no pattern"}, "logs": {"big": "cannot be read"}, "copy": {"age": 4,
                                                                                 "why": ""},
     }  # fmt: skip
-    outer.take(json.dumps(report).encode(), clock.time)
-    assert [(one.path, one.free, clock.time - one.at) for one in outer.disks] == [
+    client.take(json.dumps(report).encode(), clock.time)
+    assert [(one.path, one.free, clock.time - one.at) for one in client.disks] == [
         ("/", 5, 2), ("/dead", None, 0),
     ]  # fmt: skip
-    (load,) = outer.loads()
+    (load,) = client.loads()
     assert (load.name, load.ram, load.pids, clock.time - load.at) == ("big", 9, 3, 1)
-    assert [(hit.limit, hit.count) for hit in outer.hits] == [(1, 2)]
-    assert outer.copied_at == clock.time - 4
-    assert len(outer.troubles) == 2
-    before = (outer.disks, outer.hits)
+    assert [(hit.limit, hit.count) for hit in client.hits] == [(1, 2)]
+    assert client.copied_at == clock.time - 4
+    assert len(client.troubles) == 2
+    before = (client.disks, client.hits)
     for garbage in (b"", b"[]", b"{}", b'{"disks": [{}]}', b"\xff"):
-        outer.take(garbage, clock.time)
-    assert (outer.disks, outer.hits) == before
-    (hit,) = outer.hits
+        client.take(garbage, clock.time)
+    assert (client.disks, client.hits) == before
+    (hit,) = client.hits
     assert (hit.at, hit.why) == (clock.time, "")
     limits = (Limit(log="big", matches="OOM"),)
-    outer.tell(GuardConfig("r", str(tmp_path), "ring", limits), tmp_path,
+    client.tell(GuardConfig("r", str(tmp_path), "ring", limits), tmp_path,
                [target])  # fmt: skip
-    (hit,) = outer.hits
+    (hit,) = client.hits
     assert (hit.limit, hit.count, hit.at) == (0, 0, armed_at), "as of the arming"
     clock.sleep(7)
-    assert "7 s" in outer.troubles[0]
+    assert "7 s" in client.troubles[0]
 
 
 def test_a_child_that_was_killed_is_told_again(tmp_path: Path) -> None:
     clock = FakeClock()
-    outer = SlowIo(clock, [sys.executable, "-c", ECHO])
+    client = SlowIo(clock, [sys.executable, "-c", ECHO])
     try:
-        outer.tell(config(tmp_path), tmp_path / "ring", [])
-        until(lambda: outer.tend() or not outer.child.fresh, "the child has been heard")
-        first = outer.child.pid
+        client.tell(config(tmp_path), tmp_path / "ring", [])
+        until(lambda: client.tend() or not client.child.fresh, "the child has been heard")
+        first = client.child.pid
         os.kill(first, signal.SIGKILL)
-        until(lambda: outer.tend() or outer.child.died, "it has died")
+        until(lambda: client.tend() or client.child.died, "it has died")
         clock.sleep(1)
-        until(lambda: outer.tend() or (outer.child.pid and not outer.child.fresh))
-        assert outer.child.pid != first
-        told = json.loads(until(outer.child.tend)[0])
+        until(lambda: client.tend() or (client.child.pid and not client.child.fresh))
+        assert client.child.pid != first
+        told = json.loads(until(client.child.tend)[0])
         assert told["copy"] == str(tmp_path / DIRECTORY / RING)
         assert told["patterns"] == [[1, "big", "FATAL"]]
     finally:
-        outer.close(60)
+        client.close(60)

@@ -1,4 +1,4 @@
-"""Protections: what was got is read back, what was refused is a sentence."""
+"""Protections: what was granted is read back, and each refusal is a sentence."""
 
 from __future__ import annotations
 

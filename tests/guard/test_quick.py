@@ -34,7 +34,7 @@ FORKS = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[
 
 
 class Hog:
-    """A process in a session of its own that takes as many MiB as it is told to."""
+    """A process in a session of its own that takes as many MiB as the test asks for."""
 
     def __init__(self, *argv: str) -> None:
         self.child = subprocess.Popen(
@@ -126,9 +126,9 @@ def test_what_a_child_takes_counts_once_it_is_named() -> None:
         (child,) = [p for p in process.members(*pair(hog)) if p.pid != hog.child.pid]
         quick.watch((limit(80 * MIB),), (hog.target,), {})
         assert not quick.tick(1.0)
-        quick.tell(hog.child.pid, (child.pid, hog.child.pid), 120 * MIB, 2)
+        quick.update(hog.child.pid, (child.pid, hog.child.pid), 120 * MIB, 2)
         assert quick.tick(1.1)
-        quick.tell(hog.child.pid, (child.pid, os.getpid()), 120 * MIB, 1)
+        quick.update(hog.child.pid, (child.pid, os.getpid()), 120 * MIB, 1)
         held = quick.held(hog.target)
         assert held is not None
         assert quick.tick(1.2)
@@ -149,11 +149,11 @@ def test_members_that_are_not_named_are_taken_as_they_were(hog: Hog) -> None:
     members = Members(hog.target)
     own = members.guess()
     assert own is not None
-    members.tell((hog.target.pid,), own + 500 * MIB, 40)
+    members.update((hog.target.pid,), own + 500 * MIB, 40)
     assert members.guess() == pytest.approx(own + 500 * MIB, abs=MIB)
-    members.tell((hog.target.pid,), own + 500 * MIB, 40)
+    members.update((hog.target.pid,), own + 500 * MIB, 40)
     assert members.guess() == pytest.approx(own + 500 * MIB, abs=MIB), "told the same again"
-    members.tell((hog.target.pid,), own + 300 * MIB, 1, 300 * MIB)
+    members.update((hog.target.pid,), own + 300 * MIB, 1, 300 * MIB)
     assert members.guess() == pytest.approx(own + 300 * MIB, abs=MIB), "shared memory counts"
     members.close()
 

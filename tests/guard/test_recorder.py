@@ -1,4 +1,4 @@
-"""The flight recorder: what is written is read, and what is torn is left out."""
+"""The flight recorder: what is written can be read, and what is torn is left out."""
 
 from __future__ import annotations
 
@@ -181,7 +181,8 @@ WHOLE = (20, 3, 3, True)
 
 
 def places(size: int) -> list[int]:
-    """Every fifth byte of the header and of the first records of each area; some of the rest."""
+    """Yield every fifth byte of the header and of the first records of each area, and a sample of
+    the rest."""
     chosen = {*range(0, ring_buffer.HEADER.size + 8, 5)}
     for at, length in (
         (ring_buffer.STATUS_AT, 120),
@@ -204,7 +205,7 @@ def test_one_wrong_byte_costs_one_record(written: Recorder, clock: FakeClock) ->
         if got is not None:
             assert sum(a - b for a, b in zip(WHOLE[:3], got[:3], strict=True)) <= 1, at
             assert got[3]
-    assert None in seen  # a header is believed as a whole or not at all
+    assert None in seen  # a header is trusted as a whole or not at all
     assert (19, 3, 3, True) in seen
     assert (20, 2, 3, True) in seen
     assert (20, 3, 2, True) in seen
@@ -350,7 +351,7 @@ def test_a_sentinel_that_takes_over_goes_on_with_the_recording(
     first.event("breach", "RAM available")
     first.status({"level": "ok"})
     first.status({"level": "act"})
-    first.close()  # as if it had been killed: nothing says that it ended
+    first.close()  # as after a kill: no event says that it ended
     second = Recorder(tmp_path / "ring", "run-1", clock)
     assert (second.before, second.last["level"]) == (os.getpid(), "act")
     fill(second, clock, 10)

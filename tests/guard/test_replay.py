@@ -1,4 +1,4 @@
-"""The incident and its kin, with the very judge of the sentinel and time as a value."""
+"""The incident and its variants, replayed with the sentinel's own policy and time as a value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.guard.replay_table import beside, group_of, predicted
 
 MOST_GO = TOTAL - HOST_MARGIN - 1e6
 POINT_S = 90.0
-"""When F-022 was at 375 GB."""
+"""The second at which F-022 was at 375 GB."""
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_edges_of_the_family(shape: object, end: float) -> None:
 
 @pytest.mark.parametrize("end", [MOST_GO, 1.003 * TOTAL])
 def test_a_slow_load(end: float) -> None:
-    """0.2 GB/s; begun high, since nothing happens on the way there."""
+    """A load of 0.2 GB/s that starts high, because nothing happens on the way there."""
     start = 0.85 * TOTAL
     seconds = (end - start) / (0.2 * GB)
 

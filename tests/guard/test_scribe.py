@@ -1,4 +1,4 @@
-"""How often a page is written, whatever a tick took."""
+"""How often a status page is written, however long a tick took."""
 
 from __future__ import annotations
 

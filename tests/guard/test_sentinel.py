@@ -1,4 +1,5 @@
-"""The real sentinel as a process: a hog it kills, what is left after its own death, its manners."""
+"""The real sentinel as a process: it kills a hog, what is left after its own death, and how it
+behaves."""
 
 from __future__ import annotations
 
@@ -36,23 +37,23 @@ time.sleep(600)
 
 
 class Post(yard.Post):
-    """A run directory without a ladder, and the real sentinel of it."""
+    """A run directory without a standby, and the real sentinel of it."""
 
     def watch(self, *limits: Limit, **extra: Any) -> subprocess.Popen[bytes]:
-        """A sentinel with these limits that says it watches."""
+        """Start a sentinel with these limits and wait until it says that it watches."""
         self.extra = extra
         self.write_config(*limits)
         return self.start()
 
     def hog(self, step: int = 16 * MIB, steps: int = 32, pause: float = 0.02) -> tuple[int, int]:
-        """A process in a session of its own that takes `step` bytes at a time."""
+        """Start a process in a session of its own that takes `step` bytes at a time."""
         argv = [sys.executable, "-c", HOG, str(step), str(steps), str(pause)]
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
         self.children.append(child)
         return child.pid, process.start_time(child.pid) or 0
 
     def ended(self, who: tuple[int, int]) -> int:
-        """How a child of this one ended."""
+        """Return how a child of this process ended."""
         return next(one for one in self.children if one.pid == who[0]).wait(60)
 
 
@@ -69,7 +70,7 @@ def children(pid: int) -> list[psutil.Process]:
 
 
 def words(child: psutil.Process) -> list[str]:
-    """Its argv; none of one that has just died."""
+    """Return the argv of a process, empty if it has just died."""
     try:
         return child.cmdline()
     except psutil.Error:
@@ -77,13 +78,13 @@ def words(child: psutil.Process) -> list[str]:
 
 
 def priorities(pid: int) -> list[int]:
-    """Of the two readers; a third child frees memory."""
+    """Return the nice values of the two reader processes, without the child that frees memory."""
     with suppress(psutil.Error):
         return [c.nice() for c in children(pid) if "mrelease" not in " ".join(c.cmdline())]
     return []
 
 
-def outsides(pid: int) -> list[psutil.Process]:
+def slow_io_children(pid: int) -> list[psutil.Process]:
     return [
         child
         for child in children(pid)
@@ -106,7 +107,7 @@ def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:
     assert [(one["who"], one["rung"]) for one in found["killed"]] == [(f"pid {hog[0]}", "signals")]
     assert found["limit"]["source"] == "site.yaml"
     assert len(found["window"]["fast"]) > 3
-    # nobody is woken here: there is no ladder, and the command finds no run to restore
+    # no rollback is triggered here: there is no standby, and the command finds no run to restore
     until(lambda: post.events("ladder"), "it is written")
     assert process.alive(*neighbour)
     assert sentinel.poll() is None
@@ -115,7 +116,7 @@ def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:
 
 
 def read_whole(post: Post) -> None:
-    """breach.json, from its first moment on: whole whenever it is read."""
+    """Check that breach.json is whole whenever it is read."""
     path = post.guard / "breach.json"
     until(path.exists)
     for _ in range(20):
@@ -125,7 +126,7 @@ def read_whole(post: Post) -> None:
 @pytest.mark.full
 @pytest.mark.alone
 def test_the_machines_own_memory(post: Post) -> None:
-    """The hog goes on for as long as others give memory back: it is the limit that ends it."""
+    """The hog continues for as long as others free memory: the limit ends it."""
     below = psutil.virtual_memory().available - 256 * MIB
     post.watch(Limit("host.ram_available", below=below))
     hog = post.hog(16 * MIB, 200, 0.01)
@@ -154,7 +155,7 @@ def test_what_it_says_of_itself(post: Post) -> None:
     samples = until(lambda: s if len(s := recording.fast()) > 4 else None, "more is recorded")
     assert all(one.total == page["memory"]["total"] for one in samples)
     until(lambda: recording.slow(), "more is recorded")
-    assert page["own"]["rss"] > MIB  # `make bench` measures how much it is
+    assert page["own"]["rss"] > MIB  # `make bench` measures the exact size
 
 
 @pytest.mark.full
@@ -234,10 +235,10 @@ def test_children_that_die_are_started_again(post: Post) -> None:
     sentinel = post.watch(disks=("/",))
     page = until(lambda: post.status if post.status.get("disks") else None, "it is written")
     assert page["trouble"] == []
-    (first,) = outsides(sentinel.pid)
+    (first,) = slow_io_children(sentinel.pid)
     first.kill()
     before = page["disks"][0]["age_s"]
-    until(lambda: any(one.pid != first.pid for one in outsides(sentinel.pid)))
+    until(lambda: any(one.pid != first.pid for one in slow_io_children(sentinel.pid)))
     until(lambda: post.status["disks"][0]["age_s"] < max(before, 1.5), "it is written")
     assert sentinel.poll() is None
 

@@ -1,4 +1,5 @@
-"""The look of a second: swap traffic and control groups, on made-up trees and a real group."""
+"""The reading of each second: swap traffic and control groups, on made-up trees and a real
+group."""
 
 from __future__ import annotations
 
@@ -171,14 +172,14 @@ def test_swap_that_nothing_counts_is_not_known(
     put(tmp_path, "proc/vmstat", text)
     assert (slow.swap(2).in_rate, slow.swap(2).out_rate) == (None, None)
     put(tmp_path, "proc/vmstat", "\npswpin 100\npswpout 1000\n")
-    assert slow.swap(3).in_rate is None  # a gap is not bridged
+    assert slow.swap(3).in_rate is None  # no rate spans a gap
     assert slow.swap(4).in_rate == 0
 
 
 def test_a_tree_that_vanishes(slow: ServiceMemoryCollector, tmp_path: Path) -> None:
     slow.watch([group(tmp_path, 2)])
     shutil.rmtree(tmp_path / "cg")
-    # an ordinary file stays readable while it is open; a control group's answers ENODEV
+    # an ordinary file stays readable while it is open; a removed control group's gives ENODEV
     assert slow.loads(1)[0].ram == 5000
     slow.watch([Target("container", "big", ID)])
     assert slow.loads(1)[0].ram == 5000

@@ -1,4 +1,4 @@
-"""A sentinel that takes over in the middle of a load counts from where the one before did."""
+"""A sentinel that takes over in the middle of a load counts from where the last one did."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.guard.judging import MACHINE, Bench
 from tests.guard.made_site import Site
 
 START, END, RATE = 40.0, 7.0, 2.0
-"""GiB available before and after the load, and what it takes a second."""
+"""GiB of RAM available before and after the load, and the GiB a second that the load takes."""
 PREDICTED = Envelope((Point("loaded", ram=int(START - END) * GIB),))
 
 

@@ -1,4 +1,4 @@
-"""Who may be killed: recorded identities, and never the baseline, a protected one or ourselves."""
+"""Who may be killed: recorded identities; never baseline, protected services or ourselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from console.recovery.guard.kill.targets import (
     Target,
     deny_of,
     find_targets,
-    look_again,
+    refreshed,
     refusal,
     sort_out,
 )
@@ -45,7 +45,7 @@ def test_processes_and_steps_are_found_by_pid_and_start(lair: Den) -> None:
 
 @pytest.mark.parametrize("cookie", ["", "OMNI_RUN"])
 def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str, sleeper: Sleeper) -> None:
-    """A wrong line in the records must not cost somebody else's process."""
+    """A wrong record must not cost somebody else's process."""
     env = {"PATH": os.environ["PATH"]} | ({cookie: "of before"} if cookie else {})
     pid, start = sleeper(env=env)
     until(Path(f"/proc/{pid}/environ").read_bytes, "the kernel has set its environment")
@@ -61,22 +61,22 @@ def test_one_look_at_all_processes_is_enough_for_any_number(
 ) -> None:
     entries = [line("process", "cand", lair.sleeper()) for _ in range(3)]
     entries += [Live("container", "old", container=f"{number:064x}") for number in range(9)]
-    looks = []
+    listings = []
     listed = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: looks.append(path) or listed(path))
+    monkeypatch.setattr(os, "listdir", lambda path: listings.append(path) or listed(path))
     found = find_targets(entries, Deny(), NONE)
     assert sum(target.pending for target in found) == 9
     assert len(found) == 12
-    assert looks == ["/proc", "/proc"]
+    assert listings == ["/proc", "/proc"]
 
 
 def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_path: Path) -> None:
     trees = (Hierarchy(str(tmp_path)),)
     (target,) = find_targets([container()], Deny(), trees)
     assert target.pending
-    assert look_again(target, trees) is target
+    assert refreshed(target, trees) is target
     made_up(tmp_path)
-    found = look_again(target, trees)
+    found = refreshed(target, trees)
     assert not found.pending
     assert found.cgroups[0].inode == (tmp_path / "docker" / ID).stat().st_ino
 
@@ -87,7 +87,7 @@ def test_a_group_that_was_made_anew_is_another(tmp_path: Path) -> None:
     old = target.cgroups[0]
     changed = cgroup.Cgroup(old.path, old.inode + 1)
     assert Target("container", "cand", ID, (changed,)).pending
-    assert look_again(Target("container", "cand", ID, (changed,)), trees).cgroups == (old,)
+    assert refreshed(Target("container", "cand", ID, (changed,)), trees).cgroups == (old,)
 
 
 def test_what_is_no_full_id_is_no_container(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_forged_line_does_not_reach_the_baselines_container(tmp_path: Path) ->
 
 
 def test_a_service_may_be_called_like_a_container_that_is_denied(tmp_path: Path, lair: Den) -> None:
-    """Only the container is protected: the service is another thing, and has to be stoppable."""
+    """Only the container is protected: the service is something else, and has to be stoppable."""
     entries = [container(ID, "qdrant"), line("process", "qdrant", lair.sleeper())]
     targets, refused = sort_out(entries, Deny(("qdrant", OTHER)), made_up(tmp_path))
     assert (len(targets), refused) == (2, ())
@@ -152,7 +152,7 @@ def test_a_pid_of_the_deny_list_that_is_anothers_by_now_denies_nobody(lair: Den)
 def test_a_group_in_which_a_spared_one_runs_is_denied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container in a container: whoever kills the outer one kills the inner one as well."""
+    """A container in a container: killing the outer one kills the inner one as well."""
     trees = made_up(tmp_path)
     inner = f"/docker/{ID}/docker/{OTHER}"
     monkeypatch.setattr(cgroup, "paths_of", lambda pid: [("", inner)])

@@ -1,4 +1,5 @@
-"""What the guard says: of limits and breaches, of what it cannot see, and of whom it refuses."""
+"""What the guard says about limits and breaches, about what it cannot see, and about what it
+refuses to kill."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ A, B = "GPU-aaaa", "GPU-bbbb"
 
 
 def lines(found: Decision) -> list[str]:
-    """All that a judgement says."""
+    """Return everything that a decision says."""
     breach = found.breach
     return [
         f"level: {found.level}",
@@ -224,9 +225,9 @@ def test_what_cannot_be_looked_at(
     clock = FakeClock()
     cards = GpuCollector(clock, ["/bin/false"])
     clock.sleep(6)
-    outer = SlowIo(clock, ["/bin/false"])
+    client = SlowIo(clock, ["/bin/false"])
     limit = Limit(log="big", matches="OOM")
-    outer.tell(GuardConfig("r", str(tmp_path), "ring", (limit,)), tmp_path / "ring", [])
+    client.tell(GuardConfig("r", str(tmp_path), "ring", (limit,)), tmp_path / "ring", [])
     clock.sleep(7)
     logs = Logs()
     logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x"), (2, "big", "(")])
@@ -240,7 +241,7 @@ def test_what_cannot_be_looked_at(
     (tmp_path / "log").write_bytes(b"x" * (4 << 20))
     for _ in range(3):
         list(tail.lines())
-    found = [cards.trouble, *outer.troubles, *(one["why"] for one in logs.hits()), tail.trouble]
+    found = [cards.trouble, *client.troubles, *(one["why"] for one in logs.hits()), tail.trouble]
     logs.close()
     tail.close()
     assert [one.replace(str(tmp_path), "…") for one in found] == snapshot

@@ -1,4 +1,4 @@
-"""Doing something as a user who is only in one group: in a child that gives root up first."""
+"""Runs code as a user who is in one group only, in a child that first gives up root."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ os.setuid({uid})
 
 
 def as_user(code: str, groups: list[int], *arguments: Any) -> Any:
-    """What `code` prints, as JSON; it has `arguments`, and modules are loaded as root before."""
+    """Return what `code` prints, as JSON. The code has `arguments`, and its modules are loaded as
+    root before."""
     if os.geteuid() != 0:
         lacking("only root can become another user")
     program = DROP.format(uid=UID) + code

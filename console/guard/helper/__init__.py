@@ -1,1 +1,1 @@
-"""The root helper under the name that units of an earlier version start it by."""
+"""The root helper under the name by which units of an earlier version start it."""

@@ -1,9 +1,11 @@
-"""A breach from the first blow to the ladder: kill, say it, wake, and write what became of it.
+"""A breach, from the first kill signal to the rollback, and the recorder feed.
 
-Each call goes a step and returns: samples go on meanwhile. Files are written in a thread that is
-waited for a moment at most, since a disk may be as stuck as the rest.
+`BreachHandler` kills the targets, triggers the standby and writes breach.json. Each call does one
+step and returns, so that sampling goes on meanwhile. Files are written in a thread that is waited
+for only briefly, because the disk may be as stuck as the rest of the machine.
 
-What a sentinel puts into the recorder: samples, seconds, the page, a level that changed.
+`RecorderFeed` gives the recorder its samples, the records of each second, the status page, and
+changes of level.
 """
 
 from __future__ import annotations
@@ -34,15 +36,17 @@ from console.recovery.guard.record.status import finite
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
-PAGE_S, CALM_PAGE_S = 0.5, 0.7
-"""Less than the second in which everything is judged: a look that came a moment short of it would
-write no page, and the next one is a second away."""
+PAGE_S, OK_PAGE_S = 0.5, 0.7
+"""Seconds between two status pages: OK_PAGE_S at level ok, else PAGE_S. Both are below the second
+in which a decision is due, because a decision that came a moment before the page is due would write
+none, and the next decision may be a second away."""
 QUIET_S = 5.0
 LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
 
 
 class RecorderFeed:
-    """`window` and `curves` are the last samples, `own` what the sentinel itself takes."""
+    """Writes to the recorder. `window` and `curves` keep the last samples; `own` is what the
+    sentinel itself uses."""
 
     def __init__(self, ring: Recorder, clock: Clock) -> None:
         self.window, self.curves = Window(), Curves()
@@ -55,26 +59,26 @@ class RecorderFeed:
     def record(
         self, snapshot: Snapshot, decision: Decision, shown: Callable[[], dict[str, Any]]
     ) -> None:
-        """One tick; the page is asked for when it is due."""
+        """Record one tick. `shown` makes the status page and is called only when one is due."""
         self.sample(snapshot.memory, decision.level)
         changed = decision.level != self._level
         if changed:
             self._level = decision.level
             self._say_level(decision, snapshot.at)
-        due = CALM_PAGE_S if decision.level == "ok" else PAGE_S
+        due = OK_PAGE_S if decision.level == "ok" else PAGE_S
         if changed or snapshot.at - self._page_at >= due:
             self._page_at = snapshot.at
             self._ring.status(shown())
 
     def sample(self, memory: Memory | None, level: str = "") -> None:
-        """One sample of the recorder; without a level that of before."""
+        """Record one sample of memory. Without `level` the last level is used."""
         if memory is not None:
             some, full = self._pressure.update(memory)
             self._ring.tick(memory, some, full, level or self._level)
             self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
 
     def second(self, snapshot: Snapshot) -> None:
-        """The record of a second."""
+        """Write the record of one second."""
         self.own = self._upkeep.read()
         self.curves.add(snapshot)
         self._ring.second({**status.parts(snapshot), "own": self.own})
@@ -83,7 +87,8 @@ class RecorderFeed:
         self._upkeep.close()
 
     def _say_level(self, decision: Decision, now: float) -> None:
-        """A level that comes and goes must not push everything else out of the recorder."""
+        """Record a change of level. A level that keeps changing must not push all other events out
+        of the recorder."""
         if decision.level != "act" and now - self._said_at < QUIET_S:
             return
         self._said_at = now
@@ -91,21 +96,22 @@ class RecorderFeed:
         self._ring.event(decision.level, one_line(words))
 
 
-WAKE_S = 0.5
-"""The ladder is woken when all are dead, or this long after the first blow: it fences the runner,
-and waits itself until the memory is back."""
+TRIGGER_S = 0.5
+"""The rollback is triggered when all targets are dead, or this long after the first kill signal.
+The rollback then fences the runner and waits itself until the memory is free."""
 WRITE_S = 1.0
-WORD_S = 3.0
-"""A ladder that has said nothing for this long is not there: the command climbs instead."""
+FIRST_LINE_S = 3.0
+"""A standby that reports nothing for this long is taken for dead: the command is started."""
 FOLLOW_S = 0.5
-"""How often the ladder that was woken is looked after while it climbs."""
+"""How often the triggered rollback is checked while it runs."""
 WINDOW = 1500
 Say = Callable[[str, str], None]
 
 
 @dataclass(slots=True)
 class BreachRecord:
-    """breach.json: see `BreachHandler`. `crossed`: monotonic seconds, where a kill counts from."""
+    """What breach.json says; see `BreachHandler.to_json`. `crossed` is the monotonic second from
+    which the time to the kill is counted."""
 
     cause: str
     reason: str
@@ -114,12 +120,12 @@ class BreachRecord:
     data: dict[str, Any]
     crossed: float = 0.0
     held: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Identity of a target → `ram`, `swap` (bytes without page cache) and `age_s` before the
-    blow."""
+    """Maps the identity of each target to what it held before the kill: `ram` and `swap` in bytes
+    without page cache, and `age_s`."""
 
 
 class Window:
-    """The last samples, for the file: [wall, available, swap used, full %]."""
+    """The last samples for breach.json, as rows of [wall, available, swap used, full %]."""
 
     def __init__(self) -> None:
         self.rows: deque[tuple[float, int, int, float | None]] = deque(maxlen=WINDOW)
@@ -132,31 +138,31 @@ class Window:
 
 
 class BreachHandler:
-    """One breach, or a lease that ran out. `look()` at every tick until `over`."""
+    """Handles one breach, or a lease that expired. Call `advance` at every tick until `over`."""
 
     def __init__(
-        self, config: GuardConfig, page: BreachRecord, window: Window, clock: Clock, say: Say,
+        self, config: GuardConfig, record: BreachRecord, window: Window, clock: Clock, say: Say,
         spawn: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self._config, self._page, self._window = config, page, window
+        self._config, self._record, self._window = config, record, window
         self._clock, self._say, self._spawn = clock, say, spawn
         self._operation: KillOperation | None = None
         self._begun = clock.monotonic()
-        self._told: set[tuple[str, str]] = set()
-        self._woken_at: float | None = None
-        self._ladder = 0
-        self._under_way = self._alone = self._written = False
+        self._said: set[tuple[str, str]] = set()
+        self._triggered_at: float | None = None
+        self._progress_size = 0
+        self._under_way = self._command_started = self._written = False
         self._next = self._retry_at = 0.0
         self._failed = ""
         self.over = False
 
     def kill(self, killer: Killer, targets: Sequence[Target]) -> None:
-        """The first blow, before anything else."""
-        self._operation = killer.kill(targets, self._page.crossed)
+        """Send the first kill signals, before anything else."""
+        self._operation = killer.kill(targets, self._record.crossed)
         self._begun = self._clock.monotonic()
 
     def advance(self) -> None:
-        """Go on as far as it goes without waiting."""
+        """Advance as far as possible without waiting."""
         now, operation = self._clock.monotonic(), self._operation
         ended = operation is None or operation.over
         if operation is not None and not operation.over:
@@ -164,12 +170,12 @@ class BreachHandler:
             self._stages(operation)
             if ended:
                 operation.close()
-                self._end_words(operation)
-        if self._woken_at is None and (ended or now - self._begun >= WAKE_S):
+                self._say_end(operation)
+        if self._triggered_at is None and (ended or now - self._begun >= TRIGGER_S):
             self._write()
-            self._wake(now)
-        if self._woken_at is not None and not self._under_way:
-            self._heard(now)
+            self._trigger(now)
+        if self._triggered_at is not None and not self._under_way:
+            self._check_started(now)
         if ended and self._under_way and not self._written:
             self._written = True
             self._write()
@@ -178,11 +184,11 @@ class BreachHandler:
     def _stages(self, operation: KillOperation) -> None:
         for one in operation.killed:
             for stage in (*one.stages, *([f"stuck: {one.stuck}"] if one.stuck else [])):
-                if (one.who, stage) not in self._told:
-                    self._told.add((one.who, stage))
+                if (one.who, stage) not in self._said:
+                    self._said.add((one.who, stage))
                     self._say("kill", one_line(f"{one.name}: {stage}"))
 
-    def _end_words(self, operation: KillOperation) -> None:
+    def _say_end(self, operation: KillOperation) -> None:
         for one in operation.killed:
             words = "still there" if one.empty_s is None else f"gone after {one.empty_s:.3f} s"
             self._say("kill", one_line(f"{one.name}: {words}"))
@@ -190,7 +196,7 @@ class BreachHandler:
             self._say("spared", one_line(refused))
 
     def _write(self) -> None:
-        """breach.json, within WRITE_S or later: nothing waits longer for a disk."""
+        """Write breach.json in a thread. Nothing waits longer than WRITE_S for a disk."""
         text = json.dumps(self.to_json(), indent=1) + "\n"
         path = self._config.directory / BREACH
 
@@ -201,56 +207,59 @@ class BreachHandler:
         thread = threading.Thread(target=write, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread left
+        except RuntimeError:  # no thread can be started
             write()
             return
         thread.join(WRITE_S)
 
     def to_json(self) -> dict[str, Any]:
-        """`at` and `wall`: Unix seconds, `mono` the same moment, `crossed` when the limit was
-        passed (see `Breach`), `gap_s`; `killed` as in `Killed`, with `rung`, `write_s` and what it
-        `held`; `curve`: see `Curves`; `window`: rows of [wall, RAM available, swap used, full %].
-        """
-        page = self._page
+        """Return the content of breach.json. `at` and `wall` are Unix seconds and `mono` is the
+        same moment; `crossed` is when the limit was passed and `gap_s` for how long nothing had
+        been read before (see `Breach`). `killed` is as in `Killed`, with `rung`, `write_s` and what
+        each target `held`. For `curve` see `Curves`. `window` has rows of [wall, RAM available,
+        swap used, full %]."""
+        record = self._record
         report = self._operation.report() if self._operation is not None else {"killed": []}
         killed = [
             {
-                **one, "held": page.held.get(one["who"]),
+                **one, "held": record.held.get(one["who"]),
                 "rung": (one["rungs"] or ["nothing"])[0], "write_s": one["written_s"],
                 "why": "; ".join([*one["why"], *([one["stuck"]] if one["stuck"] else [])]),
             }
             for one in report["killed"]
         ]  # fmt: skip
         return {
-            "at": page.wall, "wall": page.wall, "mono": page.mono, "crossed": page.crossed,
-            "cause": page.cause,
-            "run_id": self._config.run_id, "reason": page.reason, **page.data, **report,
+            "at": record.wall, "wall": record.wall, "mono": record.mono, "crossed": record.crossed,
+            "cause": record.cause,
+            "run_id": self._config.run_id, "reason": record.reason, **record.data, **report,
             "killed": killed, "window": self._window.to_json(),
         }  # fmt: skip
 
-    def _wake(self, now: float) -> None:
+    def _trigger(self, now: float) -> None:
         directory = self._config.rollback_dir
-        self._ladder = _size(directory / PROGRESS_FILE)
-        self._woken_at = now
+        self._progress_size = _size(directory / PROGRESS_FILE)
+        self._triggered_at = now
         if trigger.is_standing_by(directory) and trigger.trigger(directory, trigger.SENTINEL):
             self._say("ladder", "the standby was triggered")
             return
         self._start("no standby waits", now)
 
-    def _heard(self, now: float) -> None:
-        if _size(self._config.rollback_dir / PROGRESS_FILE) != self._ladder:
+    def _check_started(self, now: float) -> None:
+        if _size(self._config.rollback_dir / PROGRESS_FILE) != self._progress_size:
             self._under_way = True
             self._say("ladder", "the rollback is under way")
-        elif self._failed or (self._woken_at is not None and now - self._woken_at >= WORD_S):
+        elif self._failed or (
+            self._triggered_at is not None and now - self._triggered_at >= FIRST_LINE_S
+        ):
             self._start(self._failed or "it says nothing", now)
 
     def _start(self, why: str, now: float) -> None:
-        """`omni-console rollback`, once: it follows a ladder that climbs after all. Where no
-        process can be had now it is tried again."""
+        """Start `omni-console rollback` once. If the standby's rollback runs after all, the command
+        follows it. If no process can be started now, this is tried again later."""
         if now < self._retry_at:
             return
         if self._spawn():
-            self._under_way = self._alone = True
+            self._under_way = self._command_started = True
             self._say("ladder", f"{why}: omni-console rollback is started")
             return
         self._retry_at = now + FOLLOW_S
@@ -259,24 +268,25 @@ class BreachHandler:
         self._failed = why
 
     def _settled(self, now: float) -> bool:
-        """Whether nobody has to be watched any more: the ladder that was woken said how it ended,
-        or another one was started. One that dies half way would leave the baseline down."""
-        if self._alone or self.over:
+        """Return whether the rollback needs no more watching, because the triggered standby
+        reported its end or the command was started. A rollback that dies half way would leave the
+        baseline down."""
+        if self._command_started or self.over:
             return True
         if now < self._next:
             return False
         self._next = now + FOLLOW_S
         directory = self._config.rollback_dir
-        lines, _ = read_lines(directory / PROGRESS_FILE, self._ladder)
+        lines, _ = read_lines(directory / PROGRESS_FILE, self._progress_size)
         if any(line.get("rung") == "done" for line in lines):
             return True
         if not trigger.is_standing_by(directory, running=True):
             self._start("the standby died, or was stopped, during the rollback", now)
-        return self._alone
+        return self._command_started
 
 
 def record_of(breach: Breach, wall: float) -> BreachRecord:
-    """What the judge found, as a page."""
+    """Return the breach that the policy found as a record."""
     return BreachRecord("guard", breach.reason, wall, breach.at, {
         "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
         "of": breach.of, "tte_s": finite(breach.tte_s), "rate": breach.rate,
@@ -289,7 +299,8 @@ def held(
     now: float,
     read: Callable[[Target], tuple[float, int] | None] = lambda target: None,
 ) -> dict[str, dict[str, Any]]:
-    """What each target held when it was read last; `read`: what is known of it since the loads."""
+    """Return what each target held when it was last read. `loads` are the readings of the last
+    second, and `read` returns a newer (time, bytes) of a target, or None."""
     found = {}
     for target in targets:
         load = next((x for x in loads if (x.kind, x.name) == (target.kind, target.name)), None)
@@ -302,14 +313,15 @@ def held(
 
 
 def lease_record(length_s: float, now: float, wall: float) -> BreachRecord:
-    """A lease that ran out: nobody is killed here, the ladder stops what runs."""
+    """Return the record of an expired lease. The rollback stops what runs; the guard kills
+    nothing."""
     words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
     return BreachRecord("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
 
 
 def start_rollback(lower_priority: Callable[[int], None]) -> bool:
-    """`omni-console rollback` in a session of its own, with an ordinary priority; whether there was
-    room for it."""
+    """Start `omni-console rollback` in a session of its own, with an ordinary priority. Returns
+    whether the process could be started."""
     environment = {k: v for k, v in os.environ.items() if k not in ("OMNI_RUN", "OMNI_STEP")}
     try:
         child = subprocess.Popen(
@@ -326,7 +338,7 @@ def start_rollback(lower_priority: Callable[[int], None]) -> bool:
 
 
 def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
-    """Take note of started commands that have ended, and of the child that frees memory."""
+    """Reap the started commands that have ended, and restart a dead child that frees memory."""
     if killer.reaper is not None and (words := killer.reaper.tend()):
         say("reaper", one_line(words))
     _spawned[:] = [one for one in _spawned if one.poll() is None]

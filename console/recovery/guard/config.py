@@ -1,17 +1,15 @@
-"""The sheet a sentinel works from: RUN/guard/guard.json, written by the runner before the first
-effect and again when something changes (the inbox says so).
+"""The guard config, its limits with their defaults, and the inbox of the sentinel.
 
-It names everything by identity, so that nothing has to be looked up in a playbook or site.
+The runner writes RUN/guard/guard.json before the first effect and again when something changes; an
+inbox message then tells the sentinel to read the file again. The file names everything by identity,
+so that the sentinel never has to look anything up in a playbook or site.
 
-One limit of a guard, as the sheet carries it from site and playbook to the sentinel.
+The default limits scale with the machine and are calibrated by replaying recorded loads
+(docs/measurements/replay.md). Two aims conflict: a load that outgrows the machine has to be stopped
+well before the end, and a load that preflight calls GO may end with no more RAM left than
+preflight's margin. Only the prediction tells the two apart, so the forecast takes it into account.
 
-What the guard watches for when nobody said anything, scaled with the machine.
-
-Calibrated by the replay (docs/measurements/replay.md). Two wishes pull apart: a load that goes past
-the machine has to be stopped well before the end, and one that preflight calls GO may end with no
-more left than preflight's margin. Only the prediction tells them apart, so the forecast asks it.
-
-The sentinel's ear: a FIFO with one JSON line a message, at most PIPE_BUF bytes each.
+The inbox is a FIFO. Each message is one JSON line of at most PIPE_BUF bytes.
 """
 
 from __future__ import annotations
@@ -36,25 +34,30 @@ METRICS = {
     "service.ram_used": "B", "service.restarts": "", "service.oom_kills": "",
     "runner.silent": "s",
 }  # fmt: skip
-"""What a limit can be on, and its unit. Pressure is the share of the last second in which all
-(`host.pressure`) or some (`host.pressure_some`) tasks waited for memory; `host.swap_growth` is
-what swap grew by since something of the run came alive."""
+"""The metrics that a limit can name, and their units. Pressure is the share of the last second in
+which all tasks (`host.pressure`) or some tasks (`host.pressure_some`) waited for memory.
+`host.swap_growth` is how much swap use has grown since something of the run came alive."""
 OWN_METRICS = {"host.bound_left": "B"}
-"""What only a default is on: RAM left to the control group around the console, while a host process
-of the run lives in it."""
+"""Metrics that only default limits use. `host.bound_left` is the RAM that is left to the control
+group around the console; it is known only while a host process of the run lives in that group."""
 OF_CARD = ("sum", "max", "min")
-"""`of` of a gpu limit: these, or a UUID (its beginning); of a disk limit a path; of a service limit
-a service's name, "" for any."""
+"""Values of `of` for a gpu limit that cover all GPUs. Otherwise `of` of a gpu limit is a UUID or
+the beginning of one, `of` of a disk limit is a path, and `of` of a service limit is the name of a
+service, or "" for any service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Breached when `metric` is below (or above) `value` for `for_s` seconds without a break.
+    """A limit, as the guard config carries it from site and playbook to the sentinel.
 
-    `log` instead of a metric: `count` lines of that service match `matches`. `act`: "kill" or
-    "warn". `missing`: what no figure means, "say" (shown) or "breach" (after a grace it counts as
-    breached). `source`: default, site or playbook, and where. `scarce`: only while RAM available is
-    below this many bytes; 0 for always.
+    The limit is breached when `metric` is below `below` (or above `above`) for `for_s` seconds
+    without a break. A limit that has `log` instead of a metric is breached when `count` lines in
+    the log of that service match the pattern `matches`.
+
+    `act` is "kill" or "warn". `missing` says what an unknown reading means: "say" shows it,
+    "breach" counts it as a breach after a grace period. `source` says who set the limit: default,
+    site or playbook, and the place in the file. `scarce` restricts the limit to times when less
+    than this many bytes of RAM are available; 0 means always.
     """
 
     metric: str = ""
@@ -75,7 +78,7 @@ class Limit:
         return (METRICS | OWN_METRICS).get(self.metric, "")
 
     def passed(self, value: float) -> bool:
-        """Whether a figure is on the wrong side."""
+        """Return whether a value is on the wrong side of the limit."""
         if self.below is not None:
             return value < self.below
         return self.above is not None and value > self.above
@@ -85,7 +88,7 @@ class Limit:
 
     @staticmethod
     def from_json(data: object) -> Limit:
-        """What `to_json` gave. Raises ValueError with what is wrong."""
+        """Read a limit that `to_json` has written. Raises ValueError with what is wrong."""
         if not isinstance(data, dict):
             raise ValueError("a limit is a table")
         limit = Limit(**data)
@@ -102,31 +105,35 @@ class Limit:
 
 
 DIRECTORY = "guard"
-"""Inside the run's directory."""
+"""The guard's directory inside the run's directory."""
 CONFIG_FILE = "guard.json"
 INBOX = "inbox"
-"""FIFO, one JSON line a message (at most PIPE_BUF bytes), see `Message` below."""
+"""A FIFO that takes one JSON line per message, at most PIPE_BUF bytes; see below."""
 READY = "sentinel.json"
-"""pid, start time and the protections it got or not, in words; written when it watches."""
+"""The sentinel writes this file once it watches: its pid and start time, and in words which
+protections it got and which were refused."""
 BREACH = "breach.json"
-"""What was breached, what was killed, and the samples before: written after the kill."""
+"""The sentinel writes this file after a kill: what was breached and killed, and the samples
+before."""
 RING = "recorder.ring"
-"""The flight recorder's copy on disk; the live one is in /dev/shm, named in the sheet."""
+"""The flight recorder's copy on disk. The live recorder file is in /dev/shm, under the name that
+the guard config gives."""
 SCHEMA = "omni.guard/v1"
 NOTHING_PREDICTED = Envelope()
 
-# Messages: {"do": "beat"} every second; {"do": "arm"} after a line was appended to live.jsonl
-# (the sentinel reads what is alive from there); {"do": "sheet"} the sheet was written anew;
-# {"do": "advisory", "on": bool} a rollback climbs: warn, never kill; {"do": "outage", "on": bool}
-# the baseline is down or back; {"do": "attended"} an operator is attached (renews the lease);
-# {"do": "quit"} the run is over.
+# Messages: {"do": "beat"} comes every second. {"do": "arm"} follows a line that was appended to
+# live.jsonl, from which the sentinel reads what is alive. {"do": "sheet"}: the guard config was
+# written again. {"do": "advisory", "on": bool}: a rollback is running, so warn and never kill.
+# {"do": "outage", "on": bool}: the baseline is down, or back. {"do": "attended"}: an operator is
+# attached, which renews the lease. {"do": "quit"}: the run is over.
 
 
 @dataclass(frozen=True, slots=True)
 class GuardConfig:
-    """See the module. `spare`: ids of containers that are never touched; `spare_pids`:
-    (pid, start) of the baseline's process; `logs`: service → file; `lease_s`: how
-    long nobody may be attached while the baseline is down, 0 for as long as it takes."""
+    """What guard.json holds. `spare` are the ids of containers that the guard never touches,
+    `spare_pids` is (pid, start time) of the baseline's process, and `logs` maps each service to its
+    log file. `lease_s` is how long the baseline may be down with nobody attached, in seconds; 0
+    means without limit."""
 
     run_id: str
     run_dir: str
@@ -162,7 +169,7 @@ class GuardConfig:
 
 
 def read(path: Path) -> GuardConfig:
-    """The sheet in a file. Raises OSError, and ValueError with what is wrong."""
+    """Read a guard config from a file. Raises OSError, and ValueError with what is wrong."""
     data = json.loads(path.read_bytes())
     if not isinstance(data, dict) or data.pop("schema", None) != SCHEMA:
         raise ValueError("not a guard configuration of this version")
@@ -180,18 +187,21 @@ def read(path: Path) -> GuardConfig:
 
 GIB = 1 << 30
 MARGIN = 8 * GIB
-"""What preflight leaves to the rest of the machine: `HOST_MARGIN` of models.sizing.assessment."""
+"""RAM that preflight leaves to the rest of the machine, in bytes; equal to `HOST_MARGIN` in
+models.sizing.assessment."""
 LEAST_FLOOR, MOST_FLOOR = 2 * GIB, 6 * GIB
-"""MemAvailable was seen to lag 300 to 530 MiB behind a hog: 2 GiB is the least that means
-something, and 6 GiB stays clear of preflight's margin."""
+"""The smallest and the largest floor, in bytes. MemAvailable was measured to lag 300 to 530 MiB
+behind a process that allocates fast, so a floor below 2 GiB would mean nothing; 6 GiB stays clear
+of preflight's margin."""
 FLOOR_SHARE, SMALL_SHARE = 64, 8
-"""The floor is a 64th of the machine, and never more than an eighth of it."""
+"""The floor is a 64th of the machine's RAM, but never more than an eighth of it."""
 RESERVE_SHARE = 6
 ACT_S, ACT_FOR_S, WARN_S = 6.0, 0.5, 30.0
 FLOOR_WITHIN_S = 60.0
-"""Below the reserve only growth that reaches the floor within this time counts."""
+"""Below the reserve, only growth that reaches the floor within this many seconds counts."""
 LOW, SCARCE, WARN_LOW, WARN_SCARCE = 0.35, 0.15, 0.50, 0.20
-"""Shares of RAM: below LOW the forecast may act, below SCARCE stalls and silence count."""
+"""Shares of RAM. Below LOW the forecast may lead to a kill, and below SCARCE stalls and a silent
+runner may. Below WARN_LOW the forecast may warn, and less than WARN_SCARCE is a warning itself."""
 SWAP_SHARE, LEAST_SWAP = 32, 2 * GIB
 FULL_LOW, FULL_SCARCE, FULL_SCARCE_S, FULL_HARD, FULL_HARD_S = 30.0, 10.0, 2.0, 60.0, 2.0
 SOME_WARN, SOME_WARN_S = 10.0, 2.0
@@ -201,10 +211,10 @@ SOURCE = "default"
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Bytes and seconds. `floor`: less RAM available than this is a breach at once. `reserve`:
-    what the forecast counts down to. `kept`: what a load that was predicted has to leave, for
-    the forecast to let it end as predicted. `limits`: everything judged, in the form of the sheet.
-    """
+    """The defaults for one machine, in bytes. `floor`: if less RAM than this is available, the
+    limit is breached at once. `reserve`: the forecast counts the seconds until this much RAM is
+    left. `kept`: a predicted load has to leave this much, so that the forecast lets it end as
+    predicted. `limits`: the default limits, in the form of the guard config."""
 
     total: int
     swap_total: int
@@ -214,19 +224,20 @@ class Defaults:
     limits: tuple[Limit, ...]
 
     def lines(self) -> list[str]:
-        """One line a limit, and what the forecast keeps."""
+        """Return one line about the reserve of the forecast and one line per limit."""
         kept = f"RAM counts as full with {format_bytes(self.reserve)} left"
         return [kept, *(words(limit) for limit in self.limits)]
 
 
 def floor_of(total: int) -> int:
-    """How little may be left of so many bytes of RAM."""
+    """Return the floor for this many bytes of RAM."""
     return min(max(LEAST_FLOOR, total // FLOOR_SHARE), MOST_FLOOR, total // SMALL_SHARE)
 
 
 def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
-    """For a machine with this much RAM and swap, bytes. `bound`: the limit on the control group
-    around the console, 0 for none: it has a floor of its own, all else is of the machine."""
+    """Return the defaults for a machine with this much RAM and swap, in bytes. `bound` is the
+    memory limit of the control group around the console, 0 for none: the group gets a floor of its
+    own, and every other limit is about the machine."""
     floor = floor_of(total)
     low, scarce = int(total * LOW), int(total * SCARCE)
     limits = [
@@ -270,11 +281,11 @@ NAMES = {
     "service.ram_used": "RAM", "service.restarts": "restarts",
     "service.oom_kills": "OOM kills", "runner.silent": "the runner silent",
 }  # fmt: skip
-"""A metric in words that a figure can follow."""
+"""Each metric in words that a value can follow."""
 
 
 def words(limit: Limit) -> str:
-    """One limit as a line: what is judged, how long, and what then happens."""
+    """Return one limit as a line: what it watches, for how long, and what happens then."""
     if limit.log:
         what = f"{limit.count} fatal line{'s' if limit.count > 1 else ''} in the log of {limit.log}"
     else:
@@ -295,7 +306,7 @@ def words(limit: Limit) -> str:
 
 
 def figure(metric: str, value: float) -> str:
-    """A figure of a metric with its unit."""
+    """Return a value of a metric with its unit."""
     if metric.endswith("_rate"):
         return rate(value)
     if metric.startswith("host.pressure"):
@@ -308,7 +319,7 @@ def figure(metric: str, value: float) -> str:
 
 
 def rate(value: float) -> str:
-    """`4.93 GB/s`, the way disks and loaders speak."""
+    """Return a rate as `4.93 GB/s`: decimal units, as disks and loaders report it."""
     for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
@@ -321,13 +332,15 @@ _MOST_LINE = 4096
 
 
 class Inbox:
-    """Made where it is missing; `read` never waits. What is no message is counted in `garbage`."""
+    """The reading end of the FIFO, which is made if it is missing. `read` never waits. Lines that
+    are not a known message are counted in `garbage`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, and when something else lies there."""
+        """Raises OSError, also if something other than a FIFO lies at `path`."""
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        # Read and write: the last writer going away must not look like the end of the file.
+        # The FIFO is opened for reading and writing, so that no end of file is seen when the last
+        # writer goes away.
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
         self.descriptor = os.open(path, flags)
         if not stat.S_ISFIFO(os.fstat(self.descriptor).st_mode):
@@ -337,7 +350,7 @@ class Inbox:
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """The messages since the last call, in order."""
+        """Return the messages since the last call, in order."""
         try:
             data = os.read(self.descriptor, _MOST)
         except OSError:

@@ -1,11 +1,12 @@
-"""The sentinel's process: watches from before the first effect until the run is over.
+"""The sentinel's process, which watches from before the first effect until the run is over.
 
     python -P -m console.recovery.guard.daemon RUN/guard
 
-One thread, ticks on absolute deadlines: up to 250 ms apart while nothing can happen for that long,
-50 ms under a load, 20 ms near a limit. It reads the sheet, takes its protections, says in
-sentinel.json that it watches, and then touches a disk only to say what it did. Exit codes: 0 the
-run is over, 2 the sheet cannot be used, 3 another one watches this run.
+It has one thread that ticks on absolute deadlines: up to 250 ms apart while nothing can happen
+sooner, 50 ms under load, 20 ms near a limit. It reads the guard config, takes its protections,
+reports in sentinel.json that it watches, and from then on touches a disk only to write what it did.
+Exit codes: 0 when the run is over, 2 if the guard config cannot be used, 3 if another sentinel
+watches this run.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ LOCK = "sentinel.lock"
 
 
 def lock(directory: Path) -> int | None:
-    """The lock of one run's sentinel; None when another one has it. Raises OSError."""
+    """Take the lock of this run's sentinel and return its descriptor; None if another sentinel has
+    it. Raises OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(directory / LOCK, flags, 0o600)
     try:
@@ -50,8 +52,8 @@ def lock(directory: Path) -> int | None:
 
 
 def watch_over(directory: Path, config: GuardConfig) -> None:
-    """Everything from the first descriptor to the last copy of the recorder. Raises OSError, and
-    ValueError for limits that cannot be judged."""
+    """Watch over a run, from opening the first descriptor to the last copy of the recorder. Raises
+    OSError, and ValueError for invalid limits."""
     clock = SystemClock()
     inbox = Inbox(directory / guard_config.INBOX)
     ring = recorder.create(config.ring, directory, config.run_id, clock)
@@ -70,7 +72,7 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
     got = self_protection.protect(rehearsed)
     loop.protections = got
     if killer.reaper is not None and killer.reaper.pid:
-        set_nice(self_protection.NICE, killer.reaper.pid)  # it frees what others are waiting for
+        set_nice(self_protection.NICE, killer.reaper.pid)  # others wait for the memory it frees
     collector.prepare_child(lambda pid: self_protection.lower_priority(pid, got))
     _say_ready(directory, got)
     try:
@@ -83,7 +85,7 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
         inbox.close()
     if ring.path.parent != directory:
         with contextlib.suppress(OSError):
-            os.unlink(ring.path)  # the copy on disk has everything
+            os.unlink(ring.path)  # the copy on disk is complete
 
 
 def _say_ready(directory: Path, got: self_protection.Protections) -> None:
@@ -96,7 +98,7 @@ def _say_ready(directory: Path, got: self_protection.Protections) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry of the process."""
+    """Run the sentinel and return its exit code."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m console.recovery.guard.daemon RUN/guard\n")
         return 2

@@ -1,4 +1,4 @@
-"""What the sentinel does between its first tick and its last; time and waiting are handed in."""
+"""The sentinel's main loop, from its first tick to its last. Clock and waiting are passed in."""
 
 from __future__ import annotations
 
@@ -38,16 +38,18 @@ from console.recovery.rollback import trigger
 SECOND_S = 1.0
 COLLECT_S = 60.0
 ADVISED_S = 5.0
-"""A rollback says once a second that it climbs; a word that nobody repeats disarms nothing."""
+"""A rollback repeats the advisory message every second; after this time without it the guard may
+kill."""
 LEFT_S = 60.0
-"""With runner and ladder gone and nothing alive it watches for this long, and then ends."""
+"""The sentinel ends after this time without runner, standby or anything of the run alive."""
 Wait = Callable[[list[int], float], bool]
-"""Wait for something to read, so many seconds at most; whether there is something."""
+"""Waits so many seconds at most until a descriptor can be read. Returns whether one can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What a sentinel works with; `spawn` starts `omni-console rollback` for a sheet, if it can."""
+    """Everything that a sentinel works with. `spawn` starts `omni-console rollback` for a guard
+    config and returns whether that worked."""
 
     inbox: Inbox
     collector: Collector
@@ -59,12 +61,13 @@ class Dependencies:
 
 
 def poll(descriptors: list[int], seconds: float) -> bool:
-    """See `Wait`."""
+    """Wait with select(2); see `Wait`."""
     return bool(select.select(descriptors, [], [], max(0.0, seconds))[0])
 
 
 def policy_of(config: GuardConfig, machine: MemoryCollector, now: float) -> Policy:
-    """Raises OSError where memory is not known, ValueError for a limit that is none."""
+    """Return the policy for a guard config on this machine. Raises OSError if memory cannot be
+    read, and ValueError for an invalid limit."""
     memory = machine.read(now)
     if memory is None:
         raise OSError(machine.why)
@@ -73,12 +76,12 @@ def policy_of(config: GuardConfig, machine: MemoryCollector, now: float) -> Poli
 
 
 def limits_of(policy: Policy, config: GuardConfig) -> list[dict[str, Any]]:
-    """Everything that is judged, for the page."""
+    """Return all limits, defaults first, for the status page."""
     return [one.to_json() for one in (*policy.defaults.limits, *config.limits)]
 
 
 def carry_over(policy: Policy, before: Policy, snapshot: Snapshot) -> Policy:
-    """A new judge goes on where the one before stood."""
+    """Let a new policy continue where the one before it stopped."""
     policy.advisory(before.advised)
     if before.armed:
         policy.metrics.grown_from = before.metrics.grown_from
@@ -90,7 +93,8 @@ def carry_over(policy: Policy, before: Policy, snapshot: Snapshot) -> Policy:
 
 
 def standby_gone(directory: Path) -> bool:
-    """Whether no ladder waits; one that does is asked to go, and goes if the baseline serves."""
+    """Return whether no standby waits. A standby that does wait is asked to leave, which it does
+    once the baseline serves."""
     if not trigger.is_standing_by(directory):
         return True
     trigger.trigger(directory, trigger.LEAVE)
@@ -98,10 +102,10 @@ def standby_gone(directory: Path) -> bool:
 
 
 class GuardLoop:
-    """One sentinel at work; `run` returns when it is over."""
+    """The work of one sentinel. `run` returns when it is over."""
 
     def __init__(self, config: GuardConfig, deps: Dependencies, wait: Wait = poll) -> None:
-        """Raises ValueError for limits that cannot be judged, OSError without figures of memory."""
+        """Raises ValueError for invalid limits, and OSError if memory cannot be read."""
         self.config = config
         self.protections = Protections()
         self.over = False
@@ -113,14 +117,14 @@ class GuardLoop:
         self._lease = Lease(config.lease_s)
         self._feed, self._idle = RecorderFeed(deps.ring, deps.clock), IdleSkip()
         self._handler: BreachHandler | None = None
-        self._known: set[str | tuple[int, int]] = set()
+        self._known_targets: set[str | tuple[int, int]] = set()
         self._error, self._wait_s = "", 0.0
         self._asked_to_arm = self._outage = False
         self._second_at = self._advised_at = float("-inf")
         self._collect_at = self._left_at = self._clock.monotonic()
 
     def run(self) -> None:
-        """Until it is over; a tick that came late is not made up for."""
+        """Run until the sentinel is over. A tick that came late is not made up for."""
         due = self._clock.monotonic()
         while not self.over:
             self._go_on_after(self.tick)
@@ -134,11 +138,12 @@ class GuardLoop:
             self._listen()
 
     def close(self) -> None:
-        """Let go of what it opened itself; its means are their owner's."""
+        """Close what this object opened. The dependencies stay open for their owner."""
         self._feed.close()
 
     def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
-        """A guard that stumbles goes on. Its page grows old meanwhile, which others see."""
+        """Run one action and record its exception: a guard goes on after an error, and others see
+        its status page age. Returns whether the action succeeded."""
         try:
             act(*given)
         except Exception as error:
@@ -151,15 +156,13 @@ class GuardLoop:
         return True
 
     def rehearse(self) -> None:
-        """Walk every ordinary path once, so that its pages are there when memory is locked."""
+        """Run every ordinary code path once, so that its pages are in memory before the lock."""
         self._reread()
         self._listen()
         self.tick()
 
-    # -- one tick --------------------------------------------------------------------------------
-
     def tick(self) -> None:
-        """Snapshot, judge, record; act where it has to."""
+        """Take a snapshot, decide, record it, and kill if the decision says so."""
         deps, now = self._deps, self._clock.monotonic()
         if deps.alive.tick(now):
             self._targets_changed()
@@ -170,20 +173,20 @@ class GuardLoop:
         if not over and self._handler is None and self._idle.holds(memory):
             self._feed.sample(memory)
         else:
-            self._look(deps.collector.snapshot(memory))
+            self._decide(deps.collector.snapshot(memory))
         self._wait_s = deps.collector.quick.wait_s(self._idle.wait_s)
 
-    def _look(self, snapshot: Snapshot) -> None:
+    def _decide(self, snapshot: Snapshot) -> None:
         self._arm(snapshot)
         decision = self._policy.decide(snapshot)
         self._idle.decided(self._policy, snapshot.memory, decision)
         if decision.fresh and decision.breach is not None:
             self._kill(decision.breach, snapshot)
-        self._feed.record(snapshot, decision, lambda: self._page(snapshot, decision))
+        self._feed.record(snapshot, decision, lambda: self._status_page(snapshot, decision))
         if self._handler is not None and not self._handler.over:
             self._handler.advance()
 
-    def _page(self, snapshot: Snapshot, decision: Decision) -> dict[str, Any]:
+    def _status_page(self, snapshot: Snapshot, decision: Decision) -> dict[str, Any]:
         copied = self._deps.collector.slow_io.copied_at
         left = None if self._policy.advised else self._lease.left(snapshot.at)
         return status.status(
@@ -203,8 +206,6 @@ class GuardLoop:
             },
         )  # fmt: skip
 
-    # -- once a second ---------------------------------------------------------------------------
-
     def _second(self, now: float) -> None:
         deps, self._second_at = self._deps, now
         self._idle.forget()
@@ -219,16 +220,17 @@ class GuardLoop:
             self._policy.advisory(False)
             deps.ring.event("acting", "nobody says any more that a rollback is under way")
         if self._lease.expired(now) and not (self._policy.advised or self._handler):
-            self._begin(what := lease_record(self.config.lease_s, now, self._clock.now()))
-            deps.ring.event("lease", one_line(what.reason))
+            self._begin(record := lease_record(self.config.lease_s, now, self._clock.now()))
+            deps.ring.event("lease", one_line(record.reason))
         self._feed.second(deps.collector.snapshot())
         if now - self._collect_at >= COLLECT_S:
             self._collect_at = now
-            gc.collect()  # what was there at the start is frozen: little is left to look at
+            gc.collect()  # objects from the start are frozen, so that few are left to visit
         self._maybe_end(now)
 
     def _maybe_end(self, now: float) -> None:
-        """Nobody needs it any more: no runner, nothing alive, no lease, and no ladder."""
+        """End the sentinel once nobody has needed it for LEFT_S: no runner, nothing alive, no lease
+        that counts down, no breach under way and no standby."""
         deps, runner = self._deps, self.config.runner
         counting = self._lease.left(now) is not None and not self._handler
         busy = self._handler is not None and not self._handler.over
@@ -241,10 +243,8 @@ class GuardLoop:
         self._deps.ring.event("end", words)
         self.over = True
 
-    # -- what is alive ---------------------------------------------------------------------------
-
     def _reread(self) -> None:
-        """The records anew."""
+        """Read the records of what is alive again."""
         alive, killer = self._deps.alive, self._deps.killer
         killer.deny = alive.read(lambda all: deny_of(self.config, all), self._clock.monotonic())
         self._targets_changed()
@@ -256,44 +256,46 @@ class GuardLoop:
         deps.collector.second()
 
     def _arm(self, snapshot: Snapshot) -> None:
-        """One kill an arming; a new arming begins when something new of the run lives, and after
-        a breach only when the runner says so and the ladder has been called."""
+        """Arm the policy when something new of the run comes alive. Each arming allows one kill;
+        after it the runner must ask for another arming, and the rollback must have been called."""
         alive = self._deps.alive
         if not alive.armed(snapshot.at):
-            struck = self._policy.breach and self._handler and not self._handler.over
-            if not struck and self._policy.disarm():
+            killing = self._policy.breach and self._handler and not self._handler.over
+            if not killing and self._policy.disarm():
                 self._deps.ring.event("disarmed", "nothing of the run is alive")
-            self._known.clear()
+            self._known_targets.clear()
             self._asked_to_arm = False
             return
         now = {one.container or (one.pid, one.start) for one in alive.targets}
         before = self._handler
-        if now <= self._known or (before and not (self._asked_to_arm and before.over)):
+        if now <= self._known_targets or (before and not (self._asked_to_arm and before.over)):
             return
-        self._known = now
+        self._known_targets = now
         self._handler, self._asked_to_arm = None, False
         self._policy.arm(snapshot)
         self._deps.ring.event("armed", one_line(", ".join(one.title for one in alive.targets)))
 
     def _kill(self, breach: Breach, snapshot: Snapshot) -> None:
-        """The first blow. Before it only what costs some 50 µs and no disk: what is about to
-        happen, since whoever is killed a moment later says nothing any more."""
-        deps, quick, wall = self._deps, self._deps.collector.quick, self._clock.now()
-        what = record_of(breach, wall)
-        handler = self._begin(what)
+        """Send the first kill signals. Before that, only work of some 50 µs without a disk is done:
+        recording what is about to happen, because a killed service cannot report it any more."""
+        deps, wall = self._deps, self._clock.now()
+        record = record_of(breach, wall)
+        handler = self._begin(record)
         try:
-            deps.ring.event("breach", one_line(what.reason))
-            what.held = held(deps.alive.targets, snapshot.loads, snapshot.at, quick.held)
+            deps.ring.event("breach", one_line(record.reason))
+            record.held = held(
+                deps.alive.targets, snapshot.loads, snapshot.at, deps.collector.quick.held
+            )
         finally:
             handler.kill(deps.killer, deps.alive.targets)
-        more = quick.points(breach.limit, breach.of)
-        what.data["curve"] = self._feed.curves.of(breach, self._policy.metrics, more, wall)
-        what.data["gap_s"] = round(gap_s(more, breach), 4)
+        more = deps.collector.quick.points(breach.limit, breach.of)
+        record.data["curve"] = self._feed.curves.of(breach, self._policy.metrics, more, wall)
+        record.data["gap_s"] = round(gap_s(more, breach), 4)
 
-    def _begin(self, what: BreachRecord) -> BreachHandler:
+    def _begin(self, record: BreachRecord) -> BreachHandler:
         self._asked_to_arm = False
         self._handler = BreachHandler(
-            self.config, what, self._feed.window, self._clock, self._deps.ring.event,
+            self.config, record, self._feed.window, self._clock, self._deps.ring.event,
             lambda: self._deps.spawn(self.config),
         )  # fmt: skip
         return self._handler
@@ -306,12 +308,12 @@ class GuardLoop:
 
     def _take(self, message: dict[str, Any]) -> None:
         now, word, on = self._clock.monotonic(), message["do"], message.get("on") is True
-        if word == "beat":  # the one word that nothing has to be judged for
+        if word == "beat":  # the only message that no decision depends on
             self._deps.collector.beat_at = now
             return
         self._idle.forget()
         if word == "arm":
-            # what begins while a ladder is being called is the ladder's to end
+            # what starts while a rollback is being called is left to that rollback to end
             self._asked_to_arm = self._handler is None or self._handler.over
             self._reread()
         elif word == "sheet":
@@ -328,7 +330,7 @@ class GuardLoop:
             self._end("the run is over")
 
     def _take_config(self) -> None:
-        """A sheet that cannot be used is said, and the one of before goes on."""
+        """Take a new guard config. An unusable one is recorded and the current one kept."""
         try:
             fresh = guard_config.read(self.config.directory / CONFIG_FILE)
             if fresh.run_id != self.config.run_id:

@@ -1,6 +1,7 @@
-"""What the sentinel asks of the machine for itself, and what it got, in words.
+"""The protections that the sentinel takes for itself, and in words which of them it got.
 
-Everything is read back. A protection that was refused is no reason not to watch; it is shown.
+Each protection is read back after it was set. A refused protection does not keep the sentinel from
+watching; it is shown on the status page.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ NICE, OOM = -20, -1000
 
 @dataclass(frozen=True, slots=True)
 class Protections:
-    """`got`: name → words; `missing`: a sentence for each that was refused, in part or whole.
-    `nice_before`, `oom_before`: what children of other kinds get back."""
+    """`got` maps the name of each protection to words about it. `missing` has one sentence for each
+    that was refused in part or whole. `nice_before` and `oom_before` are the values that child
+    processes for other work get back."""
 
     got: dict[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
@@ -29,8 +31,9 @@ class Protections:
 
 
 def protect(rehearsed: tuple[str, ...]) -> Protections:
-    """Take every protection that this user may have; `rehearsed` is what the rehearsal of the kill
-    path found missing. Call it last, when everything is loaded: memory is locked here."""
+    """Take every protection that this user is permitted. `rehearsed` is what the rehearsal of the
+    kill path found missing. Call this last, when everything is loaded, because it locks the
+    memory."""
     nice_before, before = os.getpriority(os.PRIO_PROCESS, 0), oom_score()
     got: dict[str, str] = {"kill path": "; ".join(rehearsed) or "rehearsed"}
     missing = [f"kill path: {words}" for words in rehearsed]
@@ -42,7 +45,7 @@ def protect(rehearsed: tuple[str, ...]) -> Protections:
     if score != OOM:
         missing.append(f"oom_score_adj: {got['oom_score_adj']} and not {OOM}, not permitted")
     gc.collect()
-    _give_back()
+    _trim_heap()
     gc.freeze()
     gc.disable()
     got["collector"] = "frozen"
@@ -52,14 +55,15 @@ def protect(rehearsed: tuple[str, ...]) -> Protections:
     return Protections(got, tuple(missing), nice_before, before or 0)
 
 
-def _give_back() -> None:
-    """What compiling and reading modules left over, up to some MB: it would be locked for good."""
-    with contextlib.suppress(OSError, AttributeError):  # no other C library has it
+def _trim_heap() -> None:
+    """Return to the kernel up to some MB that importing modules left over; otherwise they would be
+    locked for good."""
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def lower_priority(pid: int, got: Protections) -> None:
-    """A child inherits priority and score; one that does other work gives them back."""
+    """Give a child the ordinary priority and OOM score back, which it inherited raised."""
     set_nice(got.nice_before, pid)
     set_oom_score(got.oom_before, pid)
 
@@ -67,7 +71,7 @@ def lower_priority(pid: int, got: Protections) -> None:
 def _priority() -> int:
     got = set_nice(NICE)
     if got != NICE:
-        # RLIMIT_NICE 1…40 allows down to 19…-20
+        # an RLIMIT_NICE of 1…40 permits nice values down to 19…-20
         allowed = 20 - resource.getrlimit(resource.RLIMIT_NICE)[0]
         if allowed < got:
             got = set_nice(max(NICE, allowed))
@@ -75,10 +79,11 @@ def _priority() -> int:
 
 
 def _score(before: int | None) -> int | None:
-    """The lowest that is allowed: a kernel that refuses one may allow another."""
-    for wish in (OOM, -900, -500, 0):
-        if before is not None and wish >= before:
+    """Set the lowest OOM score that is permitted: a kernel that refuses one value may accept a
+    higher one. Returns the score that is in force."""
+    for wanted in (OOM, -900, -500, 0):
+        if before is not None and wanted >= before:
             break
-        if set_oom_score(wish) == wish:
-            return wish
+        if set_oom_score(wanted) == wanted:
+            return wanted
     return oom_score()

@@ -1,1 +1,1 @@
-"""The guard as the runner has it: its configuration, its process, what it says."""
+"""The runner's side of the guard: the guard config, the sentinel's process, and its messages."""

@@ -1,7 +1,7 @@
-"""The runner's side of the sentinel: starts it, tells it what goes on, and watches it.
+"""The runner's client of the sentinel: starts it, tells it what happens, and watches it.
 
-A thread of the runner beats once a second. A sentinel that is gone or silent is started anew at
-once, and again only after a quiet minute; when none lives for GONE_S, no load starts, and a run
+A thread of the runner sends a beat once a second. A sentinel that is dead or silent is restarted at
+once, and again only after a quiet minute. When none has lived for GONE_S, no load starts, and a run
 with anything up rolls back.
 """
 
@@ -29,19 +29,19 @@ from console.runner.prepare.plan import PlannedStep
 TICK_S = 0.25
 BEAT_S = 1.0
 QUIET_S = 60.0
-"""A sentinel that has watched for this long may be started anew once more."""
+"""A sentinel that has watched for this long may be restarted once more."""
 GONE_S = 5.0
 ATTACHED_S = 5.0
-"""A viewer that asked in the last seconds is attached."""
+"""A viewer that asked within this many seconds counts as attached."""
 FENCE_S = 5.0
-"""How long a breach may take to reach this runner as a fence; then it rolls back itself."""
+"""How long a breach's fence may take to reach this runner, which then rolls back itself."""
 MOST_EVENTS = 500
 WHO, WATCHER = "the sentinel", "the runner"
 HALTABLE = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL})
 
 
 class Guard:
-    """One run's sentinel as its runner knows it. Methods may be called from any thread."""
+    """The sentinel of one run, as its runner knows it. Methods may be called from any thread."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -62,10 +62,7 @@ class Guard:
     # -- begin and end ---------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A live sentinel is adopted, else one is started and waited for.
-
-        Raises ConsoleError, OSError.
-        """
+        """Adopt a live sentinel, or start one and wait until it is ready."""
         self._old = breach_of(self.context.run)
         sweep(self.clock.now())
         scope.sweep()
@@ -75,12 +72,12 @@ class Guard:
         else:
             self.sentinel.start()
             self.sentinel.wait_ready()
-        self._greet()
+        self._inform()
         self._thread = threading.Thread(target=self._loop, name="guard", daemon=True)
         self._thread.start()
 
-    def _greet(self) -> None:
-        """What a sentinel has to know that begins in the middle of a run."""
+    def _inform(self) -> None:
+        """Tell a sentinel that begins in the middle of a run what it has to know."""
         self._seen_at = self.clock.monotonic()
         self.tell(do="beat")
         self.tell(do="outage", on=self.context.view.outage)
@@ -88,7 +85,7 @@ class Guard:
         self.tell(do="arm")
 
     def close(self, *, over: bool) -> None:
-        """Stop watching; `over`: the sentinel is not needed any more, and ends."""
+        """Stop watching the sentinel. With `over`, end it, because it is not needed any more."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join(GONE_S)
@@ -99,27 +96,28 @@ class Guard:
     # -- what the run says -----------------------------------------------------------------------
 
     def tell(self, **message: Any) -> None:
-        """One message; a sentinel that does not read is found out by its silence."""
+        """Send one message. A sentinel that does not read is noticed by its silence."""
         tell(self.context.run, message)
 
     def outage(self, down: bool) -> None:
         self.tell(do="outage", on=down)
 
     def advisory(self, on: bool) -> None:
-        """While the runner itself rolls back, what fills the memory is the baseline."""
+        """Only warn while the runner itself rolls back: what fills memory then is the baseline."""
         if not on:
             self.renew()  # the baseline may be another process now
         self._advising = on
         self.tell(do="advisory", on=on)
 
     def renew(self) -> None:
-        """Write the sheet anew: an envelope, or the baseline's pid, has changed."""
+        """Write the guard config again: the prediction or the baseline's pid has changed."""
         with contextlib.suppress(OSError, ConsoleError):
             self._write_config()
             self.tell(do="sheet")
 
     def require(self, planned: PlannedStep, attempt: Attempt) -> None:
-        """Nothing that loads begins unwatched; waits GONE_S at most. Raises StepFailed(GUARD)."""
+        """Hold a step that loads until a sentinel watches, GONE_S at most. Raises
+        StepFailed(GUARD)."""
         step = planned.step
         stops = step is not None and step.service is not None and step.service.verb == "stop"
         if not KINDS[planned.kind].loads or planned.final or stops:
@@ -132,9 +130,9 @@ class Guard:
             attempt.pause(TICK_S / 5)
 
     def struck(self, attempt: Attempt) -> bool:
-        """Whether a step failed because the sentinel killed what it leaned on: asked of a page
-        that is younger than the failure. Then the fence is on its way, and is waited for here:
-        nothing else is to begin meanwhile."""
+        """Return whether a step failed because the sentinel killed what it depends on. The answer
+        comes from a status page that is younger than the failure. If so, the fence is on its way
+        and is waited for here, so that nothing else starts meanwhile."""
         now = self.clock.monotonic()
         while (seen := look(self.context.run, self.sentinel.pid)) is None or not (
             seen.acted or seen.at >= now
@@ -149,7 +147,7 @@ class Guard:
         return seen.acted
 
     def again(self) -> None:
-        """The operator tries once more: so may a sentinel that did not come up."""
+        """Allow another start of the sentinel, because the operator tries once more."""
         with self._lock:
             self._starts, self._gone = 1, False
             self._seen_at = self.clock.monotonic()
@@ -163,26 +161,26 @@ class Guard:
     def _loop(self) -> None:
         while not self._closed.wait(TICK_S):
             with contextlib.suppress(ConsoleError, OSError):
-                self.tick()  # on a full disk or a closed journal the next look tries again
+                self.tick()  # after a full disk or a closed journal the next tick tries again
 
     def tick(self) -> None:
-        """One look: beat, the sentinel's state, its level, a breach."""
+        """Send a beat, and check the sentinel's state, its level, and whether there is a breach."""
         now = self.clock.monotonic()
         if now - self._beat_at >= BEAT_S:
             self._beat_at = now
             self.tell(do="beat")
             if self._advising:
-                self.tell(do="advisory", on=True)  # it is forgotten where nobody repeats it
+                self.tell(do="advisory", on=True)  # the sentinel drops it unless it is repeated
             if self.context.control.is_attended(now, ATTACHED_S):
                 self.tell(do="attended")
         with self._lock:
-            seen = self._look(now)
+            seen = self._read_status(now)
         if seen is not None:
             self.context.control.set(lease=seen.lease_s)
             self._levels(seen)
         self._breach(now)
 
-    def _look(self, now: float) -> Seen | None:
+    def _read_status(self, now: float) -> Seen | None:
         watches = self.sentinel.watches
         seen = look(self.context.run, self.sentinel.pid) if watches else None
         if seen is not None and now - seen.at <= SILENT_S:
@@ -190,11 +188,12 @@ class Guard:
             if now - self._tried_at >= QUIET_S:
                 self._starts = 1
             return seen
-        self._missing(now)
+        self._replace_missing(now)
         return None
 
-    def _missing(self, now: float) -> None:
-        """Gone: a new one at once. Silent: after SILENT_S. None for GONE_S: the run gives up."""
+    def _replace_missing(self, now: float) -> None:
+        """Handle a missing sentinel: a dead one is restarted at once, a silent one after SILENT_S,
+        and without any for GONE_S the run gives up."""
         dead, quiet = not self.sentinel.alive, now - self._seen_at
         if self._starts > 0 and (dead or quiet > SILENT_S):
             self._starts -= 1
@@ -202,7 +201,7 @@ class Guard:
             last = look(self.context.run, self.sentinel.pid)
             self.sentinel.end()
             if last is not None and last.acted and breach_of(self.context.run) == self._old:
-                # it struck, and was stopped before it could say so and call the ladder
+                # it killed, and was stopped before it could report that and trigger the rollback
                 self._halt(Cause.GUARD, "; ".join(last.reasons) or "the sentinel killed the load")
             self._say("restarted", "the sentinel " + (
                 "was gone" if dead else f"said nothing for {quiet:.0f} s"
@@ -210,16 +209,16 @@ class Guard:
             self.sentinel.start()
             return
         if self._tried_at > self._seen_at and self.sentinel.watches:
-            self._greet()
-        elif quiet > GONE_S and not self._coming(now, dead=dead):
+            self._inform()
+        elif quiet > GONE_S and not self._may_still_start(now, dead=dead):
             if not self._gone:
                 self._gone = True
                 self._say("gone", f"no sentinel for {quiet:.0f} s: no load starts any more")
-            if self._anything_up():  # asked again: a start that was under way may be through now
+            if self._anything_up():  # checked each time: a start under way may have finished
                 self._halt(Cause.GUARD, "no sentinel watches over this machine", WATCHER)
 
-    def _coming(self, now: float, *, dead: bool) -> bool:
-        """Whether nothing is up, so that a new one may take its time on a busy machine."""
+    def _may_still_start(self, now: float, *, dead: bool) -> bool:
+        """Return whether nothing is up, so that a new sentinel may start slowly."""
         return not dead and now - self._tried_at < READY_S and not self._anything_up()
 
     def _anything_up(self) -> bool:
@@ -234,7 +233,7 @@ class Guard:
             self.context.control.halt(Verb("rollback", who, words, cause=str(cause)))
 
     def _levels(self, seen: Seen) -> None:
-        """A change of level is an event; a level that stays is not."""
+        """Record a change of level as an event; an unchanged level is none."""
         if seen.level == self._level:
             return
         before, self._level = self._level, seen.level
@@ -245,7 +244,7 @@ class Guard:
             self._say(seen.level, words, tte_s=seen.tte_s)
 
     def _breach(self, now: float) -> None:
-        """A breach whose fence does not come: nobody else would bring the baseline back."""
+        """Roll back after a breach whose fence does not come, since nothing else would."""
         found = breach_of(self.context.run)
         if found is None or found == self._old:
             return
@@ -266,13 +265,13 @@ class Guard:
 
 
 def record_breach(context: Context, breach: Breach) -> None:
-    """The breach as an event of the run, once. Raises JournalError."""
+    """Record the breach as an event of the run, once. Raises JournalError."""
     if not any(e.kind == "breach" and e.data.get("at") == breach.at for e in context.view.guards):
         context.record("guard", kind="breach", words=breach.words, **breach.data)
 
 
 def unrecorded_breach(context: Context) -> Breach | None:
-    """What the sentinel did that the journal does not know yet."""
+    """Return a breach that the journal does not know yet; None if there is none."""
     found = breach_of(context.run)
     known = {e.data.get("at") for e in context.view.guards if e.kind == "breach"}
     return found if found is not None and found.at not in known else None

@@ -1,8 +1,8 @@
-"""What a run's sentinel is told, by identity, and its limits held against the machine beforehand.
+"""The guard config of a run, and a check of its limits against the machine before the run starts.
 
-A limit that is passed already would act the moment something of the run is alive: an outage for
-nothing. Figures are read and judged by the sentinel's own code. What is about a load (its log, its
-memory) cannot be known before there is one.
+A limit that is passed already would kill as soon as something of the run is alive, an outage for
+nothing. The check reads and decides with the sentinel's own code. Limits on a load (its log, its
+memory) cannot be checked before there is a load.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, GuardConfi
 from console.recovery.guard.decide.forecast import Forecast
 from console.recovery.guard.decide.limit_state import LimitState
 from console.recovery.guard.decide.metrics import Metrics
-from console.recovery.guard.observe import snapshot as seen
+from console.recovery.guard.observe import snapshot as readings
 from console.recovery.guard.observe.memory import MemoryCollector, field
 from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.record.recorder import PREFIX
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 
 HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
-"""Verdicts whose prediction a load may be held to."""
+"""Verdicts with a prediction that a load may be held to."""
 
-LOOK_S, PAUSE_S = 1.2, 0.05
+SAMPLE_S, PAUSE_S = 1.2, 0.05
 MOVING = ("host.pressure", "host.swap_in", "host.swap_out", "host.time_to_full")
-"""Judged over LOOK_S, and passed only where they stay so for half a second."""
+"""These metrics are read for SAMPLE_S, and count only if passed for half a second."""
 MOVING_FOR_S = 0.5
 ABOUT = ("host.", "gpu.", "disk.")
 LATER = frozenset({"host.swap_growth"})
@@ -57,21 +57,22 @@ BESIDE = "while the baseline serves"
 
 
 def limits_of(plan: Plan) -> tuple[Limit, ...]:
-    """The site's guards and those that the playbook adds, paths from the file that names them; the
-    console's own come with the sentinel."""
+    """Return the limits of the site and those that the playbook adds. Their paths are relative to
+    the file that names them. The console's default limits come with the sentinel."""
     site, playbook = plan.site, plan.playbook
-    placed = [_placed(one, site.base) for one in site.guards]
-    return (*placed, *(_placed(one, playbook.base) for one in playbook.guards))
+    placed = [_absolute(one, site.base) for one in site.guards]
+    return (*placed, *(_absolute(one, playbook.base) for one in playbook.guards))
 
 
-def _placed(limit: Limit, base: Path) -> Limit:
+def _absolute(limit: Limit, base: Path) -> Limit:
     if limit.metric != "disk.free" or not limit.of:
         return limit
     return replace(limit, of=os.path.abspath(base / Path(limit.of).expanduser()))
 
 
 def lease_of(plan: Plan, given: float | None) -> float:
-    """Seconds, 0.0 for no lease: the command line's, else the playbook's, else the site's."""
+    """Return the lease in seconds, 0.0 for none: that of the command line, else the playbook's,
+    else the site's."""
     for one in (given, plan.playbook.model.lease, plan.site.model.lease):
         if one is not None:
             return one
@@ -79,15 +80,16 @@ def lease_of(plan: Plan, given: float | None) -> float:
 
 
 def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
-    """Limits that nothing could breach on a machine, or (`always`: these alone) any day would;
-    in words."""
+    """Return in words the limits that nothing can breach on this machine, or that are always
+    breached (`always`: only these)."""
     limits = [one for one in limits_of(plan) if one.below is not None or not always]
     found = [(limit, trouble(limit, machine) or _uncounted(limit, plan)) for limit in limits]
     return [f"{words} ({limit.source})" for limit, words in found if words]
 
 
 def _uncounted(limit: Limit, plan: Plan) -> str:
-    """A host process has no control group of its own to count in."""
+    """Return in words that a limit counts what is only counted for containers; a host process has
+    no control group of its own to count in."""
     spec = plan.services.get(limit.of)
     counted = limit.metric in ("service.oom_kills", "service.restarts")
     if not counted or spec is None or not isinstance(spec.runs, ProcessSpec):
@@ -96,14 +98,14 @@ def _uncounted(limit: Limit, plan: Plan) -> str:
 
 
 def make(context: Context, plan: SealedPlan) -> GuardConfig:
-    """The sheet as things are now; `plan` is the run's sealed one."""
+    """Return the guard config for the current state; `plan` is the run's sealed plan."""
     run, made = context.run, context.plan
     base = plan.baseline
     return GuardConfig(
         run_id=run.id,
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
-        limits=tuple(_looked_at(one) for one in limits_of(made)),
+        limits=tuple(_on_existing_path(one) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
         spare_pids=tuple(spared(plan)),
@@ -117,30 +119,31 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
 
 
 def write(config: GuardConfig) -> None:
-    """Write it where the sentinel reads it. Raises OSError."""
+    """Write the guard config where the sentinel reads it. Raises OSError."""
     config.directory.mkdir(mode=0o700, exist_ok=True)
     text = json.dumps(config.to_json(), indent=1) + "\n"
     write_atomically(config.directory / guard_config.CONFIG_FILE, text, 0o600)
 
 
 def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
-    """(pid, start) of a baseline that is a host process, as it is recorded now."""
+    """Yield (pid, start) of a baseline that is a host process, as recorded now."""
     if plan.baseline.kind == "process":
         found = process.read_record(plan.records_dir, plan.baseline.name)
         if found is not None:
             yield found
 
 
-def _looked_at(limit: Limit) -> Limit:
-    """A directory that a download makes is on the disk of the one above it."""
+def _on_existing_path(limit: Limit) -> Limit:
+    """Replace the path of a disk limit by the nearest existing one: a directory that a download
+    makes is on the disk of the one above it."""
     if limit.metric != "disk.free" or not limit.of:
         return limit
     return replace(limit, of=str(existing(Path(limit.of))))
 
 
 def disks(plan: Plan) -> Iterator[Path]:
-    """Where a full disk would hurt: the console's state, inputs that are paths, downloads. Each is
-    there, or the directory above it is told."""
+    """Yield the paths where a full disk would do harm: the console's state, inputs that are paths,
+    downloads, disk limits. For a missing path the nearest existing directory above it is given."""
     yield existing(paths.state_dir())
     declared = plan.playbook.model.inputs
     for name, value in plan.playbook.inputs.items():
@@ -153,7 +156,7 @@ def disks(plan: Plan) -> Iterator[Path]:
 
 
 def made_later(plan: Plan, path: Path) -> bool:
-    """Whether a step of the plan downloads to this directory, or above it."""
+    """Return whether a step of the plan downloads to this directory, or above it."""
     return any(path == one or one in path.parents for one in _downloads(plan))
 
 
@@ -165,7 +168,7 @@ def _downloads(plan: Plan) -> Iterator[Path]:
 
 
 def existing(path: Path) -> Path:
-    """The path itself, or the nearest directory above it that is there."""
+    """Return the path itself, or the nearest existing directory above it."""
     for one in (path, *path.parents):
         if os.path.lexists(one):
             return one
@@ -173,7 +176,7 @@ def existing(path: Path) -> Path:
 
 
 def predicted(view: RunView) -> Envelope:
-    """What the newest checkpoint step foresaw, where its verdict lets a load begin."""
+    """Return the prediction of the newest checkpoint step whose verdict lets a load begin."""
     for step in reversed(list(view.envelopes)):
         verdict = next((v for v in reversed(view.verdicts) if v.step == step), None)
         words = {row.get("metric") for row in verdict.criteria} if verdict is not None else set()
@@ -186,7 +189,7 @@ def predicted(view: RunView) -> Envelope:
 
 
 def by_uuid(envelope: Envelope, view: RunView) -> Envelope:
-    """Cards by UUID, which is how the sentinel sees them; unknown names stay as they are."""
+    """Return a prediction with GPUs named by UUID, as the sentinel knows them, where known."""
     from console.render.report.memory import card_names
 
     uuids = {name: uuid for uuid, name in card_names(view).items() if uuid}
@@ -199,8 +202,8 @@ def by_uuid(envelope: Envelope, view: RunView) -> Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong now with a limit, with the figure and where the limit is written. `stops`: it
-    would act at once, or watch over nothing: no run starts."""
+    """What is wrong with a limit now, with the value and the place where the limit is written.
+    `stops` means that no run starts: the limit would kill at once, or watch nothing."""
 
     words: str
     stops: bool
@@ -210,8 +213,9 @@ def findings(
     plan: Plan, *, given_back: int | None = None, clock: Clock | None = None,
     root: Path = Path("/"), nvml_s: float = ASK_S,
 ) -> list[Finding]:  # fmt: skip
-    """What is wrong now with a plan's guards; takes a moment. `given_back`: bytes of RAM that the
-    baseline returns when it stops, None: not known; it counts where the plan stops it."""
+    """Return what is wrong now with a plan's limits; this takes a moment. `given_back` is how many
+    bytes of RAM the baseline returns when it stops, None if not known; it counts only if the plan
+    stops the baseline."""
     limits = [
         one for one in limits_of(plan)
         if one.metric.startswith(ABOUT) and one.metric not in LATER
@@ -220,18 +224,19 @@ def findings(
         return []
     cards = ask(nvml_s) if any(one.metric.startswith("gpu.") for one in limits) else Cards()
     back = given_back or 0 if plan.takes_down else 0
-    looks = list(_looks(plan, limits, cards, back, clock or SystemClock(), root))
+    snapshots = list(_snapshots(plan, limits, cards, back, clock or SystemClock(), root))
     uuids = tuple(gpu.uuid for gpu in plan.site.model.gpus)
     sure = not plan.takes_down or given_back is not None
-    told = [
-        _nowhere(limit, plan, cards) or _finding(limit, *_judged(limit, looks, uuids), plan, sure)
+    checked = [
+        _no_such_subject(limit, plan, cards)
+        or _finding(limit, *_state_after(limit, snapshots, uuids), plan, sure)
         for limit in limits
     ]
-    return [one for one in told if one is not None]
+    return [one for one in checked if one is not None]
 
 
-def _nowhere(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
-    """A card or a directory that is not there: the guard would watch over nothing."""
+def _no_such_subject(limit: Limit, plan: Plan, cards: Cards) -> Finding | None:
+    """Return a finding for a missing GPU or directory, on which the guard would watch nothing."""
     kind, of, where = limit.metric.partition(".")[0], limit.of, _where(limit)
     if kind == "disk" and of and not os.path.lexists(of) and not made_later(plan, Path(of)):
         words = f"{limit.metric} of {one_line(of, 200)}: there is no such directory{where}"
@@ -249,7 +254,7 @@ def _finding(
 ) -> Finding | None:
     kills = limit.act == "kill"
     if state.value is None:
-        unknown = state.unknown or _without(limit, state, metrics)
+        unknown = state.unknown or _lacking(limit, state, metrics)
         if not unknown:
             return None
         counts = limit.missing == "breach"
@@ -263,8 +268,9 @@ def _finding(
     return Finding(f"{words}, {BESIDE}" if beside else words, kills and not beside)
 
 
-def _without(limit: Limit, state: LimitState, metrics: Metrics) -> str:
-    """What this machine has not at all (swap), which no grace brings; "" for what takes time."""
+def _lacking(limit: Limit, state: LimitState, metrics: Metrics) -> str:
+    """Return in words what this machine does not have at all (swap), which no grace period changes;
+    "" for what only takes time."""
     found = state.read(metrics)
     waits = found is None or found.value is not None or limit.metric.startswith(MOVING)
     return "" if waits or found is None else f"{state.name}: {found.why}"
@@ -274,28 +280,28 @@ def _where(limit: Limit) -> str:
     return f" ({limit.source})" if limit.source else ""
 
 
-def _judged(
-    limit: Limit, looks: list[seen.Snapshot], uuids: tuple[str, ...]
+def _state_after(
+    limit: Limit, snapshots: list[readings.Snapshot], uuids: tuple[str, ...]
 ) -> tuple[LimitState, Metrics]:
-    """The limit after these looks."""
-    memory = next((look.memory for look in looks if look.memory is not None), None)
+    """Return the state of the limit after these snapshots."""
+    memory = next((snapshot.memory for snapshot in snapshots if snapshot.memory is not None), None)
     found = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
     metrics = Metrics(Forecast(found, NOTHING_PREDICTED), uuids)
     held = min(limit.for_s, MOVING_FOR_S) if limit.metric.startswith(MOVING) else 0.0
     state = LimitState(replace(limit, for_s=held, scarce=0), 0)
-    for look in looks:
-        metrics.take(look)
+    for snapshot in snapshots:
+        metrics.take(snapshot)
         state.update(metrics)
     return state, metrics
 
 
-def _looks(
+def _snapshots(
     plan: Plan, limits: list[Limit], cards: Cards, back: int, clock: Clock, root: Path
-) -> Iterator[seen.Snapshot]:
-    """One look, or many over LOOK_S where a figure only shows in time."""
+) -> Iterator[readings.Snapshot]:
+    """Yield one snapshot, or many over SAMPLE_S if a metric needs time."""
     fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
-    until = begun + LOOK_S if any(one.metric.startswith(MOVING) for one in limits) else begun
+    until = begun + SAMPLE_S if any(one.metric.startswith(MOVING) for one in limits) else begun
     asked = any(one.metric == "disk.free" for one in limits)
     free = _disks(plan, begun) if asked else ()
     swap = slow.swap(begun)
@@ -307,7 +313,7 @@ def _looks(
                 memory = memory._replace(available=min(memory.total, memory.available + back))
             if now >= until and until > begun:
                 swap = slow.swap(now)
-            yield seen.Snapshot(
+            yield readings.Snapshot(
                 now, memory, swap, _cards(cards, now), cards.words,
                 tuple(replace(one, at=now) for one in free), why=fast.why,
             )  # fmt: skip
@@ -319,18 +325,19 @@ def _looks(
         slow.close()
 
 
-def _cards(cards: Cards, at: float) -> tuple[seen.GpuMemory, ...]:
+def _cards(cards: Cards, at: float) -> tuple[readings.GpuMemory, ...]:
     found = []
     for one in cards.cards:
         known = one.total is not None and one.free is not None
         used = (one.total or 0) - (one.free or 0) if known else None
-        found.append(seen.GpuMemory(one.uuid, at, used, one.total, "" if known else "not told"))
+        found.append(readings.GpuMemory(one.uuid, at, used, one.total, "" if known else "not told"))
     return tuple(found)
 
 
 def held_by(pid: int) -> int | None:
-    """Bytes of RAM that come back when a server and its children end: pages of files that are not
-    locked are available anyway. None where it cannot be seen."""
+    """Return the bytes of RAM that are freed when a server and its children end; None if they
+    cannot be read. Pages of files count only if they are locked, because the others are available
+    anyway."""
     total = 0
     group = [one.pid for one in process.members(pid, process.start_time(pid) or 0)]
     for one in group or [pid]:
@@ -342,12 +349,12 @@ def held_by(pid: int) -> int | None:
     return total * 1024 or None
 
 
-def _disks(plan: Plan, at: float) -> tuple[seen.Disk, ...]:
+def _disks(plan: Plan, at: float) -> tuple[readings.Disk, ...]:
     found = []
     for path in dict.fromkeys(disks(plan)):
         try:
-            found.append(seen.Disk(str(path), at, disk_free(path)))
+            found.append(readings.Disk(str(path), at, disk_free(path)))
         except (OSError, EngineTimeout) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)
-            found.append(seen.Disk(str(path), at, None, one_line(words or "no figure")))
+            found.append(readings.Disk(str(path), at, None, one_line(words or "no figure")))
     return tuple(found)

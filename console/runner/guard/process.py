@@ -1,4 +1,4 @@
-"""The sentinel's process as its runner starts it, finds it again and ends it."""
+"""The sentinel's process, as the runner starts it, finds it again and ends it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ END_S = 5.0
 
 
 class SentinelProcess:
-    """One sentinel at a time; `pid` is (pid, start time), (0, 0) before the first."""
+    """One sentinel at a time. `pid` is (pid, start time), (0, 0) before the first start."""
 
     def __init__(self, run: RunDir, clock: Clock) -> None:
         self.run = run
@@ -42,12 +42,12 @@ class SentinelProcess:
     @property
     def alive(self) -> bool:
         if self._child is not None:
-            self._child.poll()  # a dead child of ours is a zombie until it is waited for
+            self._child.poll()  # a dead child is a zombie until it is reaped
         return process.alive(*self.pid)
 
     @property
     def watches(self) -> bool:
-        """Whether it said so, lives, and is not stopped."""
+        """Whether the sentinel has said that it watches, lives, and is not stopped."""
         return ready(self.run) == self.pid and self.alive and not is_stopped(self.pid[0])
 
     @property
@@ -55,7 +55,8 @@ class SentinelProcess:
         return ready(self.run) == self.pid
 
     def adopt(self) -> bool:
-        """Take over the one that a runner before this one started, if it works; else end it."""
+        """Adopt the sentinel that an earlier runner started, if it works; else end it. Returns
+        whether it was adopted."""
         found = ready(self.run)
         if found is None or not process.alive(*found):
             return False
@@ -69,7 +70,7 @@ class SentinelProcess:
         return True
 
     def start(self) -> None:
-        """Start a new one; it says in sentinel.json when it watches. Raises OSError."""
+        """Start a new sentinel, which says in sentinel.json when it watches. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             (self.run.guard / guard_config.READY).unlink()
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -84,7 +85,7 @@ class SentinelProcess:
         live.append(self.run.live, live.Live("sentinel", "sentinel", *self.pid))
 
     def wait_ready(self) -> None:
-        """Until it watches, READY_S at most. Raises ConsoleError, and nothing stays behind."""
+        """Wait until the sentinel watches, READY_S at most. Raises ConsoleError after ending it."""
         deadline = self.clock.monotonic() + READY_S
         while not self.watches:
             if not self.alive or self.clock.monotonic() > deadline:
@@ -96,7 +97,7 @@ class SentinelProcess:
             self.clock.sleep(0.01)
 
     def end(self) -> None:
-        """SIGKILL, and wait for it where it is a child of this process."""
+        """Send SIGKILL, and wait for the process if it is a child of this one."""
         with contextlib.suppress(OSError):
             process.send(*self.pid, signal.SIGKILL)
         if self._child is not None:
@@ -105,13 +106,13 @@ class SentinelProcess:
 
 
 def is_watched(run: RunDir) -> bool:
-    """Whether a sentinel said that it watches over this run, lives, and is not stopped."""
+    """Return whether a sentinel has said that it watches this run, lives, and is not stopped."""
     found = ready(run)
     return found is not None and process.alive(*found) and not is_stopped(found[0])
 
 
 def dismiss(run: RunDir, clock: Clock | None = None) -> None:
-    """The run is over, and so is its sentinel: by its word, or by a signal after SILENT_S."""
+    """End the sentinel of a run that is over: by a message, or after SILENT_S by a signal."""
     clock = clock or SystemClock()
     found = ready(run)
     if found is not None and process.alive(*found):
@@ -121,11 +122,11 @@ def dismiss(run: RunDir, clock: Clock | None = None) -> None:
             clock.sleep(0.01)
         with contextlib.suppress(OSError):
             process.send(*found, signal.SIGKILL)
-    _put_away(run)
+    _remove_shared_ring(run)
 
 
-def _put_away(run: RunDir) -> None:
-    """What a sentinel that was killed left in shared memory; the last copy is kept on disk."""
+def _remove_shared_ring(run: RunDir) -> None:
+    """Remove what a killed sentinel left in shared memory, and keep its last copy on disk."""
     copy = run.guard / guard_config.RING
     with contextlib.suppress(OSError, ValueError):
         config = guard_config.read(run.guard / guard_config.CONFIG_FILE)

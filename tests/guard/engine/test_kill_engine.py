@@ -1,5 +1,5 @@
-"""Containers of a real engine: killed through their control group, by signals, through the engine
-alone, and while the engine itself stands still. Never the baseline's."""
+"""Containers of a real engine are killed by their control group, by signals, by the engine alone,
+and while the engine itself is stopped. The baseline's container is never killed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print("full")
 time.sleep(600)
 """
 BOMB = "for n in $(seq 80); do (while :; do sleep 0.3; done) & done; exec sleep 600"
-"""Shells that fork on and on, and never so many that one of them cannot."""
+"""Shells that fork endlessly, but never so many that a fork fails."""
 PIDS = 250
 GID = 54400
 
@@ -96,7 +96,7 @@ def recorded(*identities: str) -> tuple[Target, ...]:
     return find_targets(entries, Deny())
 
 
-def struck(killer: Killer, targets: tuple[Target, ...]) -> KillOperation:
+def kill_all(killer: Killer, targets: tuple[Target, ...]) -> KillOperation:
     operation = killer.kill(targets)
     finish(operation)
     assert operation.empty, operation.report()
@@ -112,11 +112,12 @@ def test_a_hog_is_killed_by_its_control_group(pen: Pen) -> None:
     assert not targets[0].pending
     with killer_of(Deny(), pen.engine.socket) as killer:
         assert killer.rehearse() == ()
-        operation = struck(killer, targets)
+        operation = kill_all(killer, targets)
         freed = killer.reaper is not None and not killer.reaper.why
     (one,) = operation.killed
     assert one.stages[:2] == ("cgroup.kill", "engine")
-    # It answers within two milliseconds or is gone without; a busy machine may take longer.
+    # The child answers within two milliseconds or the kill goes on without it; a busy machine may
+    # take longer.
     assert freed or "process_mrelease" not in one.stages
     assert one.why == ()
     until(lambda: not pen.up(hog), "it is down")
@@ -139,7 +140,7 @@ def test_every_way_finds_the_groups_of_a_real_container(pen: Pen) -> None:
 @pytest.mark.parametrize("way", ["cgroup.kill", "signals"])
 @pytest.mark.full
 def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if way == "signals":  # as on a kernel without cgroup.kill
+    if way == "signals":  # like a kernel without cgroup.kill
         monkeypatch.setattr(
             "console.recovery.guard.kill.signals.write_kill", lambda group, reaper: (2, False)
         )
@@ -147,7 +148,7 @@ def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPat
     targets = recorded(bomb)
     until(lambda: len(cgroup.pids(targets[0].cgroups[0].path)) >= 80, "it forks")
     with killer_of(Deny(), release=False) as killer:
-        operation = struck(killer, targets)
+        operation = kill_all(killer, targets)
     assert operation.killed[0].stages == (way,)
     until(lambda: not pen.up(bomb), "it is down")
     print(operation.report())
@@ -155,10 +156,10 @@ def test_a_fork_bomb_is_killed(pen: Pen, way: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.full
 def test_a_restart_policy_does_not_bring_it_back(pen: Pen) -> None:
-    """The engine is told at once, and takes it as a stop that somebody wanted."""
+    """The engine is told at once, and treats the kill as a wanted stop."""
     again = pen.run("sleep", "600", options=("--restart", "always", "--init"))
     with killer_of(Deny(), pen.engine.socket, release=False) as killer:
-        struck(killer, recorded(again))
+        kill_all(killer, recorded(again))
     until(lambda: not pen.up(again), "it is down")
     count = pen.engine.run("inspect", "--format", "{{.RestartCount}}", again).strip()
     print("restarts", count)
@@ -175,8 +176,8 @@ def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> 
     assert [target.container for target in targets] == [candidate]
     assert len(refused) == 2
     with killer_of(deny, pen.engine.socket, release=False) as killer:
-        # found before the deny list named it: refused at the kill itself
-        operation = struck(killer, recorded(base, candidate))
+        # the target was found before the deny list named it, so the kill itself refuses it
+        operation = kill_all(killer, recorded(base, candidate))
     assert len(operation.refused) == 1
     assert pen.up(base)
     until(lambda: not pen.up(candidate), "it is down")
@@ -201,7 +202,8 @@ print(json.dumps([way, call, operation.empty, operation.report()]))
 
 @pytest.fixture
 def ajar(pen: Pen) -> Iterator[str]:
-    """The engine's socket as the docker group has it: open to GID, under a path all may walk."""
+    """The engine's socket as the docker group has it: open to GID, under a path that everybody may
+    enter."""
     folder = Path(tempfile.mkdtemp(prefix="omni-ajar-"))
     folder.chmod(0o755)
     key, _, value = pen.label.partition("=")
@@ -242,7 +244,7 @@ def test_a_user_of_no_group_kills_nothing_and_is_told(pen: Pen, ajar: str) -> No
 @pytest.mark.full
 @pytest.mark.alone
 def test_with_the_engine_stopped_its_group_is_killed_all_the_same() -> None:
-    """An engine of this test's own, because others share the usual one."""
+    """An engine for this test alone, because others share the usual one."""
     try:
         with own_engine() as (engine, pid):
             _stopped(engine, pid)
@@ -294,7 +296,7 @@ def test_a_container_of_the_console_has_every_kernel_limit(pen: Pen, tmp_path: P
             assert _set(group) in (None, "1"), group.path
         (init, *_) = cgroup.pids(cgroup.find(handle.container)[0].path)
         assert Path(f"/proc/{init}/oom_score_adj").read_text().strip() == "1000"
-        # An equal one is found again: the default does not change between two calls.
+        # An equal key makes the cache hit: the default does not change between two calls.
         driver.stop(handle, 2)
         again = ContainerDriver(spec, client, labels={key: value}).start(Recorder(tmp_path).launch)
         assert again.container == handle.container

@@ -1,4 +1,4 @@
-"""One ssh server and one model for all of these; a scene of its own for each."""
+"""One ssh server and one model for all of these tests; each has a scene of its own."""
 
 from __future__ import annotations
 

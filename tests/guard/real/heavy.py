@@ -1,4 +1,5 @@
-"""The rest of the yard: minutes, not seconds. `make yard` runs it, plain pytest does not."""
+"""The rest of the pressure tests, which takes minutes. `make yard` runs it, plain pytest does
+not."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ ANYHOW = 2 * memory.GIB
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[tuple[Engine, int]]:
-    """An engine of these tests alone, and its pid."""
+    """An engine for these tests alone, and its pid."""
     try:
         with own_engine() as made:
             yield made
@@ -43,14 +44,14 @@ def own() -> Iterator[tuple[Engine, int]]:
 
 @dataclass
 class Boxes:
-    """Candidates in containers of an engine of these tests alone."""
+    """Candidates in containers of an engine for these tests alone."""
 
     scene: Scene
     engine: Engine
     pid: int
 
     def start(self, command: list[str], guards: Sequence[Any] = (), **more: Any) -> Path:
-        """The site's candidate waits for its word; the file that is the word."""
+        """Start a candidate that waits for a file; returns that file."""
         scene, place = self.scene, self.scene.world.root / "place"
         place.mkdir()
         scene.world.env |= self.engine.env()
@@ -118,9 +119,10 @@ def test_a_slow_leak(scene: Scene) -> None:
 
 
 def test_a_mapped_file_that_thrashes_inside_its_limit(boxes: Boxes) -> None:
-    """RAM is plenty; two readers of a file wait for its pages all the time: only PSI tells."""
+    """There is enough RAM, but two readers of a file wait for its pages all the time: only PSI
+    shows it."""
     waiting = {"metric": "host.pressure_some", "above": "20%", "for": "500ms"}
-    boxes.scene.limit = ANYHOW  # RAM is not what it is about
+    boxes.scene.limit = ANYHOW  # this test is not about RAM
     command = on_word("/yard/hog thrash /place/file 2")
     word = boxes.start(command, [waiting], limit="256MiB")
     with (word.parent / "file").open("wb") as file:
@@ -128,7 +130,7 @@ def test_a_mapped_file_that_thrashes_inside_its_limit(boxes: Boxes) -> None:
             file.write(b"\1" * memory.MIB)
         file.flush()
         os.fsync(file.fileno())
-        # pages that this process brought in are not charged to the container
+        # pages that this process read are not charged to the container
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     word.touch()
     found = boxes.ended()
@@ -143,8 +145,8 @@ def test_with_swap_on(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_swap_that_grows(tmp_path: Path) -> None:
-    """A load whose cgroup may hold little RAM goes to swap: what swap grew by ends it, and nothing
-    of the sentinel is ever swapped out."""
+    """A load whose control group may hold little RAM goes to swap: the limit on swap growth ends
+    it, and nothing of the sentinel is ever swapped out."""
     with (
         memory.swap_file(tmp_path),
         posted(

@@ -1,5 +1,5 @@
-"""One pass as a user who has nothing but the engine's socket: no signal reaches a container's
-processes, so its own limit and the engine's API have to do. `make yard` runs it."""
+"""One run as a user who has nothing but the engine's socket: no signal reaches a container's
+processes, so the container's own limit and the engine's API have to do. `make yard` runs it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.testbed.plugin import PREFIX, lacking
 from tests.waiting import until
 
 UID, GID = 64123, 64124
-"""A user of no name, whose one group is the socket's."""
+"""A user without a name, whose one group is that of the socket."""
 SIZE, MARGIN = 4 * memory.GIB, 768 * memory.MIB
 PYTHON = "/usr/bin/python3"
 
@@ -58,7 +58,7 @@ def become() -> None:
 
 
 def given(directory: Path) -> None:
-    """All of it is that user's."""
+    """Give everything below a directory to that user."""
     for path in (directory, *directory.rglob("*")):
         os.chown(path, UID, GID)
 

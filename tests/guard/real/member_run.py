@@ -30,7 +30,7 @@ STEPS = ("id: up, service: {start: hog}", "id: long, run: [sleep, '600']")
 
 
 class Member(World):
-    """A world whose every command is that user's."""
+    """A world in which every command runs as that user."""
 
     packages: str = sysconfig.get_paths()["purelib"]
 
@@ -60,7 +60,7 @@ class Member(World):
 
 @pytest.fixture
 def member(place: Path, model: Path, own: Engine) -> Iterator[Member]:
-    """The user's own directory, and a baseline that `rollback` brought up for the first time."""
+    """The user's own directory, and a baseline that `rollback` started for the first time."""
     root = place / "home"
     root.mkdir()
     mine = shutil.copy(model, place / "tiny.gguf")
@@ -90,7 +90,7 @@ def up(world: Member) -> None:
 
 
 def restored(world: Member, own: Engine, done: Outcome) -> dict[str, object]:
-    """As a breach leaves it; the breach."""
+    """Check the state after a breach; returns the breach."""
     assert done.code == 6, str(done)
     view = world.view()
     assert (str(view.state), view.reason) == ("rolled_back", "guard"), world.words
@@ -102,7 +102,7 @@ def restored(world: Member, own: Engine, done: Outcome) -> dict[str, object]:
 
 
 def report(world: Member, done: Outcome) -> None:
-    """What a person would see."""
+    """Print what a person would see."""
     shown = world.console("show", world.run.id)
     print(done.err, shown.out, sep="\n")
 
@@ -130,7 +130,8 @@ def test_a_container_past_the_ram_limit_is_killed_through_the_engine(
 
 
 def test_a_container_past_its_own_limit_is_ended_by_the_kernel(member: Member, own: Engine) -> None:
-    """RAM is plenty: its memory limit is the kernel's, which needs no permission of this user."""
+    """There is enough RAM: the container's memory limit is enforced by the kernel, which needs no
+    permission of this user."""
     go = member.root / "go"
     go.mkdir()
     command = ["sh", "-c", f"sleep 1; /yard/hog alloc {memory.GIB} 0; sleep 600"]

@@ -1,4 +1,5 @@
-"""Two scripted cards of 96 and 32 GB through the real sentinel's process and its status page."""
+"""Two scripted GPUs of 96 and 32 GB, read by the real sentinel's process and shown on its status
+page."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ pytestmark = [pytest.mark.full, pytest.mark.alone]
 GIB = 1 << 30
 BIG, SMALL = RTX_PRO_6000.uuid, RTX_5090.uuid
 HANG_S = 600
-"""Longer than anything here waits."""
+"""Longer than any wait in these tests."""
 FRESH_S = 3.0
-"""A card is read once a second, by a process of its own."""
+"""A GPU is read once a second, by a process of its own."""
 
 
 @dataclass
@@ -36,11 +37,11 @@ class Bench:
     hog: Hog
 
     def cards(self, big: Card = RTX_PRO_6000, small: Card = RTX_5090) -> None:
-        """The cards are like this from now on."""
+        """Set the state of the GPUs from now on."""
         self.nvml.write(self.script, [big, small])
 
     def card(self, uuid: str) -> dict[str, Any]:
-        """One card on the status page; empty while it is not there."""
+        """Return one GPU of the status page; empty while it is not there."""
         rows = self.post.status.get("cards") or []
         return next((row for row in rows if row["uuid"] == uuid), {})
 
@@ -55,7 +56,7 @@ def over(of: str, value: int, **more: Any) -> Limit:
 
 @contextmanager
 def bench(place: Path, nvml: Nvml, *limits: Limit) -> Iterator[Bench]:
-    """A sentinel that watches both cards, and a process that may be killed."""
+    """A sentinel that watches both GPUs, and a process that may be killed."""
     script = place / "cards"
     nvml.write(script)
     with ExitStack() as stack:

@@ -1,5 +1,6 @@
-"""A real run whose candidate takes the machine's memory: killed, and the baseline is back, while
-an operator over ssh and the console notice nothing but the news. `heavy.py` has more of them."""
+"""A real run whose candidate takes the machine's memory: the candidate is killed and the baseline
+is back, while an operator over ssh and the console notice nothing but the message. `heavy.py` has
+more of these."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from tests.waiting import until
 pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 SLACK, ECHO_S = 2 * memory.GIB, 10.0
-"""On a machine that others use: a hog that is let alone takes more than three, and an operator
-whose machine thrashes is not answered at all. How soon it is, `make yard` and the benchmark say."""
+"""The bound for a machine that others use: a hog that nobody stops takes more than three, and an
+operator on a thrashing machine gets no answer at all. `make yard` and the benchmark measure how
+soon it is."""
 RATE = memory.GIB // 2
 
 
@@ -29,12 +31,12 @@ def test_a_host_process_is_killed_and_the_baseline_serves(scene: Scene) -> None:
 
 
 def test_without_console_and_runner(scene: Scene) -> None:
-    """Both are killed while the hog grows: nobody is there but sentinel and ladder."""
+    """Both are killed while the hog grows: only sentinel and standby are left."""
     scene.guarded(rate=RATE)
     scene.run()
     until(lambda: scene.world.pids("process"), "the hog is up")
     scene.terminal.child.send_signal(signal.SIGKILL)
-    for runner in scene.world.pids("runner"):  # on a slow machine the ladder comes first
+    for runner in scene.world.pids("runner"):  # on a slow machine the rollback is faster
         process.send(*runner, signal.SIGKILL)
     scene.ended(terminal=False, slack=SLACK, echo_s=ECHO_S)
     assert not process.alive(*scene.before)

@@ -1,4 +1,4 @@
-"""The flight recorder after a kill -9 of everything: its last seconds are there, and shown."""
+"""The flight recorder after a kill -9 of everything: its last seconds are there, and are shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.full, pytest.mark.alone]
 SLOW = 400 * memory.MIB
 LOST_S = 15.0
 """The copy is written once a second, by a process of an ordinary priority, to a disk that others
-use: far less than the two minutes that are recorded."""
+use: the bound is far below the two minutes that are recorded."""
 
 
 def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
@@ -32,7 +32,7 @@ def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
     until(path.exists, f"a breach: {world.words}", 60.0)
 
     def nobody_is_left() -> bool:
-        # sentinel, runner, ladder, its children, the console, the baseline
+        # sentinel, runner, standby, its children, the console, the baseline
         for pid, start in world.mine():
             with suppress(OSError):
                 process.send(pid, start, signal.SIGKILL)
@@ -48,7 +48,7 @@ def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
     assert min(one.available for one in last) < scene.limit
     _shown(scene)
     assert Path("/dev/shm") in shared.path.parents
-    # a reboot takes what lay in memory: the copy on disk has to do, a second or two older
+    # a reboot removes what was in memory: the copy on disk is used, a second or two older
     os.unlink(shared.path)
     copied = open_newest(world.run.path)
     assert copied is not None

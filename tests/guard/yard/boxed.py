@@ -12,13 +12,14 @@ from tests.testbed.engine import Engine
 from tests.testbed.image import BUSY
 
 LIMIT = "6GiB"
-"""More than any hog takes: it is the guard that has to end it."""
+"""More than any hog takes: the guard has to end it, not this limit."""
 
 
 def box(
     url: str, command: list[str], place: Path, *, limit: str = LIMIT, pids: int = 4096
 ) -> dict[str, Any]:
-    """A service that runs `command` in the tiny image; `/yard` has the hog, `/place` is shared."""
+    """Return a service that runs `command` in the tiny image; `/yard` has the hog, `/place` is
+    shared."""
     container = {
         "image": BUSY, "name": f"yard-{uuid.uuid4().hex[:10]}", "command": command,
         "mounts": [f"{programs.hog().parent}:/yard:ro", f"{place}:/place"], "memory": limit,
@@ -28,7 +29,7 @@ def box(
 
 
 def on_word(command: str) -> list[str]:
-    """A command for the container's shell that waits until /place/go is there."""
+    """Return a command for the container's shell that waits until /place/go exists."""
     return ["sh", "-c", f"until [ -e /place/go ]; do sleep 0.05; done; exec {command}"]
 
 

@@ -1,6 +1,6 @@
-"""Debian's earlyoom, shut in with one hog: it sees, and can kill, nobody else.
+"""Debian's earlyoom in a pid namespace with one hog: it can see and kill nothing else.
 
-The package is unpacked, not installed: that would start it for the whole machine.
+The package is unpacked and not installed, because installing would start it for the whole machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KIB = 1024
 
 
 def program() -> Path:
-    """earlyoom from Debian's archive, kept in the testbed's cache. Raises Unavailable."""
+    """Return earlyoom from Debian's archive, kept in the testbed's cache. Raises Unavailable."""
     kept = folder("yard") / "earlyoom"
     with locked("yard-earlyoom"):
         if not kept.exists():
@@ -39,9 +39,10 @@ def program() -> Path:
 
 @contextmanager
 def armed(threshold: int, *, dry: bool = False) -> Iterator[int]:
-    """It watches: SIGKILL below `threshold` bytes available, whatever swap is left (`-s 100`).
+    """Run earlyoom, which sends SIGKILL below `threshold` bytes available, whatever swap is left
+    (`-s 100`).
 
-    Gives the first pid of its namespace, for a hog to be put inside.
+    Yields the first pid of its namespace, in which a hog can be put.
     """
     size = threshold // KIB
     words = [str(program()), "-p", "-r", "0", "-M", f"{size},{size}", "-s", "100,100"]
@@ -52,7 +53,7 @@ def armed(threshold: int, *, dry: bool = False) -> Iterator[int]:
 
 
 def within(first: int) -> list[str]:
-    """The names of all processes it can see."""
+    """Return the names of all processes that it can see."""
     enter = ["nsenter", "--target", str(first), "--pid", "--mount", "--"]
     script = "cat /proc/[0-9]*/comm"
     out = subprocess.run([*enter, "sh", "-c", script], capture_output=True, text=True, timeout=10)
@@ -60,7 +61,7 @@ def within(first: int) -> list[str]:
 
 
 def _until_it_watches(first: int) -> None:
-    """Its namespace's /proc holds nothing but the shell above it and itself."""
+    """Check that its namespace's /proc has nothing but the shell above it and itself."""
     found = until(lambda: seen if "earlyoom" in (seen := within(first)) else None, "it watches")
     if strangers := set(found) - {"sh", "earlyoom"}:
         raise Unavailable(f"earlyoom would see {sorted(strangers)}")

@@ -1,4 +1,4 @@
-"""Is somebody at the far end of ssh still served? A line is typed ten times a second."""
+"""Measures whether an operator over ssh is still served: a line is typed ten times a second."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.testbed.ssh import Ssh
 
 EVERY_S = 0.1
 LOST_S = 30.0
-"""A line that is not back after this long counts as that long; the operator has left."""
+"""A line that is not back after this many seconds counts as that long; the operator has left."""
 
 
 class Echo:
-    """A login with a terminal that runs `cat`; `delays` are seconds from key to echo."""
+    """A login with a terminal that runs `cat`. `delays` are the seconds from key to echo."""
 
     def __init__(self, ssh: Ssh) -> None:
         self.delays: list[float] = []
@@ -57,7 +57,7 @@ class Echo:
         return time.monotonic() - begun
 
     def p99(self) -> float:
-        """The nearest rank: of less than a hundred lines the slowest."""
+        """Return the nearest-rank percentile; of less than a hundred lines that is the slowest."""
         ordered = sorted(self.delays)
         return ordered[max(0, -(-99 * len(ordered) // 100) - 1)]
 

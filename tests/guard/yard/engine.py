@@ -1,7 +1,8 @@
-"""A Docker engine of one's own, to be stopped in mid-work: never the one that others share.
+"""A Docker engine for one test, which may be stopped in the middle of its work; never the one that
+others share.
 
-It lives in a network namespace of its own, because two engines in one overwrite each other's
-firewall rules; its containers have no network.
+It has a network namespace of its own, because two engines in one overwrite each other's firewall
+rules. Its containers have no network.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tests.waiting import until
 
 @contextmanager
 def own_engine() -> Iterator[tuple[Engine, int]]:
-    """An engine with nothing in it but the tiny image, and its pid. Raises Unavailable."""
+    """Run an engine that has nothing but the tiny image; yields its pid as well. Raises
+    Unavailable."""
     if os.geteuid() != 0:
         raise Unavailable("only root can start a Docker engine")
     dockerd = debian.require_program("dockerd", ["docker.io", "iptables"])
@@ -68,7 +70,7 @@ def _until_up(engine: Engine, pidfile: Path, child: subprocess.Popen[bytes], log
 
 
 def _end(engine: Engine, child: subprocess.Popen[bytes], short: Path) -> None:
-    """Containers, then the engine, then whatever of it is left: by what its files name."""
+    """End the containers, then the engine, then what is left of it, as found in its files."""
     pids = [_number(short / "pid"), _number(short / "exec/containerd/containerd.pid")]
     for pid in filter(None, pids):
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,5 @@
-"""One hog in a pid namespace and a cgroup of its own, and what an observer saw of its end."""
+"""One hog in a pid namespace and a control group of its own, and what an observer saw of its
+end."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Monotonic nanoseconds, 0 for what did not happen; see benchmarks/hog_observer.c."""
+    """What the observer saw, in monotonic nanoseconds, 0 for what did not happen; see
+    benchmarks/hog_observer.c."""
 
     crossed: int
     dying: int
@@ -38,7 +40,8 @@ class Seen:
     real_time: bool
 
     def after(self, at: int) -> float:
-        """Seconds from the crossing to a moment. Raises Unavailable for what did not happen."""
+        """Return the seconds from the crossing to a moment. Raises Unavailable for what did not
+        happen."""
         if not self.crossed or not at:
             raise Unavailable(f"no crossing, or no end: {self}")
         return (at - self.crossed) / 1e9
@@ -51,7 +54,8 @@ class Seen:
 
 @dataclass
 class Hog:
-    """A hog that waits for its word. `cgroup`: its own directory in the unified hierarchy."""
+    """A hog that waits for a signal to start. `cgroup` is its own directory in the unified
+    hierarchy."""
 
     pid: int
     start: int
@@ -60,11 +64,11 @@ class Hog:
 
     @property
     def identity(self) -> str:
-        """The name of its cgroup: an id as an engine gives it."""
+        """The name of its control group: an id as an engine gives it."""
         return self.cgroup.name
 
     def go(self) -> int:
-        """Let it loose; monotonic nanoseconds just before."""
+        """Start the hog; returns the monotonic nanoseconds just before."""
         assert self.child.stdin is not None
         at = time.monotonic_ns()
         self.child.stdin.write(b"!")
@@ -78,9 +82,9 @@ class Hog:
 
 @contextmanager
 def namespace(*argv: str) -> Iterator[int]:
-    """A pid namespace with a /proc of its own in which `argv` runs; the pid of its first process.
+    """Run `argv` in a pid namespace with a /proc of its own; yields the pid of its first process.
 
-    Whoever is in it sees and kills nobody outside.
+    A process in there can see and kill nothing outside.
     """
     words = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
     first = ["sh", "-c", '"$@"; exit $?', "first", *(argv or ("sleep", "600"))]
@@ -98,8 +102,8 @@ def namespace(*argv: str) -> Iterator[int]:
 def waiting(
     argv: list[str], *, inside: int = 0, cgroup: bool = True, ram: int = 0
 ) -> Iterator[Hog]:
-    """A hog that waits (`go` is appended); `inside`: in the pid namespace of that process;
-    `ram`: the most its cgroup may hold, the rest goes to swap."""
+    """Start a hog that waits (`go` is appended). `inside`: in the pid namespace of that process.
+    `ram`: the most that its control group may hold; the rest goes to swap."""
     enter = ["nsenter", "--target", str(inside), "--pid", "--"] if inside else []
     places = _own_cgroups() if cgroup else []
     for place in places if ram else []:
@@ -128,7 +132,7 @@ def waiting(
 
 
 class Observer:
-    """Watches one hog from now on; `seen()` waits for the end."""
+    """Watches one hog from now on; `seen()` waits for its end."""
 
     def __init__(self, threshold: int, hog: Hog, *, limit_s: float = LIMIT_S) -> None:
         events = str(hog.cgroup / "cgroup.events") if hog.cgroup.name else "-"
@@ -149,7 +153,7 @@ class Observer:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """`count` processes that spin."""
+    """Run `count` processes that spin."""
     child = subprocess.Popen([str(programs.hog()), "burn", str(count)], start_new_session=True)
     try:
         yield
@@ -159,7 +163,8 @@ def burning(count: int) -> Iterator[None]:
 
 
 def hierarchies() -> list[Path]:
-    """The v2 hierarchy and version 1's for memory, as far as they are mounted. Raises Unavailable.
+    """Return the v2 hierarchy and version 1's for memory, as far as they are mounted. Raises
+    Unavailable.
 
     The first one has cgroup.events and cgroup.kill.
     """
@@ -176,7 +181,8 @@ def hierarchies() -> list[Path]:
 
 
 def _own_cgroups() -> list[Path]:
-    """Where an engine would put a container: one directory in each hierarchy, named by an id."""
+    """Make the directories that an engine would make for a container: one in each hierarchy, named
+    by an id."""
     identity = secrets.token_hex(32)
     places = [tree / "docker" / identity for tree in hierarchies()]
     for place in places:
@@ -208,7 +214,7 @@ def _child_of(pid: int) -> int:
 
 
 def _until_it_waits(pid: int) -> None:
-    """It has become the hog, and sleeps in its read."""
+    """Wait until the process has become the hog and sleeps in its read."""
 
     def waits() -> bool:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What this machine has left, what may be taken of it, and a swap file for a while."""
+"""What this machine has left, what tests may take of it, and a swap file for a while."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.testbed.cache import Unavailable
 
 MIB, GIB = 1 << 20, 1 << 30
 RESERVE = 5 * GIB
-"""Never touched: what must be left on the machine beside the largest hog."""
+"""Bytes that must be left on the machine beside the largest hog."""
 QUICK = 1.5 * GIB
-"""Bytes a second at which memory counts as handed out by the hypervisor already."""
+"""If memory is touched at this many bytes a second, the hypervisor has handed it out already."""
 
 
 def available() -> int:
-    """MemAvailable, bytes."""
+    """Return MemAvailable in bytes."""
     return int(psutil.virtual_memory().available)
 
 
 def require(size: int) -> int:
-    """MemAvailable now, after a look whether `size` may be taken. Raises Unavailable."""
+    """Return MemAvailable, after a check that `size` may be taken. Raises Unavailable."""
     left = available()
     if left < size + RESERVE:
         raise Unavailable(f"{left / GIB:.1f} GiB available: too little for a hog of {size / GIB:g}")
@@ -36,7 +36,8 @@ def require(size: int) -> int:
 
 
 def settled(limit_s: float = 60.0, within: int = 32 * MIB) -> int:
-    """MemAvailable once it stands still: whoever else lives here may have a hog of his own."""
+    """Return MemAvailable once it is stable: somebody else on this machine may run a hog as
+    well."""
     deadline = time.monotonic() + limit_s
     seen = [available()]
     while time.monotonic() < deadline:
@@ -48,10 +49,10 @@ def settled(limit_s: float = 60.0, within: int = 32 * MIB) -> int:
 
 
 def warm(size: int, tries: int = 4) -> float:
-    """Touch memory until that is quick; bytes a second at last.
+    """Touch memory until that is fast; returns the last rate in bytes a second.
 
     A virtual machine gets its memory at the first touch and gives free memory back after two
-    seconds: a hog on cold memory would measure the hypervisor.
+    seconds: a hog on memory that was not touched before would measure the hypervisor.
     """
     rate = 0.0
     for _ in range(tries):
@@ -66,7 +67,8 @@ def warm(size: int, tries: int = 4) -> float:
 
 @contextmanager
 def swap_file(place: Path, size: int = 2 * GIB) -> Iterator[Path]:
-    """Real swap on a file of the disk `place` lies on, and off again whatever happens."""
+    """Swap on a file of the disk that `place` is on, which is switched off again whatever
+    happens."""
     path = place / "swap"
     libc = ctypes.CDLL(None, use_errno=True)
     with path.open("wb") as file:

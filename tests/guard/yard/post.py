@@ -1,4 +1,4 @@
-"""A run's directory with a real sentinel process on it, as a runner would keep it."""
+"""A run's directory with a real sentinel process, as a runner would keep it."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ Json = dict[str, Any]
 
 
 def floor(value: int, *, act: str = "kill") -> Limit:
-    """RAM available below `value`, at once."""
+    """Return a limit on RAM available below `value`, without a delay."""
     return Limit(metric="host.ram_available", below=float(value), act=act, source="yard")
 
 
 @dataclass
 class Post:
-    """One run directory and its sentinel. `extra` changes fields of the sheet."""
+    """One run directory and its sentinel. `extra` changes fields of the guard config."""
 
     run_dir: Path
     limits: tuple[Limit, ...]
     extra: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
-    """The sentinel's command line without its directory, where it is not the usual one."""
+    """The sentinel's command line without its directory, if it is not the usual one."""
     preexec: Callable[[], None] | None = None
     child: subprocess.Popen[bytes] | None = None
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    """All that a test started here; what still runs is killed at the end."""
+    """Everything that a test started here; what still runs is killed at the end."""
     called: list[tuple[float, bytes]] = field(default_factory=list)
-    """What came for the ladder, with its monotonic time."""
+    """What came for the standby, with its monotonic time."""
     _over: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -78,14 +78,15 @@ class Post:
     # -- before it watches -----------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Directories, sheet, and a warm ladder's place: this process takes the byte and answers,
-        since a ladder that says nothing is replaced by a command that acts."""
+        """Make the directories, the guard config, and the place of a standby. This process takes
+        the byte and answers, because a standby that says nothing is replaced by a command that
+        acts."""
         self.make_directories()
         os.mkfifo(self.live.parent / FIFO, 0o600)
         self._fifo = os.open(self.live.parent / FIFO, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         me = os.getpid()
         live.append(self.live, Live("ladder", "warm", me, process.start_time(me) or 0))
-        self._thread(self._climb)
+        self._thread(self._answer_trigger)
         self.write_config(*self.limits)
 
     def make_directories(self) -> None:
@@ -97,7 +98,7 @@ class Post:
         self._threads.append(made)
         made.start()
 
-    def _climb(self) -> None:
+    def _answer_trigger(self) -> None:
         while not self._ended.is_set():
             if not select.select([self._fifo], [], [], 0.2)[0]:
                 continue
@@ -118,7 +119,7 @@ class Post:
         path.with_suffix(".new").replace(path)
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """The real process; it may end at once."""
+        """Start the real process, which may end at once."""
         argv = self.argv or tuple(module_argv("console.recovery.guard.daemon"))
         with (self.guard / "sentinel.log").open("ab") as log:
             child = subprocess.Popen(
@@ -130,7 +131,7 @@ class Post:
         return child
 
     def start(self) -> subprocess.Popen[bytes]:
-        """A sentinel that says that it watches."""
+        """Start a sentinel and wait until it says that it watches."""
         self.child = child = self.spawn()
         until(lambda: self.ready or child.poll() is not None, "the sentinel watches")
         assert child.poll() is None, self.words()
@@ -139,11 +140,12 @@ class Post:
         return child
 
     def words(self) -> str:
-        """All that sentinels wrote for people."""
+        """Return everything that sentinels wrote for people."""
         return (self.guard / "sentinel.log").read_text()
 
     def _environment(self) -> dict[str, str]:
-        """Nothing of this user's own runs and sites can be reached from there."""
+        """Return an environment from which nothing of this user's own runs and sites can be
+        reached."""
         names = ("OMNI_HOST_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
         own = {name: str(self.run_dir / name.lower()) for name in names}
         return {**os.environ, "OMNI_SITE": str(self.run_dir / "no-site.yaml"), **own, **self.env}
@@ -156,7 +158,7 @@ class Post:
     # -- while it watches ------------------------------------------------------------------------
 
     def tell(self, **message: Any) -> None:
-        """One message to its inbox."""
+        """Send one message to its inbox."""
         path = self.guard / config.INBOX
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -170,11 +172,11 @@ class Post:
                 self.tell(do="beat")
 
     def silence(self) -> None:
-        """No more beats: the runner is dead or stuck."""
+        """Stop the beats, as if the runner were dead or stuck."""
         self._over.set()
 
     def arm(self, *entries: Live) -> None:
-        """These are alive from now on."""
+        """Record what is alive from now on."""
         for entry in entries:
             live.append(self.live, entry)
         self.tell(do="arm")
@@ -190,13 +192,13 @@ class Post:
 
     @property
     def status(self) -> Json:
-        """Its status page, as viewers read it; empty before the first."""
+        """Return its status page, as viewers read it; empty before the first."""
         recording = read.open_newest(self.run_dir)
         return (recording.status() if recording else None) or {}
 
     @property
     def armed(self) -> bool:
-        """Whether it says that it may kill, and whom."""
+        """Return whether it says that it may kill, and whom."""
         page = self.status
         return bool(page.get("armed") and page.get("targets"))
 
@@ -212,7 +214,7 @@ class Post:
     # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Its end and its children's; the run directory is left."""
+        """End it and its children; the run directory stays."""
         self._over.set()
         if self.child is not None:
             with contextlib.suppress(OSError):
@@ -232,7 +234,7 @@ class Post:
 
 @contextmanager
 def posted(place: Path, *limits: Limit, start: bool = True, **more: Any) -> Iterator[Post]:
-    """A run directory below `place` with its sentinel watching."""
+    """Run a sentinel on a run directory below `place`."""
     post = Post(place / f"run-{uuid.uuid4().hex[:12]}", limits, **more)
     try:
         post.prepare()

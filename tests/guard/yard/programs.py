@@ -1,4 +1,4 @@
-"""The C programs of the yard, compiled once and kept in the testbed's cache."""
+"""The C programs of the pressure tests, compiled once and kept in the testbed's cache."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ SOURCES = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 def hog() -> Path:
-    """A load that has to be stopped; see benchmarks/hog.c. Static, so that any image runs it."""
+    """Return a load that has to be stopped; see benchmarks/hog.c. It is static, so that any image
+    runs it."""
     return _made("hog")
 
 
 def observer() -> Path:
-    """Who looks a thousand times a second; see benchmarks/hog_observer.c."""
+    """Return the observer that reads a thousand times a second; see benchmarks/hog_observer.c."""
     return _made("hog_observer")
 
 

@@ -1,4 +1,4 @@
-"""A whole world under pressure: a real run, its console in a terminal, an operator over ssh."""
+"""A whole system under pressure: a real run, its console in a terminal, an operator over ssh."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from tests.ui.terminal import Terminal
 from tests.waiting import until
 
 SIZE = 4 * memory.GIB
-"""Never reached: each hog is killed MARGIN after its start, and what free pages the processors
-keep on lists of their own, which MemAvailable does not count, after that."""
+"""More than a hog ever takes: each hog is killed after it took MARGIN, plus the free pages that the
+processors keep on lists of their own, which MemAvailable does not count."""
 WARM = memory.GIB
 MARGIN = 768 * memory.MIB
 RATE = int(1.5 * memory.GIB)
 SLACK = memory.GIB
-"""How far below the limit MemAvailable may fall until the hog is dead."""
+"""How far below the limit MemAvailable may fall until the hog is dead, in bytes."""
 ECHO_S = 1.0
 START = "id: up, service: {start: hog}"
 
 
 class Level:
-    """The lowest MemAvailable since it was made, looked at a hundred times a second."""
+    """The lowest MemAvailable since this object was made, read a hundred times a second."""
 
     def __init__(self) -> None:
         self.lowest = memory.available()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="level")
+        self._thread = threading.Thread(target=self._sample, name="level")
         self._thread.start()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._over.wait(0.01):
             self.lowest = min(self.lowest, memory.available())
 
     def rest(self) -> None:
-        """What comes from here on is somebody else's."""
+        """Stop counting: what comes from here on is somebody else's."""
         self._over.set()
 
     def close(self) -> None:
@@ -55,7 +55,8 @@ class Level:
 
 @dataclass
 class Scene:
-    """`limit`: the RAM that the run's guard keeps free, bytes; see `guarded`."""
+    """One run under pressure. `limit`: the RAM that the run's guard keeps free, in bytes; see
+    `guarded`."""
 
     world: World
     echo: Echo
@@ -69,7 +70,8 @@ class Scene:
     def guarded(
         self, *, size: int = SIZE, margin: int = MARGIN, rate: int = RATE, **site: Any
     ) -> None:
-        """A site whose candidate `hog` is a host process, and a limit `margin` from now."""
+        """Write a site whose candidate `hog` is a host process, with a limit `margin` below what is
+        available now."""
         memory.warm(WARM, 1)
         memory.require(size)
         self.limit = memory.settled(within=MARGIN // 6) - margin
@@ -78,7 +80,7 @@ class Scene:
         self.write(hog, **site)
 
     def write(self, hog: dict[str, Any], guards: Sequence[Any] = (), **site: Any) -> None:
-        """The site with any candidate."""
+        """Write the site with any candidate."""
         world = self.world
         ram = {"metric": "host.ram_available", "below": f"{self.limit // memory.MIB}MiB"}
         text = {
@@ -90,14 +92,15 @@ class Scene:
         world.site.write_text(json.dumps(text, indent=1))
 
     def run(self) -> None:
-        """The run begins: it stops the baseline and starts the hog."""
+        """Start the run, which stops the baseline and starts the hog."""
         world, self.level.lowest = self.world, memory.available()
         world.detach(world.write("hog.yaml", book(START, name="hog")))
 
     # -- what has to be true afterwards ----------------------------------------------------------
 
     def breached(self) -> dict[str, Any]:
-        """breach.json: it is written when the load is dead, or half a second after the kill."""
+        """Return breach.json, which is written when the load is dead, or half a second after the
+        kill."""
         path = self.world.run.guard / "breach.json"
         until(path.exists, f"a breach: {self.world.words}", 60.0)
         self.level.rest()
@@ -105,14 +108,16 @@ class Scene:
         return found
 
     def over(self) -> RunView:
-        """The end of the run: rolled back because of the guard, and the baseline serves."""
+        """Check the end of the run: it was rolled back because of the guard, and the baseline
+        serves."""
         view = self.world.over()
         assert str(view.state) == "rolled_back", self.world.words
         assert any(event.kind == "breach" for event in view.guards), view.guards
         return view
 
     def proved(self, *, terminal: bool = True, slack: int = SLACK, echo_s: float = ECHO_S) -> None:
-        """Killed before the machine noticed: baseline, operator and console are all there."""
+        """Check that the kill came before the machine noticed: baseline, operator and console all
+        work."""
         assert self.world.serves(), "the baseline answers a completion"
         assert self.level.lowest > self.limit - slack, f"killed too late: {self.figures()}"
         assert len(self.echo.delays) > 10
@@ -121,7 +126,7 @@ class Scene:
             self.alive()
 
     def alive(self) -> None:
-        """The console draws, and takes a key."""
+        """Check that the console draws, and takes a key."""
         assert self.terminal.child.poll() is None, self.terminal.text
         self.terminal.until("SERVING")
         self.terminal.press("?")
@@ -129,7 +134,7 @@ class Scene:
         self.terminal.press("\x1b[27u")
 
     def ended(self, **proved: Any) -> dict[str, Any]:
-        """The breach, and what has to be true after it."""
+        """Wait for the breach, and check what has to be true after it."""
         found = self.breached()
         self.over()
         self.proved(**proved)
@@ -137,7 +142,7 @@ class Scene:
         return found
 
     def figures(self) -> str:
-        """For a person: what was seen."""
+        """Return in words what was seen, for people."""
         return (
             f"lowest {(self.level.lowest - self.limit) / memory.MIB:+.0f} MiB to the limit, echo "
             f"p99 {self.echo.p99() * 1e3:.0f} ms of {len(self.echo.delays)}"
@@ -146,7 +151,7 @@ class Scene:
 
 @contextmanager
 def scene(root: Path, model: Path, ssh: Ssh) -> Iterator[Scene]:
-    """A baseline that serves (a real llama.cpp), an echo over ssh, and the console."""
+    """Run a baseline that serves (a real llama.cpp), an echo over ssh, and the console."""
     world = World(root, model)
     world.env |= {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
     with ExitStack() as stack:
@@ -165,7 +170,7 @@ def scene(root: Path, model: Path, ssh: Ssh) -> Iterator[Scene]:
 
 
 def _forget_rings(world: World) -> None:
-    """A sentinel that was killed leaves its ring in shared memory."""
+    """Remove the ring buffer that a killed sentinel leaves in shared memory."""
     for run in world.runs:
         for path in Path("/dev/shm").glob(f"omni-console.*.{run.path.name}.ring"):
             path.unlink(missing_ok=True)

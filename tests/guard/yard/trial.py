@@ -1,4 +1,5 @@
-"""One hog against one guard: the sentinel or earlyoom, the same hog and the same crossing."""
+"""Measures one hog against one guard: the sentinel or earlyoom, with the same hog and the same
+crossing."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ CROSSED_S = 6.0
 
 
 class NoCrossing(Exception):
-    """The hog has all it wanted, and the limit still holds: memory that was on its way back (to a
-    hypervisor, or from somebody else's process) is counted again. Nothing was measured."""
+    """The hog took all that it wanted, and the limit still holds, because memory that was on its
+    way back (to a hypervisor, or from somebody else's process) counts as available again. Nothing
+    was measured."""
 
 
 def again(way: Callable[[], Trial], tries: int = 5) -> Trial:
-    """A trial that came to a crossing. Raises Unavailable when none of them did."""
+    """Run trials until one comes to a crossing. Raises Unavailable if none does."""
     for _ in range(tries):
         with contextlib.suppress(NoCrossing):
             return way()
@@ -35,7 +37,7 @@ def again(way: Callable[[], Trial], tries: int = 5) -> Trial:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`written_ns`: when the sentinel had written the kill, its own stamp; 0 for earlyoom."""
+    """One trial. `written_ns` is the sentinel's own time of the kill; 0 for earlyoom."""
 
     threshold: int
     seen: Seen
@@ -44,8 +46,8 @@ class Trial:
 
     @property
     def kill_s(self) -> float:
-        """Crossing → kill written. Both clocks are the kernel's monotonic one; a sentinel may see
-        the crossing up to a millisecond before the observer does."""
+        """The seconds from the crossing to the kill. Both clocks are the kernel's monotonic one; a
+        sentinel may see the crossing up to a millisecond before the observer does."""
         return max(0.0, self.seen.after(self.written_ns))
 
     @property
@@ -58,15 +60,15 @@ class Trial:
 
     @property
     def below(self) -> int:
-        """Bytes that MemAvailable went below the threshold."""
+        """Bytes by which MemAvailable fell below the threshold."""
         return self.threshold - self.seen.lowest
 
 
 def against_sentinel(
     place: Path, size: int, margin: int, *, container: bool = True, burners: int = 0, warm: int = 0
 ) -> Trial:
-    """The real sentinel with one limit, `margin` bytes below what is available now; `warm`: how
-    much is touched before, once, where that is not the hog's size."""
+    """Run the real sentinel with one limit, `margin` bytes below what is available now. `warm` is
+    how much memory is touched before, if that is not the hog's size."""
     threshold = _ready(size, margin, warm)
     with (
         posted(place, floor(threshold)) as post,
@@ -84,7 +86,7 @@ def against_sentinel(
 
 
 def against_earlyoom(size: int, margin: int, *, burners: int = 0) -> Trial:
-    """Debian's, with the same threshold, in a pid namespace with the hog."""
+    """Run Debian's earlyoom with the same threshold, in a pid namespace with the hog."""
     threshold = _ready(size, margin)
     with (
         earlyoom.armed(threshold) as first,
@@ -119,12 +121,12 @@ def _watched(threshold: int, hog: Hog, burners: int) -> Iterator[Observer]:
 
 
 def entry(hog: Hog) -> Live:
-    """Its line in live.jsonl: a container where it has a cgroup of its own."""
+    """Return its line in live.jsonl: a container if it has a control group of its own."""
     if hog.cgroup.name:
         return Live("container", "cand", container=hog.identity)
     return Live("process", "cand", hog.pid, hog.start)
 
 
 def written_ns(breach: dict[str, Any]) -> int:
-    """When the first kill was written, monotonic nanoseconds."""
+    """Return when the first kill was written, in monotonic nanoseconds."""
     return int((breach["mono"] + breach["written_s"]) * 1e9)

@@ -1,1 +1,1 @@
-"""When the guard acts: pure code over what was seen, which a replay runs as well."""
+"""When the guard acts: pure code over snapshots, which a replay runs as well."""

@@ -1,10 +1,13 @@
-"""When RAM will be full: slopes over half a second, three seconds and smoothed, and what the
-prediction says to it. Pure: time comes in with the figures. Rings hold seconds, never hours.
+"""Predicts when RAM will be full, and smooths the result for people.
 
-What grows is demand, RAM and swap together: a machine that swaps out does not get better.
+`Forecast` uses slopes over half a second, over three seconds and smoothed, and compares them with
+the prediction. What grows is demand, RAM and swap together: a machine that swaps out does not get
+better. Samples are kept for seconds, never for hours.
 
-The forecast as it is shown: a time that people can plan with, not each gust of other people's
-work. Nothing is judged by it. Pure: time comes in with the figures.
+`Countdown` is the forecast as it is shown: a time that people can plan with, which does not follow
+each burst of other people's work. Nothing is decided by it.
+
+The code is pure: time comes in with the samples.
 """
 
 from __future__ import annotations
@@ -21,18 +24,18 @@ from console.recovery.guard.observe.snapshot import GpuMemory, Memory
 
 SHORT_S, MEDIUM_S, SMOOTH_S = 0.5, 3.0, 5.0
 KNOWN_S = 0.3
-"""Slopes over less than this are not told."""
+"""Slopes over less than this many seconds are not known."""
 STILL = 1e6
-"""Bytes a second: slower growth is none."""
+"""Growth slower than this many bytes a second counts as none."""
 SHARE_S = 1.0
 KNOWN_SHARE_S = 0.5
 FINEST_S = 0.015
-"""Samples closer together than this are not kept: the rings stay as long as they are wide."""
+"""Samples closer together than this are not kept, so that the number of samples has a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
-    """Growth of demand in bytes a second, positive while memory fills; None: not known yet."""
+    """Growth of demand in bytes a second, positive while memory fills; None while not known."""
 
     short: float | None = None
     medium: float | None = None
@@ -40,7 +43,7 @@ class Slopes:
 
 
 class Base(NamedTuple):
-    """What is counted from, bytes: RAM available, swap used and, by UUID, VRAM used."""
+    """The start values of growth in bytes: RAM available, swap used, and VRAM used by UUID."""
 
     available: int
     swap_used: int
@@ -48,7 +51,7 @@ class Base(NamedTuple):
 
 
 class _Ring:
-    """(time, figure) over the last seconds; the oldest kept is the newest that is old enough."""
+    """(time, value) over the last seconds. The oldest one kept is the newest that is old enough."""
 
     __slots__ = ("points", "seconds")
 
@@ -56,22 +59,23 @@ class _Ring:
         self.seconds = seconds
         self.points: deque[tuple[float, float]] = deque()
 
-    def push(self, at: float, figure: float) -> float | None:
-        """Growth a second over what the ring spans; None while that is too short."""
+    def push(self, at: float, value: float) -> float | None:
+        """Add a value. Returns the growth a second over the values kept; None if they span too
+        little."""
         points = self.points
         if not points or at - points[-1][0] >= FINEST_S:
-            points.append((at, figure))
+            points.append((at, value))
         edge = at - self.seconds
         while len(points) > 1 and points[1][0] <= edge:
             points.popleft()
         then, before = points[0]
-        return (figure - before) / (at - then) if at - then >= KNOWN_S else None
+        return (value - before) / (at - then) if at - then >= KNOWN_S else None
 
 
 class Forecast:
-    """`look` at every tick, then read the attributes. `tte_s`: seconds until no more than the
-    reserve is left, inf while it will not come to that, None while not known. `on_course`: a
-    prediction says that the load ends in time, and so far it holds."""
+    """Call `update` at every tick, then read the attributes. `tte_s` is the number of seconds until
+    only the reserve is left, inf if that will not happen, None while not known. `on_course` means
+    that a prediction says that the load ends in time, and that it has held so far."""
 
     def __init__(self, defaults: Defaults, envelope: Envelope) -> None:
         self.defaults = defaults
@@ -86,16 +90,16 @@ class Forecast:
         self._forget()
 
     def start(self, memory: Memory | None, cards: tuple[GpuMemory, ...] = ()) -> None:
-        """Something is alive from now on: what is taken is counted from here."""
+        """Count from this memory on, because something came alive."""
         used = {card.uuid: card.used for card in cards if card.used is not None}
         self.resume(Base(memory.available, memory.swap_used, used) if memory else None)
 
     def resume(self, base: Base | None) -> None:
-        """What is taken is counted from there."""
+        """Count from these values."""
         self.base, self._line = base, self._least(base)
 
     def stop(self) -> None:
-        """Nothing is alive any more."""
+        """Stop counting, because nothing is alive any more."""
         self.resume(None)
         self.on_course = False
 
@@ -104,10 +108,11 @@ class Forecast:
         return self.base is not None
 
     def _least(self, base: Base | None) -> float | None:
-        """How little may be left while the prediction holds; None without one that helps.
+        """Return how many bytes may be left while the prediction holds; None without a prediction
+        that helps.
 
-        The lowest that is predicted has to be enough to end at. The slack is the prediction's
-        own, as far as what has to be left allows.
+        The load has to be able to end at the lowest level that is predicted. The slack is the
+        prediction's own, as far as the part that must be left allows.
         """
         if self.predicted is None or base is None:
             return None
@@ -124,10 +129,10 @@ class Forecast:
         self._total = 0
 
     def update(self, memory: Memory) -> None:
-        """One sample more; the same one again changes nothing."""
+        """Take one sample. The same sample again changes nothing."""
         at, demand = memory.at, float(memory.swap_used - memory.available)
         if memory.total != self._total or (self._before and at < self._before[0]):
-            self._forget()  # other memory, or another clock: no slope leads from one to the other
+            self._forget()  # another size of memory, or another clock: no slope spans the change
             self._total = memory.total
         before, self._before = self._before, (at, demand)
         if before is not None and at > before[0]:
@@ -141,7 +146,8 @@ class Forecast:
         self._count_down(memory.available, short, medium)
 
     def _holds(self, memory: Memory) -> bool:
-        """By demand: what was swapped out to make room is still part of what was taken."""
+        """Return whether the prediction holds, by demand: what was swapped out to make room is
+        still part of what was taken."""
         if self._line is None or self.base is None:
             return False
         grown = max(0, memory.swap_used - self.base.swap_used)
@@ -151,7 +157,8 @@ class Forecast:
         if short is None or medium is None:
             self.tte_s = None
             return
-        # A pause between two files is no end, but it is no growth at the pace before it either.
+        # A pause between two files does not end the load, but it is no growth at the earlier rate
+        # either.
         rate = max(short, medium, self._smooth or 0.0) if short > 0 else medium
         self.rate = rate = max(0.0, rate)
         if self.on_course or rate < STILL:
@@ -166,14 +173,15 @@ class Forecast:
             self.tte_s = math.inf
 
     def taken(self, memory: Memory) -> tuple[int, int] | None:
-        """RAM and swap in bytes since the start; None without one."""
+        """Return RAM and swap in bytes taken since the start; None without a start."""
         base = self.base
         if base is None:
             return None
         return base.available - memory.available, memory.swap_used - base.swap_used
 
     def outside(self, memory: Memory, cards: tuple[GpuMemory, ...]) -> str | None:
-        """What is above the prediction, in words. For once a second: it is not cheap."""
+        """Return in words what is above the prediction. Call it once a second at most: it is
+        slow."""
         taken, base = self.taken(memory), self.base
         if taken is None or base is None or self.predicted is None:
             return None
@@ -188,14 +196,15 @@ class Forecast:
 
 
 class Stall:
-    """Share of the last second in which tasks waited for memory, from the kernel's totals."""
+    """The per cent of the last second in which tasks waited for memory, from the kernel's
+    totals."""
 
     def __init__(self) -> None:
         self.share: float | None = None
         self._points: deque[tuple[float, int]] = deque()
 
     def update(self, at: float, total_us: int | None) -> None:
-        """One sample more; a total that went back (another cgroup) begins anew."""
+        """Take one sample. If the total went back (another control group), start again."""
         points = self._points
         if total_us is None or (points and (total_us < points[-1][1] or at < points[-1][0])):
             points.clear()
@@ -213,16 +222,16 @@ class Stall:
 
 
 RISE_S, FALL_S = 2.0, 4.0
-"""Growth has to show over half a second and over three, is then believed in two seconds and
-forgotten in four."""
+"""Growth has to appear both over half a second and over three. The displayed rate then rises with a
+time constant of RISE_S and falls with FALL_S."""
 URGENT_S, URGENT_FOR_S = 10.0, 0.5
-"""A forecast that stays below this is shown as it is judged."""
+"""A forecast that stays below URGENT_S for URGENT_FOR_S is shown as it is, without smoothing."""
 FAR_S, GONE_S = 600.0, 1200.0
-"""A time appears below the first and goes above the second."""
+"""The display shows a time once it is below FAR_S, and hides it above GONE_S."""
 
 
 class Countdown:
-    """`tte_s` and `rate` as in `Forecast`, and steadier."""
+    """`tte_s` and `rate` as in `Forecast`, but steadier."""
 
     def __init__(self) -> None:
         self.tte_s: float | None = None
@@ -231,7 +240,7 @@ class Countdown:
         self._urgent_at: float | None = None
 
     def update(self, memory: Memory, forecast: Forecast) -> None:
-        """After the forecast took this sample."""
+        """Take a sample that the forecast has taken already."""
         at, slopes, now_s = memory.at, forecast.slopes, forecast.tte_s
         step = 0.0 if self._at is None else max(0.0, at - self._at)
         self._at = at

@@ -1,4 +1,4 @@
-"""One limit over time: since when it is passed, whether it still holds, what is not known."""
+"""One limit over time: since when it has been passed, whether it still holds, what is not known."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from console.recovery.guard.config import NAMES, Limit, figure, rate
 from console.recovery.guard.decide.metrics import Metrics, Reading, reader
 
 CLEAR_S, CLEAR_FACTOR = 10.0, 1.25
-"""A limit that was passed is clear again after this long on the right side of this much."""
+"""A breached limit is clear again after CLEAR_S on the right side of the level, with CLEAR_FACTOR
+as a distance."""
 
 
 class LimitState:
-    """`fired`: passed for as long as the limit says, now. `shown`: that, or not clear yet."""
+    """The state of one limit. `fired`: it is passed now, for as long as the limit says. `shown`: it
+    fired, and is not clear again yet."""
 
     def __init__(self, limit: Limit, index: int) -> None:
-        """`index` is the limit's place in the sheet, -1 for a default. Raises ValueError."""
+        """`index` is the limit's place in the guard config, -1 for a default. Raises ValueError for
+        an invalid limit."""
         self.limit, self.index = limit, index
         self.read, self.grace_s, self.fast = reader(limit, index)
         self.kills = limit.act == "kill"
@@ -33,63 +36,65 @@ class LimitState:
         self.of = ""
         self.unknown = ""
         self.blind = False
-        """Not known, although it was, or for longer than its grace: at first nothing is."""
-        self._ever = False
-        self._good_at: float | None = None
-        self._before_at: float | None = None
+        """True if the metric is not known although it was before, or for longer than its grace; at
+        the start nothing is known yet."""
+        self._ever_known = False
+        self._known_at: float | None = None
+        self._known_before_at: float | None = None
         self.crossed_at, self.gap_s = 0.0, 0.0
-        """When the figure was read that passed the limit first, monotonic, and how long before it
-        nobody had looked."""
+        """When the first reading past the limit was taken, monotonic, and how long before it
+        nothing was read."""
         self.forget()
 
     def forget(self) -> None:
-        """A new arming: what was passed before is not counted; what is known stays known."""
+        """Start a new arming: what was passed before no longer counts. What is known stays
+        known."""
         self.since: float | None = None
         self.fired = self.shown = False
         self._clear_since: float | None = None
 
     def update(self, metrics: Metrics) -> None:
-        """Judge one look; nothing there to judge clears it."""
-        quick = metrics.fast.get(self.limit.metric) if self.fast else None
-        if quick is not None:
-            self.value, self.unknown, self.blind = quick, "", False
-            self._good_at, self._before_at = metrics.read_at, metrics.before_at
-            passed = quick < self._below or quick > self._above
+        """Take one snapshot. If nothing exists that the limit is about, the state is cleared."""
+        fresh = metrics.fast.get(self.limit.metric) if self.fast else None
+        if fresh is not None:
+            self.value, self.unknown, self.blind = fresh, "", False
+            self._known_at, self._known_before_at = metrics.read_at, metrics.before_at
+            passed = fresh < self._below or fresh > self._above
             if passed or self.shown or self.since is not None:
-                self._judge(metrics.look.at, self._passed(metrics))
+                self._apply(metrics.snapshot.at, self._passed(metrics))
             return
-        found = self.read(metrics)
-        if found is None:
-            self.value, self.unknown, self._good_at, self.blind = None, "", None, False
+        reading = self.read(metrics)
+        if reading is None:
+            self.value, self.unknown, self._known_at, self.blind = None, "", None, False
             self.forget()
             return
-        now = metrics.look.at
-        if found.value is not None:
-            if found.at != self._good_at:
-                self._before_at = self._good_at
-            self.value, self.of, self._good_at = found.value, found.of, found.at
-        elif self._good_at is None:
-            self._good_at = now  # the grace begins with the first look
-        age = now - (self._good_at or 0.0)
+        now = metrics.snapshot.at
+        if reading.value is not None:
+            if reading.at != self._known_at:
+                self._known_before_at = self._known_at
+            self.value, self.of, self._known_at = reading.value, reading.of, reading.at
+        elif self._known_at is None:
+            self._known_at = now  # the grace begins with the first snapshot
+        age = now - (self._known_at or 0.0)
         self.unknown = ""
-        if age > self.grace_s or (found.value is None and not self.fast):
-            self.unknown = self._missing(found, age)
-        self.blind = bool(self.unknown) and (self._ever or age > self.grace_s)
-        self._ever = self._ever or found.value is not None
+        if age > self.grace_s or (reading.value is None and not self.fast):
+            self.unknown = self._missing(reading, age)
+        self.blind = bool(self.unknown) and (self._ever_known or age > self.grace_s)
+        self._ever_known = self._ever_known or reading.value is not None
         if age > self.grace_s:
             self.value = None
-        self._judge(now, self._passed(metrics))
+        self._apply(now, self._passed(metrics))
 
     def due(self, now: float) -> float:
-        """The next moment, monotonic, at which this may say something else although nothing new
-        was seen; inf for none."""
+        """Return the next monotonic moment at which the state may change without a new reading; inf
+        if there is none."""
         moments = []
         if self.since is not None and not self.fired:
             moments.append(self.since + self.limit.for_s)
-        if self._good_at is not None and not self.fast:
-            moments.append(self._good_at + self.grace_s)
+        if self._known_at is not None and not self.fast:
+            moments.append(self._known_at + self.grace_s)
         if self.limit.metric == "runner.silent" and self.value is not None:
-            moments.append((self._good_at or now) - self.value + self._above)
+            moments.append((self._known_at or now) - self.value + self._above)
         return min((one for one in moments if one >= now), default=math.inf)
 
     def _passed(self, metrics: Metrics) -> bool:
@@ -97,19 +102,22 @@ class LimitState:
         if value is None:
             if limit.missing != "breach" or not self.unknown:
                 return False
-            return self._good_at is not None and metrics.look.at - self._good_at > self.grace_s
+            return (
+                self._known_at is not None and metrics.snapshot.at - self._known_at > self.grace_s
+            )
         if self._excused and metrics.forecast.on_course:
-            return False  # no more is taken than was predicted: only cold pages made room
+            return False  # the load took no more than predicted: only cold pages were swapped out
         if limit.scarce and metrics.memory is not None and metrics.memory.available >= limit.scarce:
             return False
         return value < self._below or value > self._above
 
-    def _judge(self, now: float, passed: bool) -> None:
+    def _apply(self, now: float, passed: bool) -> None:
         if passed:
             if self.since is None:
                 self.since = now
-                self._crosses(now)
-            # A gap between two looks is bridged: on a machine that thrashes they come late.
+                self._mark_crossing(now)
+            # The time between two snapshots counts as passed: on a machine that thrashes they come
+            # late.
             self.fired = now - self.since >= self.limit.for_s
             self.shown = self.shown or self.fired
             self._clear_since = None
@@ -124,28 +132,28 @@ class LimitState:
         elif now - self._clear_since >= CLEAR_S:
             self.shown = False
 
-    def _crosses(self, now: float) -> None:
-        known = self._good_at if self.value is not None else None
+    def _mark_crossing(self, now: float) -> None:
+        known = self._known_at if self.value is not None else None
         self.crossed_at = now if known is None else min(known, now)
-        before = self._before_at
+        before = self._known_before_at
         self.gap_s = 0.0 if known is None or before is None else max(0.0, known - before)
 
     def _is_near(self) -> bool:
-        """Within the quarter that hysteresis asks for."""
+        """Return whether the value is within the quarter around the level that hysteresis needs."""
         value = self.value
         if value is None:
             return False
         return value < self._below * CLEAR_FACTOR or value > self._above / CLEAR_FACTOR
 
-    def _missing(self, found: Reading, age: float) -> str:
-        why = one_line(found.why, 120) if found.value is None else ""
+    def _missing(self, reading: Reading, age: float) -> str:
+        why = one_line(reading.why, 120) if reading.value is None else ""
         if age > self.grace_s:
             why = f"no figure for {age:.0f} s" + (f", {why}" if why else "")
         return f"{self.name}: {why or 'not known'}"
 
     @property
     def name(self) -> str:
-        """What it is on: `VRAM used (sum)`, `OOM kills of candidate`."""
+        """The limit's metric and subject in words: `VRAM used (sum)`, `OOM kills of candidate`."""
         limit = self.limit
         if limit.log:
             return f"log of {limit.log}"
@@ -155,7 +163,7 @@ class LimitState:
         return f"{name} ({of})" if of else name
 
     def words(self, metrics: Metrics) -> str:
-        """Why, with the figure and where the limit is from."""
+        """Return the reason in words, with the value and the source of the limit."""
         limit, value = self.limit, self.value
         if limit.log and value is not None:
             line = f": {one_line(self.of, 120)}" if self.of else ""
@@ -166,7 +174,7 @@ class LimitState:
         if limit.metric == "host.time_to_full":
             return f"{self._filling(metrics, value)} ({limit.source})"
         now, level = figure(limit.metric, value), figure(limit.metric, self._level)
-        if now == level and limit.unit == "B":  # so near that they look alike
+        if now == level and limit.unit == "B":  # rounded, both look the same
             now, level = f"{value / 2**20:,.0f} MiB", f"{self._level / 2**20:,.0f} MiB"
         side = "below" if limit.below is not None else "above"
         held = f" for {format_number(limit.for_s, 's')}" if limit.for_s else ""

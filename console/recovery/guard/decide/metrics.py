@@ -1,5 +1,5 @@
-"""The figure that a limit is about, out of a look: its value, when it was read, or why it is not
-known. Pure."""
+"""The reading that a limit is about, taken from a snapshot: its value, when it was read, or why it
+is not known. The code is pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from console.recovery.guard.decide.forecast import Countdown, Forecast, Stall
 from console.recovery.guard.observe.snapshot import GpuMemory, Load, Memory, Snapshot
 
 FAST_GRACE_S, SLOW_GRACE_S, FAR_GRACE_S = 1.0, 5.0, 10.0
-"""How old a figure may be: memory and pressure; swap rates, services and the runner; cards and
-disks."""
+"""How many seconds old a reading may be: FAST for memory and pressure, SLOW for swap rates,
+services and the runner, FAR for GPUs and disks."""
 
 
 class Reading(NamedTuple):
-    """`value` as of the monotonic second `at`; None is "not known", then `why` says it. `of` is
-    the card or service that it belongs to, where the limit does not name it."""
+    """`value` as of the monotonic second `at`. None means "not known", and `why` then says why.
+    `of` is the GPU or service that the value belongs to, if the limit does not name one."""
 
     value: float | None
     at: float = 0.0
@@ -26,35 +26,36 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """What figures are taken from: the look, and what was worked out of those before it."""
+    """The current snapshot, and what was computed from earlier ones. Readings are taken from
+    here."""
 
     def __init__(self, forecast: Forecast, gpus: tuple[str, ...]) -> None:
         self.forecast = forecast
         self.gpus = gpus
         self.countdown = Countdown()
         self.some, self.full = Stall(), Stall()
-        self.look = Snapshot(0.0, None)
+        self.snapshot = Snapshot(0.0, None)
         self.fast: dict[str, float | None] = {}
-        """What is read at every tick, as of this look; nothing where memory is not known now."""
+        """The metrics that are read at every tick, as of this snapshot; empty without memory."""
         self.read_at = 0.0
         self.before_at: float | None = None
-        """When memory was read last, and the time before."""
+        """When memory was read last, and the time before that."""
         self.memory: Memory | None = None
-        """The last one known; its age tells whether it still is."""
+        """The last known memory; its age tells whether it still holds."""
         self.grown_from: int | None = None
-        """Swap used when something of the run came alive."""
+        """Swap in use when something of the run came alive, in bytes."""
 
     def take(self, snapshot: Snapshot) -> None:
-        self.look = snapshot
+        self.snapshot = snapshot
         memory = snapshot.memory
         if memory is None:
             self.fast = {}
             return
         self.feed(memory)
-        self.fast = {} if snapshot.at - memory.at > FAST_GRACE_S else self._figures(memory)
+        self.fast = {} if snapshot.at - memory.at > FAST_GRACE_S else self._values(memory)
 
     def feed(self, memory: Memory) -> None:
-        """A sample for forecast and pressure; the same one again changes nothing."""
+        """Feed a sample to the forecast and the pressure. The same sample again changes nothing."""
         if self.memory is None or memory.at != self.memory.at:
             self.before_at = None if self.memory is None else self.read_at
             self.memory, self.read_at = memory, memory.at
@@ -63,7 +64,7 @@ class Metrics:
             self.some.update(memory.at, memory.some_us)
             self.full.update(memory.at, memory.full_us)
 
-    def _figures(self, memory: Memory) -> dict[str, float | None]:
+    def _values(self, memory: Memory) -> dict[str, float | None]:
         used, grown = memory.swap_used, self.grown_from
         return {
             "host.ram_available": memory.available,
@@ -78,19 +79,20 @@ class Metrics:
 
 
 Reader = Callable[[Metrics], Reading | None]
-"""None: nothing that the limit is about is there, so there is nothing to say."""
+"""Takes a reading from the metrics; None if nothing exists that the limit could be about."""
 
 
 def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
-    """How to read the figure of a limit, its grace in seconds, and whether it is to be read at
-    every tick. `index` is the limit's place in the sheet. Raises ValueError."""
+    """Return how to read the metric of a limit, its grace in seconds, and whether it is read at
+    every tick. `index` is the limit's place in the guard config. Raises ValueError for an unknown
+    metric."""
     if limit.log:
         return _hits(index, limit.count), SLOW_GRACE_S, False
     kind, _, what = limit.metric.partition(".")
     if limit.metric == "host.bound_left":
         return _bound, FAST_GRACE_S, True
     if limit.metric in _FAST:
-        return _at_once(limit.metric), FAST_GRACE_S, True
+        return _every_tick(limit.metric), FAST_GRACE_S, True
     if limit.metric in ("host.swap_in_rate", "host.swap_out_rate"):
         return _swap(what), SLOW_GRACE_S, False
     if kind == "gpu":
@@ -104,16 +106,16 @@ def reader(limit: Limit, index: int) -> tuple[Reader, float, bool]:
     raise ValueError(f"unknown metric {limit.metric}")
 
 
-def _at_once(metric: str) -> Reader:
-    """Memory, swap and pressure, as of the last time they were known."""
+def _every_tick(metric: str) -> Reader:
+    """Return a reader for memory, swap and pressure, as of the last time that they were known."""
 
     def read(metrics: Metrics) -> Reading | None:
         memory = metrics.memory
         if metric == "host.swap_growth" and metrics.grown_from is None:
             return None
-        if memory is None or metrics.look.memory is None:
-            return Reading(None, why=metrics.look.why or "memory was not read")
-        why = "" if metrics.look.at - memory.at > FAST_GRACE_S else "too little was seen yet"
+        if memory is None or metrics.snapshot.memory is None:
+            return Reading(None, why=metrics.snapshot.why or "memory was not read")
+        why = "" if metrics.snapshot.at - memory.at > FAST_GRACE_S else "too little was seen yet"
         if metric == "host.swap_free":
             why = "this machine has no swap"
         elif metric.startswith("host.pressure") and memory.full_us is None:
@@ -124,12 +126,12 @@ def _at_once(metric: str) -> Reader:
 
 
 def _bound(metrics: Metrics) -> Reading | None:
-    memory = metrics.look.memory
+    memory = metrics.snapshot.memory
     return None if memory is None or memory.bound is None else Reading(memory.bound, memory.at)
 
 
 def _silent(metrics: Metrics) -> Reading:
-    snapshot = metrics.look
+    snapshot = metrics.snapshot
     if snapshot.beat_at is None:
         return Reading(None, why="it has said nothing yet")
     return Reading(snapshot.at - snapshot.beat_at, snapshot.at)
@@ -145,7 +147,7 @@ def _swap(what: str) -> Reader:
     into = what == "swap_in_rate"
 
     def read(metrics: Metrics) -> Reading:
-        swap = metrics.look.swap
+        swap = metrics.snapshot.swap
         if swap is None:
             return Reading(None, why="swap traffic was not read")
         value = swap.in_rate if into else swap.out_rate
@@ -156,19 +158,19 @@ def _swap(what: str) -> Reader:
 
 def _hits(index: int, enough: int) -> Reader:
     def read(metrics: Metrics) -> Reading | None:
-        hit = next((one for one in metrics.look.hits if one.limit == index), None)
+        hit = next((one for one in metrics.snapshot.hits if one.limit == index), None)
         if hit is None:
             return None
         if hit.why and hit.count < enough:
             return Reading(None, why=hit.why)
-        return Reading(hit.count, metrics.look.at if hit.at is None else hit.at, of=hit.line)
+        return Reading(hit.count, metrics.snapshot.at if hit.at is None else hit.at, of=hit.line)
 
     return read
 
 
 def _disk(path: str) -> Reader:
     def read(metrics: Metrics) -> Reading:
-        disks = [disk for disk in metrics.look.disks if not path or disk.path == path]
+        disks = [disk for disk in metrics.snapshot.disks if not path or disk.path == path]
         if not disks:
             return Reading(None, why=f"{path or 'no disk'} was not read")
         known = [disk for disk in disks if disk.free is not None]
@@ -183,7 +185,8 @@ def _disk(path: str) -> Reader:
 
 def _service(what: str, limit: Limit) -> Reader:
     counted = what == "ram_used"
-    """OOM kills and restarts are of containers: a process has no group of its own to count in."""
+    """OOM kills and restarts are counted for containers only, because a process has no control
+    group of its own to count in."""
 
     def value(load: Load) -> int | None:
         if what == "ram_used":
@@ -192,7 +195,7 @@ def _service(what: str, limit: Limit) -> Reader:
 
     def read(metrics: Metrics) -> Reading | None:
         loads = [
-            one for one in metrics.look.loads
+            one for one in metrics.snapshot.loads
             if (not limit.of or one.name == limit.of) and (counted or one.kind == "container")
         ]  # fmt: skip
         if not loads:
@@ -216,7 +219,8 @@ def _worse(limit: Limit, one: float, other: float) -> bool:
 
 
 def _decisive(limit: Limit, worst: Reading | None, unknown: Reading | None) -> Reading | None:
-    """One that is known to be over decides; otherwise one that is not known leaves it open."""
+    """Return the reading that decides: a known one that breaches the limit; otherwise an unknown
+    one, which leaves the result open."""
     if worst is not None and worst.value is not None and limit.passed(worst.value):
         return worst
     return unknown or worst
@@ -229,11 +233,11 @@ def _gpu(free: bool, limit: Limit) -> Reader:
         return (card.total or 0) - card.used if free else card.used
 
     def read(metrics: Metrics) -> Reading:
-        snapshot, found, lost = metrics.look, [], ""
+        snapshot, found, lost = metrics.snapshot, [], ""
         for card in _cards(metrics, limit.of):
             size = value(card)
             if size is None or snapshot.at - card.at > FAR_GRACE_S:
-                lost = lost or _lost(card, snapshot)
+                lost = lost or _why_unknown(card, snapshot)
             else:
                 found.append((size, card.at, card.uuid))
         if not found:
@@ -244,24 +248,24 @@ def _gpu(free: bool, limit: Limit) -> Reader:
             return _decisive(limit, worst, Reading(None, why=lost) if lost else None) or worst
         part = sum(size for size, _, _ in found)
         if lost and (limit.above is None or part <= limit.above):
-            return Reading(None, why=lost)  # what is not known would only add to it
+            return Reading(None, why=lost)  # the unknown part could only add to the sum
         return Reading(part, min(at for _, at, _ in found))
 
     return read
 
 
 def _cards(metrics: Metrics, of: str) -> list[GpuMemory]:
-    """The cards that a limit is about: those of the sheet, else those seen. One that was not seen
-    is there as not known: a sum over the rest is the least that it may be, told only where that is
-    too much already."""
-    seen = {card.uuid: card for card in metrics.look.cards}
+    """Return the GPUs that a limit is about: those of the guard config, or those seen if it names
+    none. A GPU that was not seen is included with unknown memory. The sum over the others is then
+    only a lower bound, which counts only if it breaches the limit already."""
+    seen = {card.uuid: card for card in metrics.snapshot.cards}
     wanted = metrics.gpus or tuple(seen)
     if of and of not in OF_CARD:
         wanted = tuple(uuid for uuid in (*wanted, *seen) if uuid.startswith(of))[:1] or (of,)
-    return [seen[uuid] if uuid in seen else GpuMemory(uuid, metrics.look.at) for uuid in wanted]
+    return [seen[uuid] if uuid in seen else GpuMemory(uuid, metrics.snapshot.at) for uuid in wanted]
 
 
-def _lost(card: GpuMemory, snapshot: Snapshot) -> str:
+def _why_unknown(card: GpuMemory, snapshot: Snapshot) -> str:
     age = snapshot.at - card.at
     words = card.why or (f"no figure for {age:.0f} s" if age > FAR_GRACE_S else "")
     return f"{card.uuid}: {words or snapshot.gpu_trouble or 'no figure'}"

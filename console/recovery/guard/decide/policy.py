@@ -1,14 +1,14 @@
-"""Ok, warn or act: a look held against limits and forecast. Pure: time comes in with the look, and
-the replay of an incident runs this very code.
+"""Decides ok, warn or act from a snapshot, the limits and the forecast.
 
-One breach an arming: it stays until `arm` is called anew. While nothing is armed and while a
-rollback climbs it only warns, and says so.
+The code is pure: time comes in with the snapshot, and the replay of an incident runs this very
+code. Each arming allows one breach, which stays until `arm` is called again. While nothing is
+armed, and while a rollback runs, the policy only warns and says so.
 
-A commit-confirmed trial: with the baseline down, somebody has to stay attached, or it comes
-back. Pure countdown, monotonic seconds.
+`Lease` works like a commit-confirmed trial: while the baseline is down somebody has to stay
+attached, or the baseline comes back.
 
-The curve of the figure that made a breach: of RAM and swap the samples are kept anyway; of
-services, cards, disks and logs the looks of the last two minutes are asked again.
+`Curves` keeps the curve of the metric that was breached. The recorder keeps samples of RAM and swap
+anyway; for services, GPUs, disks and logs the snapshots of the last two minutes are read again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from console.recovery.guard.decide.limit_state import LimitState
 from console.recovery.guard.decide.metrics import FAST_GRACE_S, Metrics, reader
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
-HEARD_S = 5.0
-"""Who is attached says so once a second."""
+ATTENDED_S = 5.0
+"""An operator counts as attached for this long after each message; one comes every second."""
 
 
 class Lease:
-    """`length_s` 0: no lease, it never runs out."""
+    """How long the baseline may be down with nobody attached. All times are monotonic seconds. With
+    `length_s` 0 there is no lease, and it never expires."""
 
     def __init__(self, length_s: float) -> None:
         self.length_s = max(0.0, length_s)
@@ -40,50 +41,56 @@ class Lease:
         self._attended: float | None = None
 
     def outage(self, on: bool, at: float) -> None:
-        """The baseline went down, or is back. Said again, it changes nothing."""
+        """Take note that the baseline went down, or is back. Repeating it changes nothing."""
         if not on:
             self._down_since = None
         elif self._down_since is None:
             self._down_since = at
 
     def attended(self, at: float) -> None:
-        """An operator is attached: the countdown begins anew."""
+        """Take note that an operator is attached, which restarts the countdown."""
         if self._attended is None or at > self._attended:
             self._attended = at
 
     def is_attended(self, now: float) -> bool:
-        """Whether an operator is attached to a run that has a lease."""
-        return self.length_s > 0 and self._attended is not None and now - self._attended < HEARD_S
+        """Return whether the run has a lease and an operator is attached."""
+        return (
+            self.length_s > 0 and self._attended is not None and now - self._attended < ATTENDED_S
+        )
 
     def left(self, now: float) -> float | None:
-        """Seconds left, 0 when it has run out; None while nothing counts down."""
+        """Return the seconds left, 0 when the lease has expired; None while nothing counts down."""
         if not self.length_s or self._down_since is None:
             return None
         begun = max(self._down_since, self._attended or self._down_since)
         return max(0.0, begun + self.length_s - now)
 
     def expired(self, now: float) -> bool:
-        """Only ever while the baseline is down."""
+        """Return whether the lease has expired, which happens only while the baseline is down."""
         return self.left(now) == 0.0
 
 
 POLL_S, NEAR_POLL_S = 0.05, 0.02
 NEAR_FACTOR = 2.0
 NEAR_S = 20.0
-"""Looked at more often below twice the highest level of RAM that kills, and with less time left."""
+"""Readings are taken more often while RAM is below NEAR_FACTOR times the highest level that kills,
+or while the forecast leaves less than NEAR_S."""
 SLOW_S = 0.25
-"""Slow figures are judged when one of them changed, and this often for their age."""
-OUTSIDE_S = 1.0
+"""Slow metrics are checked when one of them changed, and this often for their age."""
+DEVIATION_S = 1.0
 NO_SLOPES = Slopes()
 Level = Literal["ok", "warn", "act"]
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """What was passed, at which monotonic second it was judged, with all the reasons of that look.
+    """A limit that was breached, the monotonic second `at` of the decision, and all reasons in that
+    snapshot.
 
-    `crossed_at`: when the sample was taken that passed the limit first, plus the time it had to be
-    passed for; `gap_s`: how long before it nobody had looked. `index`: see `LimitState`."""
+    `crossed_at` is when the first sample past the limit was taken, plus the time for which the
+    limit had to be passed. `gap_s` is how long before that sample nothing was read. For `index` see
+    `LimitState`.
+    """
 
     at: float
     limit: Limit
@@ -100,10 +107,11 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`tte_s`: seconds until RAM is full (less the reserve) at the pace of now; inf while it does
-    not fill or ends as predicted, None while not known. `breach`: the one of this arming, `fresh`
-    at the look that found it. `unknown`: what is not known, in words. `wait_s`: when to look next.
-    """
+    """What the policy decided. `tte_s` is the number of seconds until RAM is full (less the
+    reserve) at the current rate; inf while RAM does not fill or the load ends as predicted, None
+    while not known. `breach` is the breach of this arming, and `fresh` is true only in the decision
+    that found it. `unknown` says in words what is not known. `wait_s` is the time to the next
+    reading."""
 
     level: Level
     reasons: tuple[str, ...] = ()
@@ -117,8 +125,9 @@ class Decision:
 
 
 class Policy:
-    """`limits` are those of the sheet (site's and playbook's), judged beside the defaults: they
-    can only tighten. `gpus` are the cards of the sheet."""
+    """Decides from snapshots. `limits` are those of the guard config (site and playbook), which are
+    checked beside the defaults and so can only tighten them. `gpus` are the GPUs of the guard
+    config."""
 
     def __init__(
         self,
@@ -127,7 +136,7 @@ class Policy:
         envelope: Envelope = NOTHING_PREDICTED,
         gpus: tuple[str, ...] = (),
     ) -> None:
-        """Raises ValueError for a limit that is none."""
+        """Raises ValueError for an invalid limit."""
         self.defaults = defaults
         self.armed = self.advised = False
         self.breach: Breach | None = None
@@ -138,11 +147,11 @@ class Policy:
         self.states.sort(key=lambda state: not state.kills)
         self.fast = [state for state in self.states if state.fast]
         self._slow = [state for state in self.states if not state.fast]
-        self._slow_due = self._outside_at = -math.inf
+        self._slow_due = self._deviation_at = -math.inf
         self._parts: tuple[object, ...] = ()
-        self._outside = ""
+        self._deviation = ""
         self.highest = self._highest("host.ram_available")
-        """The highest level of RAM that kills, bytes."""
+        """The highest level of RAM that kills, in bytes."""
         self.bound_floor = self._highest("host.bound_left")
 
     def _highest(self, metric: str) -> float:
@@ -150,19 +159,20 @@ class Policy:
         return max((one.below or 0.0 for one in kills), default=0.0)
 
     def is_near(self, memory: Memory) -> bool:
-        """Whether RAM is near a level that kills."""
+        """Return whether RAM is near a level that kills."""
         bound = memory.bound is not None and memory.bound < NEAR_FACTOR * self.bound_floor
         return bound or memory.available < NEAR_FACTOR * self.highest
 
     def room(self, memory: Memory) -> float:
-        """Bytes until RAM is down to a level that kills."""
+        """Return the bytes until RAM reaches a level that kills."""
         left = memory.available - self.highest
         return left if memory.bound is None else min(left, memory.bound - self.bound_floor)
 
     def arm(self, snapshot: Snapshot) -> None:
-        """Something of the run came alive: it may be killed, once. What swap grew by and what the
-        load has taken count from the first arming until `disarm`, and for how long a limit has been
-        passed until `disarm` or a kill: a step that begins beside a load makes it no new one."""
+        """Take note that something of the run came alive; it may be killed, once. Swap growth and
+        what the load has taken are counted from the first arming until `disarm`. How long a limit
+        has been passed is counted until `disarm` or a kill, because a step that begins beside a
+        load does not make it a new load."""
         again = self.armed and self.breach is None
         self.armed, self.breach = True, None
         self.metrics.take(snapshot)
@@ -179,14 +189,14 @@ class Policy:
 
     @property
     def base(self) -> dict[str, Any] | None:
-        """What is counted from, for a judge that goes on; None while nothing is."""
+        """The start values of growth, for a policy that takes over; None while there are none."""
         base = self.forecast.base
         if base is None:
             return None
         return {**base._asdict(), "grown_from": self.metrics.grown_from}
 
     def resume(self, base: object) -> None:
-        """Count from where another judge did (its `base`), as long as something lives."""
+        """Count from the `base` of another policy, as long as something is alive."""
         match base:
             case {
                 "available": int(available),
@@ -198,7 +208,7 @@ class Policy:
                 self.metrics.grown_from = grown
 
     def disarm(self) -> bool:
-        """Nothing of the run is alive any more; whether something was."""
+        """Take note that nothing of the run is alive any more. Returns whether something was."""
         before, self.armed = self.armed, False
         self.breach = None
         self.metrics.grown_from = None
@@ -206,11 +216,11 @@ class Policy:
         return before
 
     def advisory(self, on: bool) -> None:
-        """A rollback climbs: warn, never act."""
+        """While a rollback runs, warn and never kill."""
         self.advised = on
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        """Policy what is seen. Looks come in order of time."""
+        """Decide on a snapshot. Snapshots must come in order of time."""
         metrics = self.metrics
         metrics.take(snapshot)
         if self.armed and metrics.grown_from is None and metrics.memory is not None:
@@ -226,19 +236,19 @@ class Policy:
                 state.update(metrics)
             due = [state.due(snapshot.at) for state in self._slow]
             self._slow_due = min([snapshot.at + SLOW_S, *due])
-        if snapshot.at - self._outside_at >= OUTSIDE_S:
-            self._outside_at = snapshot.at
-            self._outside = self._deviation(snapshot)
+        if snapshot.at - self._deviation_at >= DEVIATION_S:
+            self._deviation_at = snapshot.at
+            self._deviation = self._deviation_words(snapshot)
         fresh = self._latch(snapshot)
-        return self._judgement(snapshot, fresh)
+        return self._decision(snapshot, fresh)
 
-    def _deviation(self, snapshot: Snapshot) -> str:
+    def _deviation_words(self, snapshot: Snapshot) -> str:
         memory = self.metrics.memory
         found = self.forecast.outside(memory, snapshot.cards) if memory and self.armed else None
         return f"not as predicted: {found}" if found else ""
 
     def _latch(self, snapshot: Snapshot) -> bool:
-        """The first limit that kills makes the breach; True when it is new."""
+        """Make a breach of the first fired limit that kills. Returns True if the breach is new."""
         if not self.armed or self.advised or self.breach is not None:
             return False
         first = next((state for state in self.states if state.kills and state.fired), None)
@@ -253,13 +263,13 @@ class Policy:
         )  # fmt: skip
         return True
 
-    def _judgement(self, snapshot: Snapshot, fresh: bool) -> Decision:
+    def _decision(self, snapshot: Snapshot, fresh: bool) -> Decision:
         metrics, reasons, unknown = self.metrics, [], []
-        blind = would = passing = False
+        blind = would_kill = passing = False
         for state in self.states:
             if state.shown:
                 reasons.append(state.words(metrics))
-                would = would or (state.kills and state.fired)
+                would_kill = would_kill or (state.kills and state.fired)
             if state.unknown:
                 unknown.append(state.unknown)
                 blind = blind or (state.blind and state.kills and state.index >= 0)
@@ -268,9 +278,9 @@ class Policy:
         if memory is None or snapshot.at - memory.at > FAST_GRACE_S:
             why = one_line(snapshot.why, 120) or "its figures stand still"
             reasons.append(f"RAM is not known: {why}")
-        if self._outside:
-            reasons.append(self._outside)
-        if would and self.breach is None:
+        if self._deviation:
+            reasons.append(self._deviation)
+        if would_kill and self.breach is None:
             reasons.append(self._only_watched())
         level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
         forecast = self.forecast
@@ -297,24 +307,24 @@ COLUMNS = {
     "host.ram_available": 1, "host.time_to_full": 1, "host.swap_used": 2, "host.swap_free": 2,
     "host.swap_growth": 2, "host.pressure": 3,
 }  # fmt: skip
-"""Of these the window's rows have the curve."""
+"""The metrics whose curve is in the window's rows, and the column there."""
 
 
 class Curves:
-    """Looks, one a second, as far as they are not of RAM."""
+    """Snapshots, one a second, for the curves of what is not RAM."""
 
     def __init__(self) -> None:
-        self._looks: deque[Snapshot] = deque(maxlen=KEPT)
+        self._snapshots: deque[Snapshot] = deque(maxlen=KEPT)
 
     def add(self, snapshot: Snapshot) -> None:
-        self._looks.append(snapshot)
+        self._snapshots.append(snapshot)
 
     def of(
         self, breach: Breach, metrics: Metrics, more: Iterable[tuple[float, float]], wall: float
     ) -> dict[str, Any]:
-        """What was on the limit that made a breach: `metric` (or `log`), `of`, and either the
-        `column` of the window's rows or `points`, [wall, figure] in the limit's unit. `more`:
-        points of monotonic time that are known besides; `wall`: when the breach was judged."""
+        """Return the curve of a breached limit: `metric` (or `log`), `of`, and either the `column`
+        of the window's rows or `points`, [wall, value] in the limit's unit. `more` are further
+        points in monotonic time. `wall` is when the breach was found."""
         limit, shift = breach.limit, wall - breach.at
         if limit.log:
             found: dict[str, Any] = {"log": limit.log, "of": limit.log}
@@ -325,11 +335,11 @@ class Curves:
         if breach.of and not limit.log and limit.of in ("", *OF_CARD):
             limit = replace(limit, of=breach.of)
         read, points = reader(limit, breach.index)[0], dict(more)
-        for snapshot in self._looks:
-            seen = Metrics(metrics.forecast, metrics.gpus)
-            seen.look = snapshot
-            figure = read(seen)
-            if figure is not None and figure.value is not None:
-                points.setdefault(figure.at, figure.value)
+        for snapshot in self._snapshots:
+            past = Metrics(metrics.forecast, metrics.gpus)
+            past.snapshot = snapshot
+            reading = read(past)
+            if reading is not None and reading.value is not None:
+                points.setdefault(reading.at, reading.value)
         rows = [[round(at + shift, 3), points[at]] for at in sorted(points)]
         return {**found, "points": rows}

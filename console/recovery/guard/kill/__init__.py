@@ -1,1 +1,1 @@
-"""How the guard ends a candidate: by its recorded identity, with every right it has."""
+"""How the guard kills a candidate: by its recorded identity, with every right that it has."""

@@ -1,5 +1,5 @@
-"""What the root helper is asked and how it answers; see
-`console.recovery.guard.kill.root_helper` and docs/how-to/root-helper.md."""
+"""The requests to the root helper and its answers; see `console.recovery.guard.kill.root_helper`
+and docs/how-to/root-helper.md."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ REFUSAL_LIMIT = 160
 
 
 def question(container: str) -> bytes:
-    """The one verb there is; `container` is a full id."""
+    """Return the only request there is; `container` is a full id."""
     return f"kill {container}\n".encode()
 
 
 def refusal(answer: bytes) -> str:
-    """Why the helper did not do it, clean; empty when it did or has not said."""
+    """Return why the helper refused, clean; empty if it did not, or has not answered."""
     try:
         value = json.loads(answer)
     except (ValueError, RecursionError):
@@ -30,5 +30,5 @@ def refusal(answer: bytes) -> str:
 
 
 def is_there(path: str = SOCKET) -> bool:
-    """Whether a helper's socket is there and this user may speak to it."""
+    """Return whether a helper's socket exists and this user may write to it."""
     return os.access(path, os.W_OK)

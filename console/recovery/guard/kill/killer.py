@@ -1,13 +1,13 @@
-"""Killing what a breach ends: all targets at once, by the quickest way each of them allows.
+"""Kills the targets of a breach: all of them at once, each by the quickest way that it allows.
 
     killer = Killer(run_id, deny, engine=socket)
     killer.rehearse()                       # before mlockall: the same code, on a child of its own
-    strike = killer.strike(targets, crossed_at)
-    while not strike.look(): ...            # once a tick; never waits
-    strike.report()
+    operation = killer.kill(targets, crossed_at)
+    while not operation.advance(): ...      # once a tick; never waits
+    operation.report()
 
-One thread. Nothing here waits: freeing memory is a child's work (`mrelease`), the engine and the
-root helper are asked without waiting for an answer.
+It has one thread, and nothing here waits: a child process frees memory (`mrelease`), and requests
+to the engine and the root helper do not wait for an answer.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from console.recovery.guard.kill.sequence import (
     TargetKill,
 )
 from console.recovery.guard.kill.signals import socket_of
-from console.recovery.guard.kill.targets import Deny, Target, look_again, refusal
+from console.recovery.guard.kill.targets import Deny, Target, refreshed, refusal
 
 GIVE_UP_S = 60.0
-"""After this a strike is over whatever still lives; the rollback says what it finds."""
+"""A kill operation is over after this many seconds; the rollback reports what still lives."""
 REHEARSAL_S = 5.0
 RESTARTS = (
     "the engine was not told: unless its restart policy is `no` it starts again, "
@@ -48,9 +48,10 @@ RESTARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """What became of one target. `rungs`: what reached it, in order, of cgroup.kill, signals,
-    engine, helper, process_mrelease. Seconds since the crossing, None: not (yet). `why`: what did
-    not work, `stuck`: who does not die; both clean."""
+    """What became of one target. `stages` (JSON: `rungs`) says what reached it, in order:
+    cgroup.kill, signals, engine, helper, process_mrelease. `written_s` and `empty_s` are seconds
+    since the limit was passed, None for not (yet). `why` says what did not work, and `stuck` who
+    does not die; both are clean."""
 
     name: str
     kind: str
@@ -70,7 +71,7 @@ class Killed:
 
 
 class KillOperation:
-    """One kill under way; `crossed_at` and all times are the killer's monotonic clock."""
+    """One kill under way. `crossed_at` and all times are on the killer's monotonic clock."""
 
     def __init__(
         self, kills: Sequence[TargetKill], strays: StrayKill | None, deny: Deny, crossed_at: float,
@@ -89,8 +90,8 @@ class KillOperation:
         self._until = clock() + GIVE_UP_S
 
     def advance(self) -> bool:
-        """Go on: see who is dead, tell the others again. True when it is over. Some 0.1 ms; with
-        processes among the targets a look at all of /proc every 0.1 s."""
+        """Check what is dead and signal the rest again. Returns True when it is over. This takes
+        some 0.1 ms; with processes among the targets, all of /proc is listed every 0.1 s."""
         if self.over:
             return True
         now = self._clock()
@@ -103,25 +104,25 @@ class KillOperation:
                 kill.sweep(now, stats, spared)
             after = self._clock()
             self._sweep_at, self._late_at = after + SOON_S, after + SWEEP_S
-        self.over = (all(dead) and all(h.over for h in left)) or now >= self._until
+        self.over = (all(dead) and all(kill.over for kill in left)) or now >= self._until
         return self.over
 
     @property
     def empty(self) -> bool:
-        """Whether everything that was struck is dead."""
+        """Whether every target is dead."""
         return all(kill.over for kill in (*self._containers, *self._processes))
 
     @property
     def killed(self) -> tuple[Killed, ...]:
-        """What became of each target that was there, containers first."""
+        """What became of each target that existed, containers first."""
         there: list[TargetKill] = [kill for kill in self._containers if kill.found]
-        there += [h for h in self._processes if not isinstance(h, StrayKill) or h.found]
-        return tuple(self._told(kill) for kill in there)
+        there += [kill for kill in self._processes if not isinstance(kill, StrayKill) or kill.found]
+        return tuple(self._outcome(kill) for kill in there)
 
-    def _told(self, kill: TargetKill) -> Killed:
+    def _outcome(self, kill: TargetKill) -> Killed:
         target = kill.target
         why = list(kill.why)
-        if target.container and kill.told and "engine" not in kill.told:
+        if target.container and kill.reached_by and "engine" not in kill.reached_by:
             why.append(RESTARTS)
         return Killed(
             target.title, target.kind, target.who, kill.stages,
@@ -132,7 +133,8 @@ class KillOperation:
         return None if at is None else round(at - self.crossed_at, 6)
 
     def report(self) -> dict[str, Any]:
-        """Everything as plain JSON: killed, refused, written_s and empty_s of the whole strike."""
+        """Return everything as plain JSON: `killed`, `refused`, and `written_s` and `empty_s` of
+        the whole operation."""
         killed = self.killed
         written = [one.written_s for one in killed if one.written_s is not None]
         empty = [one.empty_s for one in killed]
@@ -145,15 +147,15 @@ class KillOperation:
         }
 
     def close(self) -> None:
-        """Let go of questions that nobody answered."""
+        """Close the requests that have no answer."""
         for kill in self._containers:
             for request in kill.requests.values():
                 request.close()
 
 
 class Killer:
-    """Knows the ways; see the module. `engine` is a socket's path (with or without unix://),
-    `helper` the root helper's socket. `close()` ends the child that frees memory."""
+    """Kills targets; see the module. `engine` is the path of a socket (with or without unix://),
+    `helper` that of the root helper's socket. `close()` ends the child that frees memory."""
 
     def __init__(
         self,
@@ -172,34 +174,35 @@ class Killer:
         self._engine, self._helper, self._clock = socket_of(engine), helper, clock
 
     def kill(self, targets: Iterable[Target], crossed_at: float | None = None) -> KillOperation:
-        """Tell every target to die, now; who is denied is left alone and named in `refused`."""
+        """Send the first kill to every target. Denied ones are left alone and named in
+        `refused`."""
         crossed = self._clock() if crossed_at is None else crossed_at
         kills: list[TargetKill] = []
         refused = []
         inside: dict[str, int] | None = None
         with at_once():
             for target in sorted(targets, key=lambda one: one.pending):
-                if target.pending:  # one look at all of /proc, when the others have been told
+                if target.pending:  # /proc is listed once, after the other targets were killed
                     inside = cgroup.processes() if inside is None else inside
-                    target = look_again(target, self.trees, inside=inside)
+                    target = refreshed(target, self.trees, inside=inside)
                 why = refusal(target, self.deny, self.trees)
                 if why:
                     refused.append(f"{target.title} is spared: {why}")
                     continue
-                kill = self._hunt(target)
+                kill = self._kill_of(target)
                 kill.begin(self._clock())
                 kills.append(kill)
         strays = StrayKill(self.run_id, self.reaper, self._clock) if self.run_id else None
         return KillOperation(kills, strays, self.deny, crossed, self._clock, tuple(refused))
 
-    def _hunt(self, target: Target) -> ContainerKill | ProcessKill:
+    def _kill_of(self, target: Target) -> ContainerKill | ProcessKill:
         if target.container:
             helper = self._helper if helper_client.is_there(self._helper) else ""
             return ContainerKill(target, self.reaper, self._clock, self.trees, self._engine, helper)
         return ProcessKill(target, self.reaper, self._clock)
 
     def way(self, target: Target) -> str:
-        """How a target could be killed here and now, in words; looks, and changes nothing."""
+        """Return in words how a target could be killed here and now, without changing anything."""
         if not target.container:
             return "signals" if _may_signal([target.pid]) else "not permitted to signal it"
         if target.pending:
@@ -215,8 +218,8 @@ class Killer:
         return "no way: neither signals nor the engine are open to this user"
 
     def rehearse(self) -> tuple[str, ...]:
-        """Walk the whole path on a child made for it and on a container that is not there; what
-        does not work here, in words. Costs some 60 ms."""
+        """Run the whole kill path on a child made for it and on a container that does not exist,
+        which takes some 60 ms. Returns in words what does not work here."""
         words = []
         argv = [sys.executable, "-S", "-E", "-c", "import time; time.sleep(60)"]
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as child:
@@ -225,9 +228,9 @@ class Killer:
                 Target("process", "rehearsal", pid=child.pid, start=start),
                 Target("container", "rehearsal", "0" * 64),
             )
-            hunter = copy.copy(self)
-            hunter.run_id, hunter._engine = "", "/nowhere"
-            operation = hunter.kill(targets)
+            rehearsal = copy.copy(self)
+            rehearsal.run_id, rehearsal._engine = "", "/nowhere"
+            operation = rehearsal.kill(targets)
             operation.advance()
             operation.report()
             operation.close()
@@ -239,10 +242,11 @@ class Killer:
         return tuple(words)
 
     def _rehearse_reaper(self, pid: int) -> list[str]:
-        """Whether the child is up: that takes longer than a kill would wait."""
+        """Wait for the child to start, which takes longer than a kill would wait. Returns what is
+        wrong, in words."""
         if self.reaper is None or self.reaper.why:
             return [self.reaper.why] if self.reaper is not None else []
-        descriptor = os.pidfd_open(pid)  # not waited for yet, so the number is still its own
+        descriptor = os.pidfd_open(pid)  # not reaped yet, so the pid is still its own
         try:
             answered = self.reaper.kill([descriptor], wait_s=REHEARSAL_S)
         finally:

@@ -1,13 +1,13 @@
-"""Giving back the memory of killed processes faster than they do it themselves.
+"""Frees the memory of killed processes faster than they do it themselves.
 
     python -m console.recovery.guard.kill.mrelease FD
 
-A killed process frees its pages when it next runs, on a busy machine late and one processor at a
-time (some 80 ms a GiB idle, 400 with every core burning). process_mrelease(2), Linux 5.15, frees
-them from here. The call lasts as long as the freeing does, seconds for hundreds of GiB, so it is
-made in a child of its own that was started beforehand and gets descriptors through a socket. Once
-a process has begun to end nobody can help it any more, which takes some 50 µs: so the child also
-writes the kill, and frees in the same breath. Whoever asked writes it again, come what may.
+A killed process frees its pages when it next runs, which is late on a busy machine, and on one
+processor at a time (some 80 ms a GiB on an idle machine, 400 with every core busy).
+process_mrelease(2), Linux 5.15, frees them from another process. The call lasts as long as the
+freeing, seconds for hundreds of GiB, so a child process makes it that was started beforehand and
+gets descriptors through a socket. After some 50 µs of dying a process cannot be helped any more: so
+the child also sends the kill, and then frees at once. The caller sends the kill again in any case.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ from collections.abc import Callable, Iterator, Sequence
 from console.common.paths import module_argv
 
 NUMBER = 448
-"""The same on x86_64 and aarch64 (new calls have one number everywhere)."""
+"""The number of the system call, the same on x86_64 and aarch64."""
 MACHINES = ("x86_64", "aarch64")
 MOST = 16
-"""Processes a time: the largest; a fork bomb's many small ones are gone by themselves."""
+"""How many processes are freed at a time, the largest first. The many small ones of a fork bomb
+free themselves quickly."""
 WORTH = 16 << 20
-"""Bytes a process must hold to be worth a call."""
+"""Bytes that a process must hold to be worth a call."""
 LATEST_S = 2.5
-"""How long after its pidfd came a process may begin to die: an engine was asked to kill it."""
+"""How long after its pidfd came a process may begin to die, since an engine may have to kill it."""
 FREE, KILL, KILL_GROUP = b"f", b"k", b"g"
 ACK_S = 0.002
-"""How long a kill may be held up by asking the child; a switch of processes takes a tenth."""
+"""Seconds by which asking the child may delay a kill; a process switch takes a tenth of it."""
 EAGER_S = 0.02
 EAGER_PAUSE_S, PAUSE_S = 0.0002, 0.002
-"""Between two tries, at first and later. Never none: it would take the killer's processor."""
+"""Seconds between two tries, until EAGER_S and later. The pause is never zero, which would take the
+processor from the killer."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 END_S = 2.0
 STARTS = 3
-"""How often a child that ended is started anew."""
+"""How often a dead child is restarted."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -53,10 +55,11 @@ _syscall.restype = ctypes.c_long
 
 
 def mrelease(pidfd: int) -> int:
-    """Free the memory of a process that is dying; 0 or the errno.
+    """Free the memory of a dying process. Returns 0 or the errno.
 
-    ENOSYS: not on this kernel. EINVAL: it is not dying, or shares its memory with one that is not.
-    ESRCH: it has given everything back. EAGAIN: in part, ask again. Harms nobody who lives.
+    ENOSYS: this kernel has no such call. EINVAL: the process is not dying, or shares its memory
+    with one that is not. ESRCH: it has freed everything already. EAGAIN: freed in part, call again.
+    A process that lives is never harmed.
     """
     if platform.machine() not in MACHINES:
         return errno.ENOSYS
@@ -66,8 +69,9 @@ def mrelease(pidfd: int) -> int:
 
 @contextlib.contextmanager
 def at_once(on: bool = True) -> Iterator[None]:
-    """Before every ordinary process while it lasts, where that is permitted: else the kernel lets
-    whoever runs (the dying one, too) go on to the next tick, some 4 to 10 ms."""
+    """Run before every ordinary process while this lasts, if that is permitted. Otherwise the
+    kernel lets the current process (also the dying one) run until the next tick, some 4 to 10
+    ms."""
     before, priority = os.sched_getscheduler(0), os.sched_getparam(0)
     wanted = (os.SCHED_FIFO, os.sched_param(1)) if on else (os.SCHED_OTHER, os.sched_param(0))
     try:
@@ -82,8 +86,8 @@ def at_once(on: bool = True) -> Iterator[None]:
 
 
 def supported() -> str:
-    """What stands against it here, in words; empty for nothing."""
-    # This process is not dying: EINVAL says that the call is there and touched nothing.
+    """Return in words why the call does not work here; empty if it does."""
+    # This process is not dying, so EINVAL says that the call exists; it changed nothing.
     try:
         own = os.pidfd_open(os.getpid())
     except (OSError, AttributeError) as error:
@@ -100,7 +104,7 @@ def supported() -> str:
 
 
 def resident(pid: int) -> int:
-    """Bytes a process holds in memory; 0 when it is gone."""
+    """Return the bytes that a process holds in memory; 0 if it is gone."""
     try:
         descriptor = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -114,8 +118,9 @@ def resident(pid: int) -> int:
 
 
 class Reaper:
-    """The child that waits for pidfds. Without it (it could not start, it died) `free` does
-    nothing: the memory comes back all the same, later. `why` says what keeps it from working."""
+    """The client of the child that waits for pidfds. Without the child (it did not start, or it
+    died) `free` does nothing, and the memory comes back later by itself. `why` says what is
+    wrong."""
 
     def __init__(self) -> None:
         self.why = supported()
@@ -141,7 +146,7 @@ class Reaper:
         self._socket = mine
 
     def tend(self) -> str:
-        """Start a child that ended anew, STARTS times; that in words, "" while it lives."""
+        """Restart a dead child, STARTS times at most. Returns words about that, "" if it lives."""
         if self._child is None or self._child.poll() is None:
             return ""
         words = f"the child for process_mrelease has ended (status {self._child.returncode})"
@@ -155,21 +160,22 @@ class Reaper:
 
     @property
     def pid(self) -> int:
-        """The child's pid, 0 without one."""
+        """The child's pid, 0 without a child."""
         return self._child.pid if self._child is not None else 0
 
     def free(self, pidfds: Sequence[int]) -> bool:
-        """Free the memory of those processes when they die within LATEST_S, by another's hand.
+        """Free the memory of these processes if something else kills them within LATEST_S.
 
-        Nothing happens to one that goes on living. The descriptors may be closed afterwards.
+        Nothing happens to a process that lives on. The descriptors may be closed after the call.
         """
         return self._send(FREE, pidfds)
 
     def kill(self, pidfds: Sequence[int], group: int = -1, wait_s: float = ACK_S) -> bool:
-        """Write `group`, an open cgroup.kill, or SIGKILL those processes, and free their memory.
+        """Write to `group`, an open cgroup.kill, or send SIGKILL to the processes, and free their
+        memory.
 
-        True when the child says it is at it, which is waited for `wait_s` at most. It may not
-        be: the caller has to kill as well.
+        Returns True if the child confirmed within `wait_s`. It may not do so: the caller has to
+        kill as well.
         """
         which = [group, *pidfds[: MOST - 1]] if group >= 0 else pidfds
         if not self._send(KILL_GROUP if group >= 0 else KILL, which) or self._socket is None:
@@ -184,19 +190,20 @@ class Reaper:
         if self._socket is None:
             return False
         try:
-            while self._socket.recv(16):  # what came too late for an earlier one
+            while self._socket.recv(16):  # a late confirmation of an earlier kill
                 continue
         except OSError:
             pass
         try:
-            # Descriptors travel with the message, so that no number can name somebody else.
+            # Descriptors travel with the message, because a pid could have become another
+            # process's.
             socket.send_fds(self._socket, [word], list(descriptors[:MOST]))
         except OSError:
             return False
         return True
 
     def close(self) -> None:
-        """End the child; what it frees at the moment is freed anyway."""
+        """End the child. It finishes freeing what it is freeing now."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -210,7 +217,7 @@ class Reaper:
 
 
 def serve(link: socket.socket, clock: Callable[[], float] = time.monotonic) -> None:
-    """Free what comes as soon as it dies, until the other end is closed."""
+    """Free the memory of each process sent as soon as it dies, until the other end is closed."""
     waiting: dict[int, float] = {}
     try:
         while True:
@@ -223,20 +230,20 @@ def serve(link: socket.socket, clock: Callable[[], float] = time.monotonic) -> N
                     pidfds = _kill(link, word, pidfds)
                 waiting |= dict.fromkeys(pidfds, clock())
             for pidfd, since in list(waiting.items()):
-                with at_once(False):  # it may last seconds, and others have to live meanwhile
+                with at_once(False):  # it may take seconds, in which others need the processor
                     alive = mrelease(pidfd) in (errno.EINVAL, errno.EAGAIN, errno.EINTR)
                 if not alive or clock() - since > LATEST_S:
                     del waiting[pidfd]
                     os.close(pidfd)
     except ConnectionResetError:
-        return  # the other end went away with an answer unread
+        return  # the other end closed with an answer unread
     finally:
         for pidfd in waiting:
             os.close(pidfd)
 
 
 def _kill(link: socket.socket, word: bytes, descriptors: list[int]) -> list[int]:
-    """Say so, and kill; the pidfds that are left to free."""
+    """Confirm the kill, and kill. Returns the pidfds whose memory is left to free."""
     with contextlib.suppress(OSError):
         link.send(KILL)
     group = descriptors.pop(0) if word == KILL_GROUP and descriptors else -1
@@ -258,13 +265,14 @@ def _pause(waiting: dict[int, float], now: float) -> float | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry of the child."""
+    """Run the child and return its exit code."""
     if len(arguments) != 1 or not arguments[0].isdigit():
         sys.stderr.write("usage: python -m console.recovery.guard.kill.mrelease FD\n")
         return 2
     with socket.socket(fileno=int(arguments[0])) as link:
-        mrelease(-1)  # walked once, so that its pages are here
-        # Under a limit locked future pages would stop allocations; a child this small is cheap.
+        mrelease(-1)  # called once, so that its pages are in memory
+        # Under a limit on locked memory, locking future pages would stop allocations; locking the
+        # current pages of such a small child is cheap.
         _libc.mlockall(1)
         with at_once():
             serve(link)

@@ -34,24 +34,24 @@ from console.recovery.guard.kill import helper_client, signals
 PROTECTED = "/etc/omni-console/protected"
 UNIT = "omni-guard-helper.service"
 QUESTION = 128
-"""Bytes of a question at most."""
+"""The most bytes that a request may have."""
 TALK_S = 0.5
-"""One caller may take this long, all told: the next one waits meanwhile."""
+"""How long one caller may take in total; the next caller waits meanwhile."""
 SIGNALS_S = 2.0
 PEERGROUPS = getattr(socket, "SO_PEERGROUPS", 59)
 MOST_BYTES = 1024
-"""256 groups; Python asks for no more."""
+"""Room for 256 groups; Python asks for no more."""
 SHORTEST = 12
-"""Digits that a line of the protected file must have."""
+"""The fewest digits that a line of the protected file may have."""
 
 
 class Refused(Exception):
-    """The answer is no; the text is shown to the caller."""
+    """The request is refused; the text is shown to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end, by the kernel's word at the time of the connection."""
+    """The caller, as the kernel identified it at the time of the connection."""
 
     pid: int
     uid: int
@@ -59,12 +59,12 @@ class Peer:
 
 
 def peer_of(link: socket.socket) -> Peer:
-    """Raises OSError where the kernel does not say."""
+    """Return the caller of a connection. Raises OSError if the kernel does not say."""
     pid, uid, gid = struct.unpack(
         "3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     )
     groups = {gid}
-    # Before Linux 4.13, and for a user of more groups than fit, the first one alone counts.
+    # Before Linux 4.13, and for a user with too many groups, only the primary group counts.
     with contextlib.suppress(OSError):
         data = link.getsockopt(socket.SOL_SOCKET, PEERGROUPS, MOST_BYTES)
         groups |= set(struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4]))
@@ -72,7 +72,7 @@ def peer_of(link: socket.socket) -> Peer:
 
 
 class Helper:
-    """Answers one question at a time. `gid`: the group whose members may ask (and root)."""
+    """Answers one request at a time. Members of the group `gid`, and root, may ask."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Helper:
         self._clock = clock
 
     def serve_one(self, listener: socket.socket) -> None:
-        """Take one connection, hear it out, answer, close it; whatever a caller does."""
+        """Take one connection, read its request, answer and close it, whatever the caller does."""
         with contextlib.suppress(OSError):
             link, _ = listener.accept()
             with link:
@@ -99,8 +99,9 @@ class Helper:
     def _answer(self, link: socket.socket) -> dict[str, object]:
         try:
             peer = peer_of(link)
-            # Heard out first: a socket that closes with something unread takes the answer along.
-            container = self._heard(link)
+            # The request is read first: a socket that is closed with unread data discards the
+            # answer.
+            container = self._read_request(link)
             if peer.uid != 0 and self.gid not in peer.groups:
                 raise Refused("this user may not ask")
             result = self.kill(container)
@@ -112,7 +113,7 @@ class Helper:
         _log(f"killed {container} for uid {peer.uid}, pid {peer.pid}: {result}")
         return {"ok": True, "killed": container, "by": result}
 
-    def _heard(self, link: socket.socket) -> str:
+    def _read_request(self, link: socket.socket) -> str:
         until = self._clock() + TALK_S
         data = b""
         while b"\n" not in data:
@@ -133,7 +134,8 @@ class Helper:
         return words[1]
 
     def kill(self, container: str) -> str:
-        """End the control group of a container; the way in words. Raises Refused, OSError."""
+        """Kill the control group of a container. Returns how, in words. Raises Refused and
+        OSError."""
         if any(container.startswith(word) for word in self._protected()):
             raise Refused("that container is protected")
         groups = cgroup.find(container, self.trees, scan=False)
@@ -147,7 +149,7 @@ class Helper:
         return self._signals(groups[0], container)
 
     def _signals(self, group: cgroup.Cgroup, container: str) -> str:
-        """Before Linux 5.14, or with version 1 alone."""
+        """Kill by signals, for Linux before 5.14 and for version 1 of control groups."""
         until = self._clock() + SIGNALS_S
         while not cgroup.is_empty(group):
             done = signals.signal_group(group, container)
@@ -159,7 +161,8 @@ class Helper:
         return "signals"
 
     def _protected(self) -> list[str]:
-        """Ids, whole or at least their first 12 digits, one a line; # begins a comment.
+        """Read the protected file: one id a line, whole or at least its first 12 digits; # begins a
+        comment.
 
         A file that cannot be read or holds anything else protects everything: Refused.
         """
@@ -178,7 +181,7 @@ class Helper:
 
 
 def listen(path: str, gid: int) -> socket.socket:
-    """The socket, root:group 0660 from its first moment. Raises OSError."""
+    """Make the socket, which is root:group 0660 from its first moment. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise FileExistsError(errno.EEXIST, "not a socket", path)
@@ -200,7 +203,7 @@ def listen(path: str, gid: int) -> socket.socket:
 
 
 def unsafe(path: Path) -> str:
-    """Who else could change a file that root runs, in words; empty when only root can."""
+    """Return in words who else could change a file that root runs; empty if only root can."""
     path = path.resolve()
     for place in (path, *path.parents):
         found = place.stat()
@@ -212,7 +215,7 @@ def unsafe(path: Path) -> str:
 
 
 def unit(group: str = "docker") -> str:
-    """The systemd unit with this installation's interpreter in it."""
+    """Return the systemd unit with this installation's interpreter in it."""
     text = Path(__file__).with_name(UNIT).read_text("utf-8")
     return text.replace("@PYTHON@", sys.executable).replace("@GROUP@", group)
 
@@ -224,7 +227,7 @@ def _log(words: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry of the service; 2 when it cannot or should not run."""
+    """Run the service. Returns 2 if it cannot or should not run."""
     parser = argparse.ArgumentParser(prog="omni-guard-helper", description=__doc__)
     parser.add_argument("--socket", default=helper_client.SOCKET)
     parser.add_argument("--group", default="docker")

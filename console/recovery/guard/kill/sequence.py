@@ -1,8 +1,9 @@
-"""One target being killed: what is tried, in which order, and whether it is dead.
+"""The kill of one target: what is tried, in which order, and whether the target is dead.
 
-A container: cgroup.kill, else signals to all in its group; the engine is told as well, at once (it
-also keeps it from being restarted), and the root helper where this user may not signal it.
-A process: its group, then its session, descendants and strays with the run's cookie.
+A container is killed by cgroup.kill, or else by signals to everything in its group. The engine is
+told at the same time, which also keeps it from restarting the container, and the root helper is
+asked if this user may not signal it. Of a process, its group is killed first, and then its session,
+its descendants, and strays with the run's cookie.
 """
 
 from __future__ import annotations
@@ -17,28 +18,29 @@ from console.host.cgroups.cgroup import Cgroup, Hierarchy
 from console.recovery.guard.kill import helper_client, signals
 from console.recovery.guard.kill.mrelease import Reaper
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, status
-from console.recovery.guard.kill.targets import Target, look_again
+from console.recovery.guard.kill.targets import Target, refreshed
 
-AGAIN_S = 0.02
-"""Between two rounds of signals: a fork bomb must not outrun them."""
+ROUND_S = 0.02
+"""Seconds between two rounds of signals: a fork bomb must not outrun them."""
 SWEEP_S = 0.1
 SOON_S = 0.02
-"""Between two looks at all of /proc: while those who are known still live, and when they do not."""
+"""Seconds between two listings of /proc while known processes live, and once none does."""
 WATCHED = 32
 STUCK_S = 3.0
-"""Who is not dead after this is told again, and named."""
+"""What is not dead after this is signalled again, and named."""
 PENDING_S = 1.0
-"""How long a container without a group is looked for; most of these ended long ago."""
-ASK_S = 2.0
+"""How long the group of a pending container is looked for; most such containers ended long ago."""
+REQUEST_S = 2.0
 
 
 class TargetKill:
-    """What both kinds share; `told` names each rung that reached it, in order, `why` what did
-    not work. Times are the caller's monotonic ones; None: not yet."""
+    """What all kinds of kill share. `reached_by` names each stage that reached the target, in
+    order, and `why` says what did not work. Times are the caller's monotonic ones, None for not
+    yet."""
 
     def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         self.target = target
-        self.told: list[str] = []
+        self.reached_by: list[str] = []
         self.why: list[str] = []
         self.written_at: float | None = None
         self.empty_at: float | None = None
@@ -54,16 +56,16 @@ class TargetKill:
     def over(self) -> bool:
         return self.empty_at is not None
 
-    def _tell(self, stage: str, at: float | None = None) -> None:
+    def _reached(self, stage: str, at: float | None = None) -> None:
         if self.written_at is None:
             self.written_at = self._clock() if at is None else at
-        if stage not in self.told:
-            self.told.append(stage)
+        if stage not in self.reached_by:
+            self.reached_by.append(stage)
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """What reached it, in order, and whether its memory was freed from outside."""
-        return (*self.told, *(("process_mrelease",) if self.freed else ()))
+        """What reached the target, in order, and whether its memory was freed from outside."""
+        return (*self.reached_by, *(("process_mrelease",) if self.freed else ()))
 
     def _note(self, words: str) -> None:
         if words and words not in self.why:
@@ -74,7 +76,7 @@ class TargetKill:
 
 
 class ContainerKill(TargetKill):
-    """A container, by its groups."""
+    """The kill of a container, by its control groups."""
 
     def __init__(
         self,
@@ -93,26 +95,27 @@ class ContainerKill(TargetKill):
         self._signals = False
 
     def begin(self, now: float) -> None:
-        """The first blow."""
+        """Send the first kill."""
         self._begun = now
         self._send_kill(now)
         if self._engine:
-            # Also after cgroup.kill: it must neither restart it nor start it a moment later.
+            # The engine is told even after cgroup.kill: it must neither restart the container nor
+            # start it a moment later.
             self.requests["engine"] = UnixRequest(
-                self._engine, kill_request(self.target.container), now, ASK_S
+                self._engine, kill_request(self.target.container), now, REQUEST_S
             )
             if self.requests["engine"].sent and self.target.cgroups:
-                self._tell("engine")
+                self._reached("engine")
         elif not self.target.pending:
             self._note("no engine socket is known")
 
     def advance(self, now: float) -> bool:
-        """Go on without waiting; True when it is dead, or was not there."""
+        """Advance without waiting. Returns True when the container is dead, or was not there."""
         if self.over:
             return True
         for name, request in self.requests.items():
             if request.advance(now):
-                self._answered(name, request)
+                self._read_answer(name, request)
         if self.target.pending:
             return self._await_start(now)
         if cgroup.is_empty(self._group()):
@@ -127,10 +130,10 @@ class ContainerKill(TargetKill):
 
     def _await_start(self, now: float) -> bool:
         if self.found:
-            self.empty_at = now  # its groups are gone
+            self.empty_at = now  # the groups it had are gone
         elif now >= self._next:
-            self._next = now + AGAIN_S
-            self.target = look_again(self.target, self._trees)
+            self._next = now + ROUND_S
+            self.target = refreshed(self.target, self._trees)
             if not self.target.pending:
                 self._send_kill(now)
             elif now - self._begun >= PENDING_S:
@@ -138,7 +141,8 @@ class ContainerKill(TargetKill):
         return self.over
 
     def _send_kill(self, now: float) -> None:
-        """cgroup.kill, or one round of signals, or the helper; memory is freed the first time."""
+        """Try cgroup.kill, then one round of signals, then the helper. Memory is freed only
+        once."""
         if self.target.pending:
             return
         self.found = True
@@ -149,16 +153,16 @@ class ContainerKill(TargetKill):
             self._free(self._pids())
         done = signals.signal_group(self._group(), self.target.container, self._clock)
         if done.reached:
-            self._tell("signals", done.first_at)
+            self._reached("signals", done.first_at)
             self._signals = True
         elif done.not_permitted:
             self._note("this user may not signal it")
             if self._helper and "helper" not in self.requests:
                 question = helper_client.question(self.target.container)
-                self.requests["helper"] = UnixRequest(self._helper, question, now, ASK_S)
+                self.requests["helper"] = UnixRequest(self._helper, question, now, REQUEST_S)
                 if self.requests["helper"].sent:
-                    self._tell("helper")
-        self._next = now + AGAIN_S
+                    self._reached("helper")
+        self._next = now + ROUND_S
 
     def _by_cgroup(self) -> bool:
         for group in self.target.cgroups:
@@ -167,21 +171,22 @@ class ContainerKill(TargetKill):
             code, freed = signals.write_kill(group, self._reaper if self.rounds == 1 else None)
             self.freed = self.freed or freed
             if code == 0:
-                self._tell("cgroup.kill")
+                self._reached("cgroup.kill")
                 return True
             if code != errno.ENOENT:
                 self._note(f"cgroup.kill: {os.strerror(code)}")
         return False
 
     def _group(self) -> Cgroup:
-        """The first that stands, version 2's if it does: every process is in each of them."""
+        """Return the first control group that still exists, of version 2 if it does: every process
+        is in each of them."""
         groups = self.target.cgroups
         return next((one for one in groups if one.stands), groups[0])
 
     def _pids(self) -> list[int]:
         return cgroup.pids(self._group().path)
 
-    def _answered(self, name: str, request: UnixRequest) -> None:
+    def _read_answer(self, name: str, request: UnixRequest) -> None:
         if name == "helper":
             self._note(
                 helper_client.refusal(request.answer) or (request.why and f"helper: {request.why}")
@@ -190,46 +195,47 @@ class ContainerKill(TargetKill):
         code = status(request.answer)
         if request.why:
             self._note(f"engine: {request.why}")
-        elif code >= 300 and code not in (404, 409):  # gone or ended already
+        elif code >= 300 and code not in (404, 409):  # 404, 409: gone or ended already
             self._note(f"engine: HTTP {code}")
 
 
 class ProcessKill(TargetKill):
-    """A process or step that leads a session of its own."""
+    """The kill of a process or step that leads a session of its own."""
 
     _known: Sequence[tuple[int, int]] = ()
 
     def begin(self, now: float) -> None:
-        """The group in one call; everything else comes with the first look."""
+        """Kill the process group in one call; everything else follows with the first sweep."""
         code, self.freed = signals.signal_leader(self.target.pid, self.target.start, self._reaper)
         self.rounds += 1
         if code == 0:
-            self._tell("signals")
+            self._reached("signals")
         elif code == errno.EPERM:
             self._note("this user may not signal it")
         self._end_group()
 
     def _end_group(self) -> list[int]:
-        """Whoever is in the group it was started in, also those that shed everything else."""
+        """Kill everything in the control group that the process was started in, including processes
+        that left its session and group. Returns who was in there."""
         left: list[int] = []
         for group in self.target.cgroups:
             found = cgroup.pids(group.path) if group.stands else []
             if found and signals.write_kill(group)[0] == 0:
-                self._tell("cgroup.kill")
+                self._reached("cgroup.kill")
             left += found
         return left
 
     @property
     def lives(self) -> bool:
-        """Whether one who was found the last time still does: then it need not be looked for."""
+        """Whether a process that was found last time still lives, so that no sweep is needed."""
         return any(process.alive(pid, start) for pid, start in self._known[:WATCHED])
 
     def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:
-        """Kill whoever is left of session, group and descendants; True when nobody is."""
+        """Kill what is left of session, group and descendants. Returns True when nothing is."""
         if self.over:
             return True
         left = signals.group_members(self.target.pid, self.target.start, stats, spared)
-        # All at once, if it goes: forks come between signals that are sent one by one.
+        # The whole group is signalled at once if possible: forks slip in between single signals.
         if not any(one.group == self.target.pid and one.pid in spared for one in stats):
             signals.signal_whole_group(self.target.pid, left)
         known = {one.pid for one in left}
@@ -243,11 +249,11 @@ class ProcessKill(TargetKill):
             self.empty_at, self.stuck = now, ""
             return True
         self.rounds += 1
-        if self.rounds <= 2:  # once for all who came to light after the leader
+        if self.rounds <= 2:  # once for everything that was found after the leader
             self._free([one.pid for one in left])
         done = signals.signal_processes(left, self._clock)
         if done.reached:
-            self._tell("signals", done.first_at)
+            self._reached("signals", done.first_at)
         elif done.not_permitted:
             self._note("this user may not signal it")
         if now >= self._warn_at:
@@ -257,7 +263,8 @@ class ProcessKill(TargetKill):
 
 
 class StrayKill(ProcessKill):
-    """Whoever carries the run's cookie and is in no record: double-forked, in another session."""
+    """The kill of strays: processes that carry the run's cookie and are in no record, for example
+    after a double fork, in another session."""
 
     def __init__(self, run_id: str, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         super().__init__(Target("stray", "strays by the mark of the run"), reaper, clock)
@@ -265,7 +272,7 @@ class StrayKill(ProcessKill):
         self.found = 0
 
     def begin(self, now: float) -> None:
-        """They are found by looking, not told at once."""
+        """Do nothing: strays are found by the sweep."""
 
     def sweep(self, now: float, stats: Sequence[process.Stat], spared: set[int]) -> bool:
         if self.over:

@@ -1,12 +1,11 @@
 """The ways to end one container or one group of processes, each a call that does not wait.
 
-Signals go through pidfds: a descriptor pins a process first, then it is looked whether it is the
-right one.
+Signals go through pidfds: the descriptor pins a process, and only then it is checked whether the
+process is the right one.
 
-One short question to a unix socket that is never waited for: engine and root helper.
-
-A stopped daemon's socket still takes a connection and a request; the answer may never come. Every
-call here returns at once, and `look` gives up at a total deadline.
+`UnixRequest` sends one short request to a unix socket, for the engine and the root helper. The
+socket of a stopped daemon still accepts a connection and a request, but may never answer. So every
+call returns at once, and `advance` gives up at a total deadline.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from console.host.process import COOKIE
 from console.recovery.guard.kill import mrelease
 
 ANSWER = 4096
-"""Bytes of an answer that are kept."""
+"""How many bytes of an answer are kept."""
 
 
 class UnixRequest:
-    """A question under way; `sent` when it is in the socket, `answer` what came back so far,
-    `why` what went wrong, in words."""
+    """A request under way. `sent` is true once it is in the socket, `answer` is what came back so
+    far, and `why` says what went wrong, in words."""
 
     def __init__(self, path: str, question: bytes, now: float, limit_s: float) -> None:
         self.path = path
@@ -48,7 +47,7 @@ class UnixRequest:
         self.advance(now)
 
     def advance(self, now: float) -> bool:
-        """Go on as far as it goes without waiting; True when it is over."""
+        """Advance as far as possible without waiting. Returns True when it is over."""
         if self.over:
             return True
         try:
@@ -88,16 +87,17 @@ class UnixRequest:
         self.close()
 
     def close(self) -> None:
-        """Let go of it; what was sent stays sent."""
+        """Close the socket; what was sent stays sent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
 
 def kill_request(container: str) -> bytes:
-    """The engine's kill of a container (a full id), as it goes over its socket.
+    """Return the request that makes the engine kill a container (a full id), as it goes over the
+    socket.
 
-    The engine also takes note that it must not restart it.
+    The engine also notes that it must not restart the container.
     """
     return (
         f"POST /containers/{container}/kill?signal=KILL HTTP/1.1\r\nHost: docker\r\n"
@@ -106,28 +106,29 @@ def kill_request(container: str) -> bytes:
 
 
 def status(answer: bytes) -> int:
-    """The status of an HTTP answer, 0 when there is none yet."""
+    """Return the status of an HTTP answer, 0 while there is none."""
     words = answer[:64].split(None, 2)
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def socket_of(engine: str) -> str:
-    """The path of an engine's socket, with or without unix:// in front; empty for another kind."""
+    """Return the path of an engine's socket, given with or without unix://; "" for other
+    addresses."""
     if engine.startswith("unix://"):
         return engine.removeprefix("unix://")
     return engine if engine.startswith("/") else ""
 
 
 MOST_SIZED = 64
-"""Processes whose size is looked at before a kill, some 15 µs each."""
+"""How many processes are measured before a kill, at some 15 µs each."""
 SHOWN = 3
 Clock = Callable[[], float]
 
 
 @dataclass(slots=True)
 class Signalled:
-    """How a round of SIGKILLs went: `denied` is how many this user may not signal, `first_at` the
-    monotonic time of the first that was sent."""
+    """The result of one round of SIGKILLs: `reached` processes got the signal, `denied` ones this
+    user may not signal. `first_at` is the monotonic time of the first signal."""
 
     first_at: float | None = None
     reached: int = 0
@@ -139,11 +140,11 @@ class Signalled:
 
 
 def open_kill(group: Cgroup) -> int:
-    """A descriptor whose writing ends every process of a group and those below it, forks and
-    frozen ones too (Linux 5.14).
+    """Open cgroup.kill. Writing to it kills every process of the group and of the groups below it,
+    including forks and frozen processes (Linux 5.14).
 
-    Raises OSError: ENOENT where the kernel or the hierarchy has no such file or the group is gone,
-    EACCES or EROFS where this user or this mount may not.
+    Raises OSError: ENOENT if the kernel or the hierarchy has no such file or the group is gone,
+    EACCES or EROFS if this user or this mount does not permit it.
     """
     if not group.stands:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
@@ -151,7 +152,7 @@ def open_kill(group: Cgroup) -> int:
 
 
 def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
-    """Write cgroup.kill; 0 or the errno, and whether the reaper frees the group's memory."""
+    """Write cgroup.kill. Returns 0 or the errno, and whether the reaper frees the memory."""
     try:
         descriptor = open_kill(group)
     except OSError as error:
@@ -169,7 +170,8 @@ def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[in
 
 
 def signal_group(group: Cgroup, container: str, clock: Clock = time.monotonic) -> Signalled:
-    """SIGKILL every process of a container's group, once; repeat it until the group is empty."""
+    """Send SIGKILL to every process of a container's group. Repeat this until the group is
+    empty."""
     found = cgroup.pids(group.path) if group.stands else []
     wanted = container.encode()
 
@@ -180,7 +182,7 @@ def signal_group(group: Cgroup, container: str, clock: Clock = time.monotonic) -
 
 
 def signal_processes(stats: Iterable[process.Stat], clock: Clock = time.monotonic) -> Signalled:
-    """SIGKILL those very processes."""
+    """Send SIGKILL to exactly these processes."""
     return signal_all([(s.pid, _same(s)) for s in stats], clock)
 
 
@@ -189,13 +191,13 @@ def _same(found: process.Stat) -> Callable[[int], bool]:
 
 
 def signal_all(pids: Sequence[tuple[int, Callable[[int], bool]]], clock: Clock) -> Signalled:
-    """SIGKILL each pid that is, with its descriptor held, the one that was meant."""
+    """Send SIGKILL to each pid that its check confirms while the descriptor pins the process."""
     done = Signalled()
     for pid, is_it in pids:
         try:
             descriptor = os.pidfd_open(pid)
         except OSError:
-            continue  # gone
+            continue  # the process is gone
         try:
             if is_it(pid):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -211,21 +213,21 @@ def signal_all(pids: Sequence[tuple[int, Callable[[int], bool]]], clock: Clock) 
 
 
 def signal_leader(pid: int, start: int, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
-    """SIGKILL a process and the group it leads; 0 or the errno, and whether the reaper frees the
-    memory of it and its children."""
+    """Send SIGKILL to a process and the group that it leads. Returns 0 or the errno, and whether
+    the reaper frees the memory of the process and its children."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError as error:
         return error.errno or errno.ESRCH, False
     freed = False
     try:
-        # Even a zombie keeps its number, so that the group cannot be another's in between.
+        # Even a zombie keeps its pid, so the group cannot become another's in between.
         if process.start_time(pid) != start:
             return errno.ESRCH, False
         if reaper is not None and mrelease.resident(pid) >= mrelease.WORTH:
             freed = reaper.kill([descriptor])
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):  # it leads no group
+        with contextlib.suppress(ProcessLookupError):  # the process leads no group
             os.killpg(pid, signal.SIGKILL)
     except OSError as error:
         return error.errno or errno.ESRCH, freed
@@ -235,7 +237,7 @@ def signal_leader(pid: int, start: int, reaper: mrelease.Reaper | None = None) -
 
 
 def signal_whole_group(group: int, members: Sequence[process.Stat]) -> bool:
-    """SIGKILL a process group in one call, if one of `members` is in it at this very moment."""
+    """Send SIGKILL to a process group in one call, if one of `members` is in it right now."""
     for one in members:
         if one.group == group and process.stat(one.pid) == one:
             with contextlib.suppress(OSError):
@@ -247,7 +249,8 @@ def signal_whole_group(group: int, members: Sequence[process.Stat]) -> bool:
 def group_members(
     pid: int, start: int, stats: Sequence[process.Stat], spared: set[int]
 ) -> list[process.Stat]:
-    """Who of `stats` is in the session or group that `pid` leads, or descends from one who is."""
+    """Return those of `stats` that are in the session or group that `pid` leads, or that descend
+    from such a process."""
     if any(s.pid == pid and s.start != start for s in stats):
         return []
     mine = {s.pid for s in stats if pid in (s.pid, s.session, s.group) and s.start >= start}
@@ -260,7 +263,8 @@ def group_members(
 
 
 def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list[process.Stat]:
-    """Who of `stats` carries the run's cookie in its environment, and is not spared."""
+    """Return those of `stats` that have the run's cookie in their environment and are not
+    spared."""
     if not run_id:
         return []
     wanted, own = f"{COOKIE}={run_id}".encode(), os.getpid()
@@ -276,7 +280,7 @@ def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list
 
 @contextlib.contextmanager
 def largest(pids: Sequence[int]) -> Iterator[list[int]]:
-    """Pidfds of the processes that hold most, as far as freeing their memory is worth it."""
+    """Yield pidfds of the largest processes, as far as freeing their memory is worth a call."""
     sized = sorted(((mrelease.resident(pid), pid) for pid in pids[:MOST_SIZED]), reverse=True)
     pidfds: list[int] = []
     try:
@@ -292,7 +296,7 @@ def largest(pids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def free_later(reaper: mrelease.Reaper | None, pids: Sequence[int]) -> bool:
-    """Have the memory of the largest freed when they die by another's hand."""
+    """Have the memory of the largest processes freed when something else kills them."""
     if reaper is None:
         return False
     with largest(pids) as pidfds:
@@ -300,7 +304,8 @@ def free_later(reaper: mrelease.Reaper | None, pids: Sequence[int]) -> bool:
 
 
 def stuck(pids: Sequence[int]) -> str:
-    """Who does not die and why, in words: state D is a wait inside the kernel, by its function."""
+    """Return in words which processes do not die and why. State D is a wait inside the kernel,
+    named by its function."""
     words = []
     for pid in pids[:SHOWN]:
         found = process.stat(pid)
@@ -319,7 +324,7 @@ def stuck(pids: Sequence[int]) -> str:
 
 
 def _read(path: str) -> bytes:
-    """The beginning of a file of /proc; empty when it is gone or not for this user."""
+    """Return the beginning of a file of /proc; empty if it is gone or this user may not read it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,12 +1,13 @@
-"""What may be killed, by recorded identity; and who never is, whatever a record says.
+"""What may be killed, by recorded identity, and who never is, whatever a record says.
 
-A container is its full id, then its control groups (with their inodes); a process is pid and start
-time. Nothing is ever chosen by size or name. The deny list goes before everything: baseline,
-protected services, pid 1, this process with its ancestors and session, runner and ladder.
+A container is known by its full id and then by its control groups (with their inodes); a process is
+known by pid and start time. Nothing is ever chosen by size or name. The deny list takes precedence
+over everything: baseline, protected services, pid 1, this process with its ancestors and session,
+the runner and the standby.
 
-What of the run is alive, by its records: read again when they grow, looked after once a second.
-
-A recorded container may have no control group yet: it is looked for at every tick while it is new.
+`LiveTargets` knows what of the run is alive from its records: it reads them again when they grow,
+and checks them once a second. A recorded container may have no control group yet; while it is new,
+the group is looked for at every tick.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 
 KILLED = ("container", "process", "step")
-"""Kinds of live.jsonl that a breach ends; every other line names somebody who is spared."""
+"""Kinds of entries in live.jsonl that a breach kills; entries of other kinds are spared."""
 SHORTEST_ID = 12
-"""Hexadecimal digits that name a container in a deny list; less would be a name."""
+"""Hexadecimal digits that name a container in a deny list; fewer could be a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A load of the run. A container has `container` and `cgroups` (none: pending, it has not
-    started or is gone); a process or step has `pid` and `start`, the leader of a session, and where
-    it could be enclosed the group that all it starts are in."""
+    """A load of the run. A container has `container` and `cgroups`; with no `cgroups` it is
+    pending: it has not started, or is gone. A process or step has `pid` and `start` of the leader
+    of its session and, where one could be made, the control group that everything it starts is
+    in."""
 
     kind: str
     name: str
@@ -46,12 +48,12 @@ class Target:
 
     @property
     def pending(self) -> bool:
-        """Whether it has to be looked for again: a container without a standing group."""
+        """Whether it is a container without a control group, which has to be looked for again."""
         return bool(self.container) and not any(one.stands for one in self.cgroups)
 
     @property
     def who(self) -> str:
-        """Its identity in words."""
+        """The identity in words."""
         if self.container:
             return f"container {self.container[:12]}"
         return f"pid {self.pid}" if self.pid else ""
@@ -65,17 +67,17 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Who is never touched: container ids (`spare`), and (pid, start) with all that run in their
-    sessions and groups. Never a service's name: it may be a container's that is another.
-    """
+    """What is never killed: containers by id (`spare`), and processes by (pid, start) with
+    everything in their sessions and groups. A service's name never counts here, because a different
+    container may have it."""
 
     spare: tuple[str, ...] = ()
     spare_pids: tuple[tuple[int, int], ...] = ()
     since: int = 0
-    """When the run's first runner started, in ticks since boot."""
+    """When the run's first runner started, in clock ticks since boot."""
 
     def names(self, target: Target) -> bool:
-        """Whether a target is denied by its container's id."""
+        """Return whether a target is denied by its container's id."""
         return bool(target.container) and any(
             target.container.startswith(word)
             for word in self.spare
@@ -83,38 +85,39 @@ class Deny:
         )
 
     def pids(self, stats: Iterable[process.Stat] | None = None) -> set[int]:
-        """Every pid that is spared now; `stats` is one look at all processes, if there is one."""
+        """Return every pid that is spared now. `stats` is a listing of all processes, if one
+        exists."""
         leaders = self.leaders()
         heads = leaders | {os.getsid(0)}
         every = process.all_stats() if stats is None else stats
         return leaders | {s.pid for s in every if s.session in heads or s.group in heads}
 
     def leaders(self) -> set[int]:
-        """pid 1, this process and its ancestors, and the spared ones themselves."""
+        """Return pid 1, this process, its ancestors, and the spared processes themselves."""
         spared = {pid for pid, start in self.spare_pids if _is_or_was(pid, start)}
         return process.ancestry(os.getpid()) | spared | {1}
 
     def groups(self, trees: Iterable[Hierarchy]) -> tuple[Cgroup, ...]:
-        """The control groups of denied containers."""
+        """Return the control groups of denied containers."""
         ids = [word for word in self.spare if FULL_ID.fullmatch(word)]
         found = [one for word in ids for one in cgroup.find(word, trees, scan=False)]
         return tuple(found)
 
     def places(self) -> tuple[tuple[str, str], ...]:
-        """(kind, path below the mount) of the groups that this process and the spared ones are in:
-        a group above one of them is not killed either."""
+        """Return (kind, path below the mount) of the control groups that this process and the
+        spared ones are in, since a group above one of them must not be killed either."""
         mine = [os.getpid(), *(pid for pid, start in self.spare_pids if process.alive(pid, start))]
         return tuple(place for pid in mine for place in cgroup.paths_of(pid))
 
 
 def _is_or_was(pid: int, start: int) -> bool:
-    """Whether a number is still that process's, or nobody's (its group may live on)."""
+    """Return whether a pid still belongs to that process, or to none: its group may live on."""
     found = process.stat(pid)
     return found is None or found.start == start
 
 
 def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
-    """The deny list of a sheet; runner and ladder of live.jsonl are on it too."""
+    """Return the deny list of a guard config, with runner and standby of live.jsonl added."""
     entries = tuple(entries)
     others = [(e.pid, e.start) for e in entries if e.kind not in KILLED and e.pid]
     pids = dict.fromkeys([*config.spare_pids, *others])
@@ -127,27 +130,27 @@ def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
 def find_targets(
     entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
 ) -> tuple[Target, ...]:
-    """What of live.jsonl may be killed, without what is denied (`sort_out` says that as well)."""
+    """Return what of live.jsonl may be killed; `sort_out` also says what is denied."""
     return sort_out(entries, deny, trees)[0]
 
 
 def sort_out(
     entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
 ) -> tuple[tuple[Target, ...], tuple[str, ...]]:
-    """The targets, and in words who was named but is denied. Containers that have no group yet are
-    targets too (`pending`). `trees`: the mounted hierarchies, if they are known already."""
+    """Return the targets, and in words what was recorded but is denied. Containers that have no
+    control group yet are targets too (`pending`). `trees` are the mounted hierarchies, if known."""
     trees = cgroup.hierarchies() if trees is None else trees
     targets: dict[Target, None] = {}
     refused: dict[str, None] = {}
     named = [entry for entry in entries if entry.kind in KILLED]
-    # One look at all of /proc for as many as there are.
+    # One listing of /proc serves all of them.
     inside = cgroup.processes() if any(entry.container for entry in named) else {}
     stats = process.all_stats() if any(entry.pid for entry in named) else []
     for entry in named:
         target = _target(entry, trees, inside, stats)
         if target is None:
             continue
-        why = refusal(target, deny, trees) or _stranger(target, deny)
+        why = refusal(target, deny, trees) or _older_than_run(target, deny)
         if why:
             refused[f"{target.title} is spared: {why}"] = None
         else:
@@ -177,11 +180,12 @@ def _target(
     return None
 
 
-def look_again(
+def refreshed(
     target: Target, trees: tuple[Hierarchy, ...], *, inside: Mapping[str, int] | None = None
 ) -> Target:
-    """A container with its groups as they are now: a few stats (some 0.1 ms), and `inside`, the
-    `processes` of all containers, where it is in none of the usual places."""
+    """Return a container with its current control groups. This takes a few stat calls (some 0.1
+    ms). `inside` is the result of `cgroup.processes` and is used if the groups are in none of the
+    usual places."""
     if not target.container:
         return target
     groups = cgroup.find(target.container, trees, inside=inside or {})
@@ -191,7 +195,7 @@ def look_again(
 
 
 def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
-    """Why a target must not be killed, in words; empty when it may be. Looks at the system anew."""
+    """Read the system anew, and return in words why a target must not be killed; "" if it may."""
     if deny.names(target):
         return "it is the baseline or protected"
     if target.container:
@@ -199,9 +203,10 @@ def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
     return _refused_process(target, deny) or _refused_groups(target, deny, trees)
 
 
-def _stranger(target: Target, deny: Deny) -> str:
-    """A process that is older than the run has to prove that a run started it: a wrong line in
-    the records must not cost somebody else's. Asked when it is found, not when it is killed: its
+def _older_than_run(target: Target, deny: Deny) -> str:
+    """Return why a process is spared as a stranger's, "" if it is not. A process that is older than
+    the run has to prove that a run started it, so that a wrong record cannot kill somebody else's
+    process. This is checked when the target is found and not when it is killed, because its
     environment cannot be read while it maps memory."""
     older = 0 < target.start < deny.since
     if not older or target.cgroups or _has_cookie(target.pid):
@@ -210,7 +215,7 @@ def _stranger(target: Target, deny: Deny) -> str:
 
 
 def _has_cookie(pid: int) -> bool:
-    """Whether a run, of whatever name, started it; False where its environment cannot be read."""
+    """Return whether any run started the process; False if its environment cannot be read."""
     try:
         return f"\0{COOKIE}=".encode() in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -218,7 +223,8 @@ def _has_cookie(pid: int) -> bool:
 
 
 def _refused_process(target: Target, deny: Deny) -> str:
-    """A few system calls, no look at all of /proc: this is in the way of a kill."""
+    """Return why a process is refused, "" if it is not. This takes a few system calls and no
+    listing of /proc, because it delays a kill."""
     leaders = deny.leaders()
     theirs = {number for pid in leaders for number in (_session(pid), _group(pid))} | leaders
     if {target.pid, _session(target.pid), _group(target.pid)} & (theirs - {0}):
@@ -255,23 +261,24 @@ def _refused_groups(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) ->
 
 
 NEW_S = 30.0
-"""A container that has not started by then is looked for once a second."""
+"""A container without a control group is new for this long, and then checked once a second."""
 SCAN_S = 2.0
-"""While it is new and in none of the usual places, /proc is searched this often."""
+"""/proc is searched this often for a new container that is in none of the usual places."""
 GROUP_S = 5.0
-"""A group whose leader is gone is looked for among all processes this often."""
+"""The members of a process group whose leader is gone are looked for this often."""
 
 
 class LiveTargets:
-    """`targets` may be killed; `refused` are those of the records that may not, in words."""
+    """What of the run is alive. `targets` may be killed; `refused` says in words which recorded
+    ones may not."""
 
     def __init__(self, path: Path, trees: tuple[Hierarchy, ...]) -> None:
         self._path = path
         self._trees = trees
         self._stamp: tuple[int, int] = (0, 0)
         self._since: dict[str, float] = {}
-        self._scan_at = self._group_at = 0.0
-        self._alone: set[int] = set()
+        self._scan_at = self._leaderless_at = 0.0
+        self._leaderless: set[int] = set()
         self._pending: tuple[Target, ...] = ()
         self._any = False
         self.targets: tuple[Target, ...] = ()
@@ -282,24 +289,24 @@ class LiveTargets:
         return self._any
 
     def armed(self, now: float) -> bool:
-        """Whether something lives or is about to."""
+        """Return whether something is alive or is about to start."""
         return self._any or any(self._is_new(one, now) for one in self._pending)
 
     def _is_new(self, target: Target, now: float) -> bool:
         return now - self._since.get(target.container, now) < NEW_S
 
     def _sort(self) -> None:
-        """Who is pending costs a stat or two each: not asked at every tick."""
+        """Find the pending targets. Each costs a stat call or two, so not every tick does this."""
         self._pending = tuple(one for one in self.targets if one.pending)
         self._any = len(self._pending) < len(self.targets)
 
     def grew(self) -> bool:
-        """Whether the records changed since they were read: one stat."""
-        return self._look() != self._stamp
+        """Return whether the records changed since they were read; this takes one stat call."""
+        return self._file_stamp() != self._stamp
 
     def read(self, deny: Callable[[list[live.Live]], Deny], now: float) -> Deny:
-        """All records anew; some 5 ms. The deny list that goes with them."""
-        self._stamp = self._look()
+        """Read all records again, in some 5 ms. Returns the deny list that belongs to them."""
+        self._stamp = self._file_stamp()
         entries = live.read(self._path)
         denied = deny(entries)
         self.targets, self.refused = sort_out(entries, denied, self._trees)
@@ -310,7 +317,7 @@ class LiveTargets:
         return denied
 
     def tick(self, now: float) -> bool:
-        """Look for containers that have just been recorded; whether one was found."""
+        """Look for containers that have just been recorded. Returns whether one was found."""
         if not self._pending:
             return False
         new = [one for one in self._pending if self._is_new(one, now)]
@@ -319,18 +326,19 @@ class LiveTargets:
         scan = now >= self._scan_at
         if scan:
             self._scan_at = now + SCAN_S
-        return self._again(new, scan)
+        return self._refresh(new, scan)
 
     def second(self, now: float) -> bool:
-        """Whether what lives changed: processes that ended, containers that came or went."""
+        """Check what is alive. Returns whether that changed: processes that ended, containers that
+        came or went."""
         before = self.targets
         gone = [one for one in self.targets if one.pid and not self._lives(one, now)]
-        if now >= self._group_at:
-            self._group_at = now + GROUP_S
+        if now >= self._leaderless_at:
+            self._leaderless_at = now + GROUP_S
         self.targets = tuple(one for one in self.targets if one not in gone)
-        # a group that does not stand any more may stand again under the same id: a restart
+        # the same container may get a new group under its id: it was restarted
         self._sort()
-        self._again(list(self._pending), False)
+        self._refresh(list(self._pending), False)
         for one in self.targets:
             if one in self._pending:
                 self._since.setdefault(one.container, now)
@@ -338,9 +346,9 @@ class LiveTargets:
                 self._since.pop(one.container, None)
         return self.targets != before
 
-    def _again(self, some: list[Target], scan: bool) -> bool:
+    def _refresh(self, some: list[Target], scan: bool) -> bool:
         inside = cgroup.processes() if scan and some else {}
-        found = {one: look_again(one, self._trees, inside=inside) for one in some}
+        found = {one: refreshed(one, self._trees, inside=inside) for one in some}
         changed = {old: new for old, new in found.items() if not new.pending}
         if changed:
             self.targets = tuple(changed.get(one, one) for one in self.targets)
@@ -350,15 +358,17 @@ class LiveTargets:
     def _lives(self, target: Target, now: float) -> bool:
         if process.alive(target.pid, target.start):
             return True
-        if target.pid in self._alone and now < self._group_at:
+        if target.pid in self._leaderless and now < self._leaderless_at:
             return True
-        # the leader is gone: what it left behind in its group still counts
+        # what a leader that is gone left behind in its group still counts
         left = any(not cgroup.is_empty(one) for one in target.cgroups)
         left = left or bool(process.members(target.pid, target.start))
-        self._alone = (self._alone | {target.pid}) if left else (self._alone - {target.pid})
+        self._leaderless = (
+            (self._leaderless | {target.pid}) if left else (self._leaderless - {target.pid})
+        )
         return left
 
-    def _look(self) -> tuple[int, int]:
+    def _file_stamp(self) -> tuple[int, int]:
         try:
             found = os.stat(self._path)
         except OSError:

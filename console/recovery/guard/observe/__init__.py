@@ -1,1 +1,1 @@
-"""What the guard sees: memory, GPUs, disks, logs and what is alive of a run."""
+"""What the guard observes: memory, GPUs, disks, logs, and what is alive of a run."""

@@ -1,4 +1,4 @@
-"""VRAM of every card, from the GPU reader in a process of its own, which NVML may hang for good."""
+"""VRAM of every GPU, read by a process of its own, because a call to NVML may hang forever."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from console.recovery.guard.observe.snapshot import GpuMemory
 
 EVERY_S = 1.0
 SILENT_S = 5.0
-"""NVML takes a second or two to wake a card; after this it is said not to answer."""
+"""After this many seconds without output the GPU reader is reported as silent. NVML takes a second
+or two to wake a GPU."""
 KEPT_S = 3.0
-"""A card that has not answered for longer keeps its last figure, at the time it was read."""
+"""A GPU that has not answered for longer keeps its last reading, with the time of that reading."""
 
 
 class GpuCollector:
-    """Starts the reader; `tend()` at every tick, `cards` and `trouble` are what is known."""
+    """Starts the GPU reader. Call `tend()` every tick; `cards` and `trouble` are what is known."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
         reader = (*module_argv("console.host.gpu.child"), "--every", f"{EVERY_S:g}")
         self.child = Child(argv or reader, clock)
         self._clock = clock
         self._known: dict[str, GpuMemory] = {}
-        self._heard = clock.monotonic()
+        self._heard_at = clock.monotonic()
         self._trouble = ""
 
     @property
@@ -36,22 +37,22 @@ class GpuCollector:
 
     @property
     def trouble(self) -> str:
-        """Why no card is known, or why what is known grows old; "" when all is well."""
+        """Why no GPU is known, or why the readings grow old; "" if all is well."""
         now = self._clock.monotonic()
-        if now - self._heard <= SILENT_S:
+        if now - self._heard_at <= SILENT_S:
             return self._trouble
         how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
-        return f"the GPU reader has been silent for {now - self._heard:.0f} s{how}"
+        return f"the GPU reader has been silent for {now - self._heard_at:.0f} s{how}"
 
     def tend(self) -> bool:
-        """Take what the reader wrote; whether it wrote anything."""
+        """Take the output of the reader. Returns whether there was any."""
         lines = self.child.tend()
         for line in lines:
             self.take(line, self._clock.monotonic())
         return bool(lines)
 
     def take(self, line: bytes, now: float) -> None:
-        """One line of the reader; one that is not whole changes nothing."""
+        """Take one line of the reader. An incomplete line changes nothing."""
         try:
             found = json.loads(line)
             ages = found.get("ages", {})
@@ -59,7 +60,7 @@ class GpuCollector:
             trouble = one_line(str(found["trouble"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return
-        self._heard, self._trouble = now, trouble
+        self._heard_at, self._trouble = now, trouble
         self._known = {card.uuid: self._kept(card, now) for card in cards}
 
     def _kept(self, card: GpuMemory, now: float) -> GpuMemory:

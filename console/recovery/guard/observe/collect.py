@@ -1,10 +1,11 @@
-"""Everything that is looked at, as one `Snapshot`: memory at each tick, the rest as old as it says.
+"""All readings as one `Snapshot`, and which ticks need no decision.
 
-Which looks need no judgement: none could come to another one than the look before.
+Memory is read at each tick; every other part is as old as its own time says.
 
-Every sample goes into forecast and pressure. While each figure stays on the right side of every
-limit on it, nothing new was heard and no deadline has come, a judgement would say the same again; a
-sample that leaves this band is judged itself. Nothing is found later than without.
+Every sample goes into the forecast and the pressure. While each value stays on the right side of
+every limit on it, no message has come and no deadline has passed, a new decision would be the same
+as the last one, so `IdleSkip` skips it. A sample that leaves this band is decided on at once, so
+that nothing is found later than without the skip.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ from console.recovery.guard.observe.slow_io import SlowIo
 from console.recovery.guard.observe.snapshot import FASTEST, Load, Memory, Snapshot, Swap
 
 LONGEST_S = 1.0
-"""Everything is judged at least this often."""
+"""A decision is made at least this often."""
 REST_POLL_S = 0.25
 REST_TTE_S = 3 * NEAR_S
-REST_WAITING = 1.0
-"""Per cent of the time: from there on it is looked at pressure as often as at a load."""
+REST_PRESSURE = 1.0
+"""Per cent of the time that some tasks wait for memory. From here on, memory is read as often as
+under a load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Where the figures may move: RAM available in bytes, what the rest must not be below (seconds
-    until RAM is full, bytes left to the control group) or above (per cent of pressure); `until`:
+    """The range in which values may move without a new decision. `least` and `most` bound the RAM
+    available, in bytes. `tte_s` (seconds until RAM is full) and `bound` (bytes left to the control
+    group) are lower bounds; `some` and `full` (per cent of pressure) are upper bounds. `until` is
     the first deadline, monotonic."""
 
     least: float
@@ -49,31 +52,33 @@ class Band:
 
 
 class IdleSkip:
-    """Forgets at every word from outside and at every level but ok. `wait_s`: when to look next."""
+    """Decides which ticks need no decision. Every message and every level but ok ends the skipping.
+    `wait_s` is the time to the next reading."""
 
     def __init__(self) -> None:
         self._policy: Policy | None = None
         self._band = Band(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._swap = self._total = 0
-        self._tells = True
+        self._has_full = True
         self.wait_s = POLL_S
 
     def forget(self) -> None:
         self._policy = None
 
-    def decided(self, policy: Policy, memory: Memory | None, found: Decision) -> None:
-        """This look was judged like that."""
-        if memory is None or found.level != "ok" or found.wait_s < POLL_S:
+    def decided(self, policy: Policy, memory: Memory | None, decision: Decision) -> None:
+        """Take note of a decision and of the memory that it was made from."""
+        if memory is None or decision.level != "ok" or decision.wait_s < POLL_S:
             self.forget()
-            self.wait_s = found.wait_s
+            self.wait_s = decision.wait_s
             return
         self._policy, self._band = policy, band(policy, memory.at)
         self._swap, self._total = memory.swap_used, memory.total
-        self._tells = policy.metrics.full.share is not None
+        self._has_full = policy.metrics.full.share is not None
         self.wait_s = rest_s(policy, memory)
 
     def holds(self, memory: Memory | None) -> bool:
-        """Whether a look can be judged no other than the one before. It is taken note of."""
+        """Return whether the last decision also holds for this sample of memory. The sample is fed
+        to the forecast and the pressure in any case."""
         policy, band = self._policy, self._band
         if policy is None or memory is None:
             return False
@@ -86,7 +91,7 @@ class IdleSkip:
             and tte_s is not None
             and tte_s >= band.tte_s
             and (some is None or some <= band.some)
-            and (full is not None) == self._tells
+            and (full is not None) == self._has_full
             and (full is None or full <= band.full)
             and (memory.bound is None or memory.bound >= band.bound)
             and memory.swap_used == self._swap
@@ -95,15 +100,15 @@ class IdleSkip:
 
 
 def rest_s(policy: Policy, memory: Memory) -> float:
-    """How long nothing can happen that is not far away now, seconds."""
+    """Return how many seconds the next reading may wait, since nothing urgent can come before."""
     tte_s, some = policy.forecast.tte_s, policy.metrics.some.share
-    if tte_s is None or tte_s < REST_TTE_S or (some or 0.0) >= REST_WAITING:
+    if tte_s is None or tte_s < REST_TTE_S or (some or 0.0) >= REST_PRESSURE:
         return POLL_S
     return max(POLL_S, min(REST_POLL_S, policy.room(memory) / FASTEST))
 
 
 def band(policy: Policy, now: float) -> Band:
-    """The band around a look that was judged ok, at `now`."""
+    """Return the band around values for which the decision at `now` was ok."""
     least, most, bound = 2 * policy.highest, math.inf, 2 * policy.bound_floor
     tte_s, some, full = NEAR_S, math.inf, math.inf
     for limit in (state.limit for state in policy.fast):
@@ -124,24 +129,25 @@ def band(policy: Policy, now: float) -> Band:
 
 
 ENDING_S = 3.0
-"""How long the last copy of the recorder may take."""
+"""How long the last copy of the recorder to disk may take."""
 
 
 class Collector:
-    """Samplers and children of one sentinel. `tick` at every tick, `second` once a second.
+    """The samplers and child processes of one sentinel. Call `second` once a second, and `memory`
+    or `snapshot` at every tick.
 
-    `gpu` and `outside` are the argv of the children, where a test has others.
+    `gpu_argv` and `slow_io_argv` replace the command lines of the child processes in tests.
     """
 
     def __init__(
         self, clock: Clock, *, root: Path = Path("/"),
-        gpu: Sequence[str] = (), outside: Sequence[str] = (),
+        gpu_argv: Sequence[str] = (), slow_io_argv: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._clock = clock
-        self._gpu_argv = gpu
+        self._gpu_argv = gpu_argv
         self.machine = MemoryCollector(root)
         self._services = ServiceMemoryCollector(root)
-        self.slow_io = SlowIo(clock, outside)
+        self.slow_io = SlowIo(clock, slow_io_argv)
         self.quick = Quick()
         self.cards: GpuCollector | None = None
         self.beat_at: float | None = None
@@ -150,47 +156,48 @@ class Collector:
         self._prepare_child: Callable[[int], None] = lambda pid: None
 
     def prepare_child(self, how: Callable[[int], None]) -> None:
-        """What is done to each child that is started from now on."""
+        """Set what is done to each child process that starts from now on."""
         self._prepare_child = self.slow_io.child.prepare = how
         if self.cards is not None:
             self.cards.child.prepare = how
 
     def tell(self, config: GuardConfig, ring: Path, targets: Sequence[Target]) -> None:
-        """A sheet, or what is alive, is another one from now on."""
+        """Take the current guard config and targets."""
         if self.cards is None and (config.gpus or any("gpu." in x.metric for x in config.limits)):
             self.cards = GpuCollector(self._clock, self._gpu_argv)
             self.cards.child.prepare = self._prepare_child
-        # what the runner starts is bounded with it and with this process; a container is not
+        # the runner's children share the limits on this process's control group; containers do not
         self.machine.bound.inside = any(one.pid for one in targets)
         self._services.watch(targets)
         self.quick.watch(config.limits, targets, self._services.groups)
         self.slow_io.tell(config, ring, targets)
 
     def descriptors(self) -> list[int]:
-        """What to poll beside the inbox."""
+        """Return the descriptors to poll beside the inbox."""
         children = [self.slow_io.child, *([self.cards.child] if self.cards else [])]
         return [one.descriptor for one in children if one.descriptor >= 0]
 
     def tend(self) -> bool:
-        """Read what the children wrote; start one that has died. Whether something was heard."""
+        """Read what the child processes wrote and restart dead ones. Returns whether any wrote."""
         heard = self.slow_io.tend()
         if heard:
             for group in self.slow_io.members():
-                self.quick.tell(*group)
+                self.quick.update(*group)
         return (self.cards is not None and self.cards.tend()) or heard
 
     def second(self) -> None:
-        """Swap traffic and control groups."""
+        """Read swap traffic and control groups."""
         now = self._clock.monotonic()
         self._swap = self._services.swap(now)
         self._groups = self._services.loads(now)
 
     def memory(self) -> Memory | None:
-        """RAM, swap and pressure now."""
+        """Read RAM, swap and pressure now."""
         return self.machine.read(self._clock.monotonic())
 
     def snapshot(self, memory: Memory | None = None) -> Snapshot:
-        """One look, with memory that was read just now or is read here; `at` is its time."""
+        """Return a snapshot with this sample of memory, or with one that is read now. The
+        snapshot's time is that of the sample."""
         memory = memory or self.memory()
         at = memory.at if memory is not None else self._clock.monotonic()
         cards = self.cards
@@ -201,15 +208,15 @@ class Collector:
         )  # fmt: skip
 
     def _loads(self) -> tuple[Load, ...]:
-        """As they were in the last second; those over a limit as they are now, also where nobody
-        has looked at them yet."""
+        """Return the loads as read in the last second. A load over its limit is returned as read at
+        this tick, even if the last second did not know it yet."""
         loads, now = (*self._groups, *self.slow_io.loads()), self.quick.loads
         if not now:
             return loads
         return (*(one for one in loads if (one.kind, one.name) not in now), *now.values())
 
     def close(self) -> None:
-        """End the children; the recorder is copied to disk once more."""
+        """End the child processes, which copy the recorder to disk one last time."""
         self.slow_io.close(ENDING_S)
         if self.cards is not None:
             self.cards.close()

@@ -1,4 +1,4 @@
-"""Fatal lines in the logs of services, counted since each was armed."""
+"""Fatal lines in the logs of services, counted from the moment each service was armed."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from console.common.text import LINE_LIMIT, clean, decode, one_line
 from console.common.units import format_bytes
 
 AT_ONCE, BEHIND = 8 << 20, 64 << 20
-"""Bytes that are read at one look, and how far behind the file's end it may be: what came before
-that is skipped, and said."""
+"""AT_ONCE is how many bytes one call reads. BEHIND is how many bytes the reader may lag behind the
+end of the file; what lies further back is skipped, and that is reported."""
 LONGEST = 1 << 20
-"""Bytes of a line that are looked at; the rest is skipped, and said."""
+"""How many bytes of a line are searched; the rest is skipped, and that is reported."""
 BEFORE = 100
-"""Characters that are shown of a line before what matched."""
+"""How many characters of a line are shown before the match."""
 OVERLAP = 512
-"""A long line is looked at in pieces; so many bytes of one stand in the next again."""
+"""A long line is searched in pieces that overlap by this many bytes."""
 BLOCK = 1 << 18
-PATIENCE_S = 0.2
-"""A pattern may take so long over one line; one that took longer three times is not used again."""
-STRIKES = 3
+SEARCH_S = 0.2
+"""How many seconds a pattern may take on one line. A pattern that took longer three times is not
+used any more."""
+MOST_TIMEOUTS = 3
 LOST_S = 3.0
-"""A log that is not there for longer cannot be watched; it may come a moment after its service."""
+"""A log may be missing for this long, because it may appear a moment after its service."""
 TOO_LONG = "the pattern takes too long: it is not looked for any more"
 _NEEDLE = 4096
 _CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
 
 
 class Tail:
-    """A log file that grows, is cut or is replaced. Lines written before it was met are not read,
-    unless the file appears later."""
+    """Follows a log file that grows, is truncated or is replaced. Lines from before the first
+    opening are not read, unless the file appears later."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -49,19 +50,19 @@ class Tail:
         self._at = 0
         self._rest = b""
         self._last = b""
-        self.told = b""
-        """What had no end yet when it was told as a line."""
+        self.returned = b""
+        """The unfinished line that was already returned."""
         self.skipped = 0
-        """Bytes that were not looked at, since the service was armed."""
+        """Bytes that were skipped since the service was armed."""
         self._open(end=True)
 
     def lines(self) -> Iterator[bytes]:
-        """Whole lines that came since the last call; when nothing came, what has no end yet."""
+        """Yield the complete lines since the last call; if nothing came, the unfinished line."""
         size = self._size()
         if size is None:
             return
-        if size == self._at and self._rest and self._rest is not self.told:
-            self.told = self._rest
+        if size == self._at and self._rest and self._rest is not self.returned:
+            self.returned = self._rest
             yield self._rest
         if size - self._at > BEHIND:
             self.skipped += size - BEHIND - self._at
@@ -77,19 +78,20 @@ class Tail:
                 return
             self._at += len(data)
             self._last = (self._last + data)[-_NEEDLE:]
-            # progress is written over itself: a carriage return ends a line, too
+            # progress bars overwrite their line: a carriage return ends a line, too
             *whole, self._rest = (self._rest + data.replace(b"\r", b"\n")).split(b"\n")
             yield from (line for line in whole if line)
             self.skipped += max(0, len(self._rest) - LONGEST)
             self._rest = self._rest[:LONGEST]
 
     def forget(self) -> None:
-        """What was told without an end was counted: it is not told again with one."""
+        """Drop the unfinished line, which was counted already, so that it is not returned again
+        when it is complete."""
         self._rest = b""
 
     @property
     def lost(self) -> str:
-        """`why`, once it has lasted."""
+        """`why`, once it has lasted for LOST_S."""
         return self.why if time.monotonic() - self._lost_at >= LOST_S else ""
 
     @property
@@ -110,7 +112,8 @@ class Tail:
         self.why = one_line(f"the log cannot be read: {why}")
 
     def _size(self) -> int | None:
-        """How long the open file is; another one that took its name comes after its last byte."""
+        """Return the size of the open file. A file that took its name is opened once the old one
+        has been read to its end."""
         try:
             if self._file >= 0:
                 size = os.fstat(self._file).st_size
@@ -150,7 +153,8 @@ class Tail:
         return True
 
     def _go_on(self) -> None:
-        """In a cut or new file: behind what was read, where the cap of our own logs kept it."""
+        """Find the place to continue in a truncated or new file: after what was read already, if
+        the size limit of our own logs kept that part; else the start."""
         needle, self._last, self._rest, self._at = self._last, b"", b"", 0
         with contextlib.suppress(OSError):
             kept = os.pread(self._file, AT_ONCE, 0)
@@ -159,8 +163,8 @@ class Tail:
 
 
 @dataclass(slots=True)
-class Watched:
-    """One limit of the sheet that is on a log: `limit` is its index there."""
+class LogLimit:
+    """One log limit. `limit` is its index in the guard config."""
 
     limit: int
     service: str
@@ -168,48 +172,49 @@ class Watched:
     armed: int = -1
     count: int = 0
     line: str = ""
-    strikes: int = 0
+    timeouts: int = 0
 
 
 @dataclass(slots=True)
 class Logs:
-    """Every followed file and every pattern. Main thread only: a signal ends a slow pattern."""
+    """All followed files and all patterns. Use it from the main thread only, because a signal ends
+    a slow pattern."""
 
     tails: dict[str, Tail] = field(default_factory=dict)
-    watched: list[Watched] = field(default_factory=list)
+    limits: list[LogLimit] = field(default_factory=list)
     bad: dict[int, str] = field(default_factory=dict)
-    """Limits that are not looked for, and why."""
+    """Limits that are not checked, and why."""
     _armed: frozenset[str] = frozenset()
-    _unfit: list[tuple[int, str]] = field(default_factory=list)
+    _invalid: list[tuple[int, str]] = field(default_factory=list)
 
     def set(self, files: dict[str, str], patterns: list[tuple[int, str, str]]) -> None:
-        """Follow those of these files (service → path) that one of these (limit, service, regex)
-        is about."""
+        """Follow each file (service → path) that has a pattern (limit, service, regex)."""
         files = {one: files[one] for _, one, _ in patterns if one in files}
         for service in [one for one in self.tails if files.get(one) != self.tails[one].path]:
             self.tails.pop(service).close()
         for service, path in files.items():
             if service not in self.tails:
                 self.tails[service] = Tail(path)
-        before = {(one.limit, one.service, one.pattern.pattern): one for one in self.watched}
-        self.watched, self.bad = [], {}
-        self._unfit = [(limit, service) for limit, service, _ in patterns]
+        before = {(one.limit, one.service, one.pattern.pattern): one for one in self.limits}
+        self.limits, self.bad = [], {}
+        self._invalid = [(limit, service) for limit, service, _ in patterns]
         for limit, service, text in patterns:
             try:
-                made = Watched(limit, service, re.compile(text))
+                made = LogLimit(limit, service, re.compile(text))
             except (re.error, RecursionError, OverflowError) as error:
                 self.bad[limit] = one_line(f"no pattern: {error}")
                 continue
             one = before.get((limit, service, text), made)
-            self.watched.append(one)
-            self._unfit.remove((limit, service))
-            if one.strikes >= STRIKES:
+            self.limits.append(one)
+            self._invalid.remove((limit, service))
+            if one.timeouts >= MOST_TIMEOUTS:
                 self.bad[limit] = TOO_LONG
 
     def arm(self, armed: dict[str, int]) -> None:
-        """Which arming each service is in: a new one counts from zero, without one none counts."""
+        """Set the number of each service's arming. A new number starts the count at zero, and
+        nothing is counted without one."""
         self._armed = frozenset(armed)
-        for one in self.watched:
+        for one in self.limits:
             number = armed.get(one.service, -1)
             if number != one.armed:
                 one.armed, one.count, one.line = number, 0, ""
@@ -217,38 +222,39 @@ class Logs:
                     self.tails[one.service].skipped = 0
 
     def read(self) -> bool:
-        """Read what came; whether a count rose."""
+        """Read new lines. Returns whether a count rose."""
         rose = False
         for service, tail in self.tails.items():
-            mine = [w for w in self.watched if w.service == service and w.armed >= 0]
+            mine = [w for w in self.limits if w.service == service and w.armed >= 0]
             for line in tail.lines():
                 texts = [clean(decode(piece)) for piece in pieces(line)]
                 for one in mine:
-                    if one.strikes < STRIKES and (hit := self._hit(one, texts)) is not None:
+                    if one.timeouts < MOST_TIMEOUTS and (hit := self._hit(one, texts)) is not None:
                         one.count, one.line, rose = one.count + 1, hit[:200], True
-                        if line is tail.told:
+                        if line is tail.returned:
                             tail.forget()
         return rose
 
     def hits(self) -> list[dict[str, Any]]:
-        """What was counted of each limit whose service is alive, and `why` no more can be."""
+        """Return the count of each limit whose service is alive, and in `why` the reason if no more
+        can be counted."""
         found = [
             {
                 "limit": one.limit, "count": one.count, "line": one.line,
                 "why": self.bad.get(one.limit) or self._lost(one.service),
             }
-            for one in self.watched if one.armed >= 0
+            for one in self.limits if one.armed >= 0
         ]  # fmt: skip
         found += [
             {"limit": limit, "count": 0, "line": "", "why": self.bad[limit]}
-            for limit, service in self._unfit if service in self._armed
+            for limit, service in self._invalid if service in self._armed
         ]  # fmt: skip
         return found
 
     def troubles(self) -> dict[str, str]:
-        """Of each service whose log cannot be read, or was not in full, why."""
-        told = {name: one.why or one.trouble for name, one in self.tails.items()}
-        return {name: why for name, why in told.items() if why}
+        """Return for each service whose log could not be read, or not in full, the reason."""
+        reasons = {name: one.why or one.trouble for name, one in self.tails.items()}
+        return {name: why for name, why in reasons.items() if why}
 
     def _lost(self, service: str) -> str:
         tail = self.tails.get(service)
@@ -258,21 +264,22 @@ class Logs:
         for tail in self.tails.values():
             tail.close()
 
-    def _hit(self, one: Watched, texts: list[str]) -> str | None:
-        """Where its pattern is in the first of these that has it."""
+    def _hit(self, one: LogLimit, texts: list[str]) -> str | None:
+        """Return the first text that the pattern matches, from shortly before the match on; None if
+        there is none."""
         for text in texts:
             if (found := self._search(one, text)) is not None:
                 return text[max(0, found.start() - BEFORE) :]
         return None
 
-    def _search(self, one: Watched, text: str) -> re.Match[str] | None:
-        # `re` looks for signals while it works: the alarm's handler raises out of it.
+    def _search(self, one: LogLimit, text: str) -> re.Match[str] | None:
+        # `re` checks for signals while it works, so that the alarm's handler can raise out of it.
         try:
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
+            signal.setitimer(signal.ITIMER_REAL, SEARCH_S)
             return one.pattern.search(text)
         except TooSlow:
-            one.strikes += 1
-            if one.strikes >= STRIKES:
+            one.timeouts += 1
+            if one.timeouts >= MOST_TIMEOUTS:
                 self.bad[one.limit] = TOO_LONG
             return None
         finally:
@@ -280,8 +287,7 @@ class Logs:
 
 
 def pieces(line: bytes) -> Iterator[bytes]:
-    """A line in pieces of LINE_LIMIT bytes at most, each but the first with the end of the one
-    before."""
+    """Yield a line in pieces of at most LINE_LIMIT bytes that overlap by OVERLAP bytes."""
     yield line[:LINE_LIMIT]
     for at in range(LINE_LIMIT - OVERLAP, len(line) - OVERLAP, LINE_LIMIT - OVERLAP):
         yield line[at : at + LINE_LIMIT]

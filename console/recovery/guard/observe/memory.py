@@ -1,10 +1,10 @@
-"""RAM, swap and memory pressure four to fifty times a second, on descriptors that stay open.
+"""RAM, swap and memory pressure, read four to fifty times a second on descriptors that stay open.
 
-A look is one pread of meminfo and one of pressure/memory, ~10 µs, 8 of them the kernel's: text that
-is the same as before is not parsed again. Where a cgroup bounds this process and what it watches
-each bounding level adds two more.
+One reading is a pread of meminfo and one of pressure/memory, about 10 µs, of which the kernel takes
+8. Text that has not changed is not parsed again. Where a control group limits this process and what
+it watches, each limiting level adds two more reads.
 
-The share of time that tasks waited for memory, from the kernel's totals.
+The share of time that tasks waited for memory is computed from the kernel's totals.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ SPAN_S = 1.0
 
 
 class Pressure:
-    """Per cent over the last one to two seconds; None until there is a span, and without PSI."""
+    """The share of time that tasks waited, in per cent over the last one to two seconds. It is None
+    before the first whole second, and without PSI."""
 
     def __init__(self) -> None:
         self._old: Memory | None = None
         self._middle: Memory | None = None
 
     def update(self, memory: Memory) -> tuple[float | None, float | None]:
-        """(some, full) up to this look."""
+        """Return (some, full) up to this sample."""
         middle = self._middle
         if middle is None or memory.at - middle.at >= SPAN_S:
             self._old, self._middle = middle, memory
@@ -47,19 +48,19 @@ def _share(before: int | None, now: int | None, span: float) -> float | None:
 
 _CHUNK = 8192
 _MEMINFO = 1024
-"""Bytes; what is wanted stands in its first 600."""
+"""Bytes to read; the needed rows are in the first 600."""
 _UNIT = b" kB\n"
 _TAKEN = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
 STILL_S = 10.0
 PROBE = 2 << 20
-"""Figures whose bytes have been the same for so long have to move when that much is taken, bytes:
-those of an idle machine do, others are none."""
+"""Bytes to allocate for a test, in case meminfo has not changed for STILL_S. On an idle machine the
+allocation changes meminfo; if it does not, the values are stale."""
 MEMINFO, PRESSURE = "proc/meminfo", "proc/pressure/memory"
 
 
 class Row:
-    """One figure of a table whose rows stay where they are, in KiB: where it stood the last time
-    is looked at first, and believed only if name and unit are there."""
+    """One value of a table whose rows keep their places, in KiB. The last place is tried first and
+    is trusted only if the name and the unit are found there."""
 
     __slots__ = ("_at", "_end", "_from", "_name")
 
@@ -68,7 +69,7 @@ class Row:
         self._at = self._from = self._end = 0
 
     def read(self, text: bytes) -> int | None:
-        """The figure; None where the table has no such row."""
+        """Return the value; None if the table has no such row."""
         if text.startswith(self._name, self._at) and text.startswith(_UNIT, self._end):
             try:
                 return int(text[self._from : self._end])
@@ -81,31 +82,32 @@ class Row:
 
 
 class Steady:
-    """Figures of a table that seldom change, in KiB: parsed again only when their bytes did."""
+    """Values of a table that seldom change, in KiB, which are parsed again only if their bytes
+    changed."""
 
-    __slots__ = ("_at", "_figures", "_names", "_text")
+    __slots__ = ("_at", "_names", "_text", "_values")
 
     def __init__(self, *names: bytes) -> None:
         self._names = names
         self._at, self._text = 0, b""
-        self._figures: tuple[int | None, ...] = ()
+        self._values: tuple[int | None, ...] = ()
 
     def read(self, text: bytes) -> tuple[int | None, ...]:
-        """A figure for each name; None where the table has no such row."""
+        """Return a value for each name; None if the table has no such row."""
         if not (self._text and text.startswith(self._text, self._at)):
-            self._figures = tuple(field(text, name) for name in self._names)
+            self._values = tuple(field(text, name) for name in self._names)
             self._text = b""
-            if None not in self._figures:
+            if None not in self._values:
                 self._at = text.find(self._names[0])
                 end = text.find(_UNIT, text.find(self._names[-1], self._at))
                 self._text = text[self._at : end + len(_UNIT)] if end >= 0 else b""
-        return self._figures
+        return self._values
 
 
 class MemoryCollector:
-    """The kernel's figures under `root`; `close()` when done. One thread.
+    """Reads the kernel's files under `root`. Call `close()` when done, and use it from one thread.
 
-    `why` says in words what the last look could not read ("" when it could).
+    `why` says in words what the last reading failed on ("" if it succeeded).
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -124,11 +126,11 @@ class MemoryCollector:
         self.bound = Bound(root, first.total if first else 0)
 
     def read(self, at: float) -> Memory | None:
-        """Memory now; None, with `why`, when it cannot be read: never zero.
+        """Read memory. Returns None and sets `why` if it cannot be read; never zero.
 
-        What the machine has; beside it, while something of the run is in there with this process,
-        what is left to the cgroup around it: limit − usage + inactive_file, as `docker stats`
-        counts.
+        The values are those of the machine. While something of the run shares a control group with
+        this process, `bound` is what is left to that group: limit − usage + inactive_file, as
+        `docker stats` counts.
         """
         machine = self._machine(at)
         if machine is None or not self.bound.levels or not self.bound.inside:
@@ -161,7 +163,7 @@ class MemoryCollector:
             return None
         swap, free = self._swap.read(text)
         before = self._psi
-        some, full = self._waited()
+        some, full = self._psi_totals()
         if text != self._text or self._psi != before:
             self._text, self._moved_at, self._still = text, at, False
         elif not self._still and at - self._moved_at >= STILL_S:
@@ -177,15 +179,15 @@ class MemoryCollector:
         )  # fmt: skip
 
     def _moves(self) -> bool:
-        """Whether memory that is taken is seen in meminfo; true where none can be had."""
+        """Return whether meminfo changes when memory is allocated; True if none can be."""
         try:
             with mmap.mmap(-1, PROBE, flags=_TAKEN):
                 return os.pread(self._meminfo, _MEMINFO, 0) != self._text
         except OSError:
             return True
 
-    def _waited(self) -> tuple[int | None, int | None]:
-        """PSI's totals. `avg10` is never read: it follows two seconds late."""
+    def _psi_totals(self) -> tuple[int | None, int | None]:
+        """Return PSI's totals. `avg10` is not used, because it lags by two seconds."""
         if self._pressure < 0:
             return None, None
         try:
@@ -200,7 +202,7 @@ class MemoryCollector:
 
 
 def field(text: bytes, name: bytes) -> int | None:
-    """The number behind a name in a table of the kernel's; None where it has no such line."""
+    """Return the number after a name in a table of the kernel; None if there is no such line."""
     at = text.find(name)
     if at < 0:
         return None
@@ -213,7 +215,8 @@ def field(text: bytes, name: bytes) -> int | None:
 
 
 def opened(path: Path) -> int:
-    """A descriptor to read, or -1: what is not there is not known, and may come later."""
+    """Open a file for reading and return its descriptor; -1 if that fails, because a file that is
+    missing may appear later."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -221,7 +224,7 @@ def opened(path: Path) -> int:
 
 
 def pread(descriptor: int, most: int = _CHUNK) -> bytes:
-    """What a file of the kernel says now; empty when it is gone or was never there."""
+    """Return the current content of a kernel file; empty if the file is gone or was never there."""
     if descriptor < 0:
         return b""
     try:

@@ -1,11 +1,12 @@
-"""RAM of services between two seconds, where a limit is on it: a fast one passes it by a gibibyte
-a second otherwise.
+"""RAM of services with a limit on it, read between two seconds, because a fast load would otherwise
+pass its limit by a gibibyte.
 
-A process group: resident pages of its members that are no file's, out of their open statm (1.3 µs
-each), and its shared memory as it was in the last second. A container: memory.current less the page
-cache of the last second; what that says is looked up in memory.stat, which the kernel has to add up
-first, before it counts. A member that began in the last two seconds is not known yet, and more than
-MOST of them are taken as they were in the last second.
+For a process group, the resident anonymous pages of its members are read from their open statm
+files (1.3 µs each), and its shared memory is taken from the last second. For a container,
+memory.current less the page cache of the last second is read. Only if that is over the limit,
+memory.stat is read to confirm it, because the kernel has to add that file up first. A member
+process that started in the last two seconds is not known yet. Of more than MOST members only the
+largest are read, and the rest are taken from the last second.
 """
 
 from __future__ import annotations
@@ -27,33 +28,33 @@ from console.recovery.guard.observe.snapshot import FASTEST, Load
 METRIC = "service.ram_used"
 MOST = 16
 SOON_S = 0.5
-"""With less time left at the pace of now a limit is near."""
+"""A limit is near if the current growth reaches it within this many seconds."""
 REST_S = 0.1
-"""How soon it is looked at again, unless a limit is so far off that nothing comes there sooner."""
+"""Seconds between two readings, unless the limit is too far away to be reached sooner."""
 KEPT = 256
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Source(Protocol):
-    """Where the RAM of one target is read, bytes; None: not known."""
+    """Where the RAM of one target is read, in bytes; None means not known."""
 
     def guess(self) -> int | None: ...
     def exact(self, at: float) -> Load | None: ...
 
 
 class Members:
-    """The processes of a target that leads a session, each with an open statm."""
+    """The processes of a target that leads a session, each with its statm file open."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self._open: dict[int, int] = {}
         self._rest = 0
-        """What those hold that are not read here, and what is shared."""
-        self.tell((target.pid,), None, 1)
+        """Bytes of the members that are not read here, or all shared memory if that is more."""
+        self.update((target.pid,), None, 1)
 
-    def tell(self, pids: Sequence[int], ram: int | None, count: int, shared: int = 0) -> None:
-        """Its largest members, what all held together in the last second, how many they are, and
-        what of it was shared memory."""
+    def update(self, pids: Sequence[int], ram: int | None, count: int, shared: int = 0) -> None:
+        """Set the largest members to read. `ram` is what all members held together in the last
+        second, `count` is their number, and `shared` is the shared memory in `ram`, in bytes."""
         for pid in [one for one in self._open if one not in pids]:
             os.close(self._open.pop(pid))
         unknown = [pid for pid in pids if pid not in self._open]
@@ -65,8 +66,8 @@ class Members:
                 if descriptor >= 0:
                     self._open[pid] = descriptor
         self._rest = 0
-        seen = self.guess() or 0
-        rest = ram - seen if ram is not None and count > len(self._open) else 0
+        read_here = self.guess() or 0
+        rest = ram - read_here if ram is not None and count > len(self._open) else 0
         self._rest = max(shared, rest)
 
     def _is_mine(self, pid: int, inside: set[int]) -> bool:
@@ -91,8 +92,8 @@ class Members:
         self._open.clear()
 
 
-class _Watched:
-    """One target with the lowest limit on it."""
+class _Limited:
+    """One target, and the lowest limit on its RAM in bytes."""
 
     __slots__ = ("at", "level", "over", "points", "source", "target", "value")
 
@@ -102,8 +103,9 @@ class _Watched:
         self.at = self.value = 0.0
         self.points: deque[tuple[float, int]] = deque(maxlen=KEPT)
 
-    def look(self, at: float) -> tuple[Load | None, bool]:
-        """What it holds where that is over the limit, and whether it is near it."""
+    def read(self, at: float) -> tuple[Load | None, bool]:
+        """Read the target. Returns its load if that is over the limit (else None), and whether the
+        limit is near."""
         guess = self.source.guess()
         if guess is None:
             return None, False
@@ -118,10 +120,11 @@ class _Watched:
 
 
 class Quick:
-    """`tick` at every tick; `loads` are those over a limit, as of now; `near`: one soon is."""
+    """Reads the targets with a limit on their RAM; call `tick` at every tick. `loads` are those
+    over their limit now, and `near` says whether another one is close to its limit."""
 
     def __init__(self) -> None:
-        self._watched: list[_Watched] = []
+        self._limited: list[_Limited] = []
         self._members: dict[int, Members] = {}
         self.loads: dict[tuple[str, str], Load] = {}
         self.near = False
@@ -129,22 +132,22 @@ class Quick:
     def watch(
         self, limits: Sequence[Limit], targets: Sequence[Target], groups: Mapping[str, Source]
     ) -> None:
-        """These are alive from now on; `groups`: container → where its figures are read."""
+        """Set what is alive. `groups` maps a container id to where its memory is read."""
         levels = {one: level for one in targets if (level := level_of(one, limits)) is not None}
         wanted = {one.pid for one in levels if one.pid}
         for pid in [one for one in self._members if one not in wanted]:
             self._members.pop(pid).close()
-        before = {one.target: one for one in self._watched}
-        self._watched, self.loads = [], {}
+        before = {one.target: one for one in self._limited}
+        self._limited, self.loads = [], {}
         for target, level in levels.items():
-            source = groups.get(target.container) if target.container else self._of(target)
+            source = groups.get(target.container) if target.container else self._members_of(target)
             if source is not None:
-                made = _Watched(target, level, source)
+                made = _Limited(target, level, source)
                 if target in before:
                     made.points = before[target].points
-                self._watched.append(made)
+                self._limited.append(made)
 
-    def _of(self, target: Target) -> Members:
+    def _members_of(self, target: Target) -> Members:
         found = self._members.get(target.pid)
         if found is None or found.target.start != target.start:
             if found is not None:
@@ -152,26 +155,28 @@ class Quick:
             found = self._members[target.pid] = Members(target)
         return found
 
-    def tell(self, pid: int, members: Sequence[int], ram: int, count: int, shared: int = 0) -> None:
-        """What was found once a second of the group that `pid` leads."""
+    def update(
+        self, pid: int, members: Sequence[int], ram: int, count: int, shared: int = 0
+    ) -> None:
+        """Take what the reading of each second found about the group that `pid` leads."""
         if pid in self._members:
-            self._members[pid].tell(members[:MOST], ram, count, shared)
+            self._members[pid].update(members[:MOST], ram, count, shared)
 
     def wait_s(self, otherwise: float) -> float:
-        """When to look again."""
-        if not self._watched:
+        """Return the seconds to the next reading, at most `otherwise`."""
+        if not self._limited:
             return otherwise
-        left = min(one.level - one.value if one.at else 0.0 for one in self._watched)
+        left = min(one.level - one.value if one.at else 0.0 for one in self._limited)
         rest = max(REST_S, left / FASTEST)
         return min(NEAR_POLL_S if self.near else rest, otherwise)
 
     def tick(self, at: float) -> bool:
-        """Whether one is over its limit, or one that was is not any more."""
-        if not self._watched:
+        """Read every target. Returns whether one is over its limit now or was at the last tick."""
+        if not self._limited:
             return False
         before, loads, self.near = self.loads, {}, False
-        for one in self._watched:
-            load, near = one.look(at)
+        for one in self._limited:
+            load, near = one.read(at)
             self.near = self.near or near
             if load is not None:
                 loads[load.kind, load.name] = load
@@ -179,36 +184,36 @@ class Quick:
         return bool(loads) or bool(before)
 
     def held(self, target: Target) -> tuple[float, int] | None:
-        """When it was read last, and what it held then in bytes."""
-        found = next((one for one in self._watched if one.target == target), None)
+        """Return when the target was last read, and the bytes it held then; None if never."""
+        found = next((one for one in self._limited if one.target == target), None)
         return found.points[-1] if found is not None and found.points else None
 
     def points(self, limit: Limit, of: str) -> list[tuple[float, int]]:
-        """(monotonic second, bytes) of the last ticks, where a limit is on the RAM of `of`."""
+        """Return (monotonic second, bytes) of the last ticks if the limit is on the RAM of `of`."""
         name = limit.of or of
-        mine = [one for one in self._watched if one.target.name == name]
+        mine = [one for one in self._limited if one.target.name == name]
         return [point for one in mine for point in one.points] if limit.metric == METRIC else []
 
     def close(self) -> None:
         for one in self._members.values():
             one.close()
         self._members.clear()
-        self._watched.clear()
+        self._limited.clear()
 
 
 def gap_s(points: Sequence[tuple[float, int]], breach: Breach) -> float:
-    """How long before the sample that passed the limit nobody had looked, seconds: as the judge
-    says, or where this was looked at more often than judged, as these points do."""
+    """Return for how many seconds nothing was read before the sample that passed the limit. It is
+    the policy's own gap, or a smaller one if these points were read more often."""
     passed = breach.crossed_at - breach.limit.for_s
     before = [at for at, _ in points if at < passed]
     if not before:
         return breach.gap_s
     gap = passed - before[-1]
-    return min(breach.gap_s, gap) if breach.gap_s else gap  # 0: it was not judged before
+    return min(breach.gap_s, gap) if breach.gap_s else gap  # 0: the policy had no earlier reading
 
 
 def level_of(target: Target, limits: Sequence[Limit]) -> float | None:
-    """The lowest limit on a target's RAM, bytes; None for none."""
+    """Return the lowest limit on a target's RAM in bytes; None if there is none."""
     levels = [
         one.above for one in limits
         if one.metric == METRIC and one.above is not None and one.of in ("", target.name)
@@ -217,13 +222,14 @@ def level_of(target: Target, limits: Sequence[Limit]) -> float | None:
 
 
 def opened_statm(pid: int) -> int:
-    """A descriptor of that very process: it answers nothing when the number is another's."""
+    """Open the statm file of a process. The descriptor belongs to that very process: it reads
+    nothing once the pid is another's."""
     with contextlib.suppress(OSError):
         return os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
     return -1
 
 
 def own_pages(descriptor: int) -> int | None:
-    """Resident pages that are no file's and no shared memory's; None when it is gone."""
+    """Return the resident pages that are neither file nor shared; None if the process is gone."""
     words = pread(descriptor, 128).split(None, 3)
     return int(words[1]) - int(words[2]) if len(words) > 2 else None

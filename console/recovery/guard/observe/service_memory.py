@@ -1,6 +1,6 @@
-"""Once a second: swap traffic, and what each armed container's control group holds.
+"""Swap traffic, and the memory of each armed container's control group, read once a second.
 
-Descriptors stay open. A group that is gone answers nothing: its figures are None, never zero.
+Descriptors stay open. The values of a group that is gone are None and never zero.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ GONE = "its control group is gone"
 NOT_YET = "it has no control group yet"
 NO_MEMORY = "its control group does not account memory"
 UNLIMITED = 1 << 60
-"""Version 1 gives a number near 2⁶³ for "no limit"."""
+"""Limits from this number of bytes on mean "no limit": version 1 of control groups gives a number
+near 2⁶³ then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the two versions call the same things; `cache`, `swap` and `oom` are lines."""
+    """Names that the two versions of control groups use for the same things. `usage`, `limit` and
+    `events` are files, `cache` and `swap` lines of memory.stat."""
 
     usage: str
     limit: str
@@ -46,11 +48,11 @@ V1 = Names(
 
 
 class Group:
-    """One container's figures, on open files of its memory group."""
+    """The memory of one container, read from open files of its control group."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._names, memory = _memory(target)
+        self._names, memory = _memory_group(target)
         pids = [one.path for one in target.cgroups if one.kind in ("", "pids")]
         self.limit = number_in(memory / self._names.limit) if memory else None
         names = (self._names.usage, "memory.stat", self._names.events)
@@ -64,12 +66,13 @@ class Group:
         self._restarts = 0
 
     def guess(self) -> int | None:
-        """What it holds without page cache, as far as that is as it was at the last look: ~2 µs."""
+        """Return its RAM without page cache in about 2 µs, assuming the page cache of the last full
+        reading; None if not known."""
         usage = _number(pread(self._usage, 64))
         return None if usage is None or self._cache is None else max(0, usage - self._cache)
 
     def exact(self, at: float) -> Load:
-        """Its figures, with the restarts of the last look."""
+        """Read it in full, with the number of restarts of the last reading."""
         return self.read(at, self._restarts)
 
     def read(self, at: float, restarts: int) -> Load:
@@ -103,19 +106,20 @@ class Group:
 
 
 class ServiceMemoryCollector:
-    """Swap rates, and the figures of the containers that `watch` was given. One thread."""
+    """Reads swap rates and the containers that were given to `watch`. Use it from one thread."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._vmstat = opened(root / "proc/vmstat")
-        self._most = _VMSTAT
-        self._page = os.sysconf("SC_PAGE_SIZE")
+        self._read_size = _VMSTAT
+        self._page_size = os.sysconf("SC_PAGE_SIZE")
         self._before: tuple[float, int, int] | None = None
         self._groups: dict[str, Group] = {}
         self._restarts: dict[str, int] = {}
         self._waiting: tuple[Target, ...] = ()
 
     def watch(self, targets: Iterable[Target]) -> None:
-        """The containers of now. One that stands in another group than before was restarted."""
+        """Set the containers to read. A container whose control group is another one than before
+        has been restarted."""
         containers = {one.container: one for one in targets if one.container}
         for identity in [one for one in self._groups if one not in containers]:
             self._groups.pop(identity).close()
@@ -136,7 +140,7 @@ class ServiceMemoryCollector:
         )
 
     def loads(self, at: float) -> tuple[Load, ...]:
-        """Every container's figures; those without a group say so."""
+        """Read every container. Those without a control group say so in `why`."""
         found = [
             group.read(at, self._restarts.get(identity, 0))
             for identity, group in self._groups.items()
@@ -146,30 +150,33 @@ class ServiceMemoryCollector:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Those that are read, by container."""
+        """The containers that can be read, by container id."""
         return self._groups
 
     def swap(self, at: float) -> Swap:
-        """Traffic since the call before; None at the first one and where nothing counts it."""
-        came, went = self._swapped()
-        if came is None or went is None:
+        """Return swap traffic since the last call. The rates are None at the first call and if the
+        kernel does not count them."""
+        swapped_in, swapped_out = self._swap_totals()
+        if swapped_in is None or swapped_out is None:
             self._before = None
             return Swap(at)
-        before, self._before = self._before, (at, came, went)
+        before, self._before = self._before, (at, swapped_in, swapped_out)
         if before is None or at <= before[0]:
             return Swap(at)
-        scale = self._page / (at - before[0])
-        return Swap(at, max(0, came - before[1]) * scale, max(0, went - before[2]) * scale)
+        scale = self._page_size / (at - before[0])
+        return Swap(
+            at, max(0, swapped_in - before[1]) * scale, max(0, swapped_out - before[2]) * scale
+        )
 
-    def _swapped(self) -> tuple[int | None, int | None]:
-        """Pages swapped in and out since the boot. The kernel stops behind what is asked for, and
-        half of the table stands behind these two: that is not read again, 10 µs less."""
-        text = pread(self._vmstat, self._most)
+    def _swap_totals(self) -> tuple[int | None, int | None]:
+        """Return the pages swapped in and out since boot. Only the table up to these two lines is
+        read, because the kernel then does not produce the other half, which saves 10 µs."""
+        text = pread(self._vmstat, self._read_size)
         at = text.find(_OUT)
-        if at < 0 and self._most < _VMSTAT:
+        if at < 0 and self._read_size < _VMSTAT:
             text = pread(self._vmstat, _VMSTAT)
             at = text.find(_OUT)
-        self._most = at + _SPARE if at >= 0 else _VMSTAT
+        self._read_size = at + _SPARE if at >= 0 else _VMSTAT
         return field(text, _IN), field(text, _OUT)
 
     def close(self) -> None:
@@ -181,8 +188,8 @@ class ServiceMemoryCollector:
             self._vmstat = -1
 
 
-def _memory(target: Target) -> tuple[Names, Path | None]:
-    """The directory that accounts its memory: of version 2 where that has the controller."""
+def _memory_group(target: Target) -> tuple[Names, Path | None]:
+    """Return the directory that accounts the target's memory, of version 2 if it can."""
     for one in target.cgroups:
         names = V2 if not one.kind else V1 if "memory" in one.kind.split(",") else None
         if names is not None and os.path.exists(f"{one.path}/{names.usage}"):

@@ -1,4 +1,4 @@
-"""What the child `slow_io_child` says, as values; and what it is told."""
+"""The client of the process `slow_io_child`: it sends what to watch and keeps the reports."""
 
 from __future__ import annotations
 
@@ -16,46 +16,48 @@ from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 
 SILENT_S = 5.0
-MEETING_S = 3.0
-"""How long the first look at a new process may take before that is worth a word."""
+FIRST_READ_S = 3.0
+"""How long the first reading of a new process may take before the delay is reported."""
 NOT_YET = "its processes have not been read yet"
 
 
 class SlowIo:
-    """`tell` what to watch; `tend` at every tick; the rest is what is known, with its age."""
+    """`tell` sets what to watch; call `tend` every tick. What is known has its age."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
         self.child = Child(
             argv or module_argv("console.recovery.guard.observe.slow_io_child"), clock
         )
         self._clock = clock
-        self._told = b""
+        self._message = b""
         self._armed: dict[str, int] = {}
         self._processes: tuple[Target, ...] = ()
-        self._met: dict[tuple[int, int], float] = {}
+        self._first_told_at: dict[tuple[int, int], float] = {}
         self._groups: dict[int, dict[str, Any]] = {}
-        self._heard = clock.monotonic()
+        self._heard_at = clock.monotonic()
         self.disks: tuple[Disk, ...] = ()
         self._hits: tuple[LogHit, ...] = ()
         self._patterns: list[tuple[int, str, str]] = []
         self.copied_at: float | None = None
-        """When the ring was last on disk, monotonic."""
+        """When the ring buffer was last copied to disk, monotonic."""
         self._troubles: tuple[str, ...] = ()
 
     def tell(self, config: GuardConfig, ring: Path, targets: Sequence[Target]) -> None:
-        """What is to be watched from now on. A service counts its fatal lines from when it was
-        alive first."""
+        """Set what is to be watched. The fatal lines of a service are counted from the moment it
+        was first alive."""
         self._processes = tuple(one for one in targets if one.pid)
         now = self._clock.monotonic()
-        self._met = {key: self._met.get(key, now) for key in map(_key, self._processes)}
+        self._first_told_at = {
+            key: self._first_told_at.get(key, now) for key in map(_key, self._processes)
+        }
         names = {one.name for one in targets}
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
-            self._armed[name] = self._next
+            self._armed[name] = self._arming
         patterns = [(i, one.log, one.matches) for i, one in enumerate(config.limits) if one.log]
         if patterns != self._patterns:
-            self._patterns, self._hits = patterns, ()  # what was counted is another limit's now
-        told = {
+            self._patterns, self._hits = patterns, ()  # the old counts belong to other limits
+        message = {
             "ring": str(ring), "copy": str(config.directory / RING), "disks": list(config.disks),
             "logs": config.logs, "armed": {k: v for k, v in self._armed.items() if k not in gone},
             "patterns": patterns,
@@ -66,44 +68,44 @@ class SlowIo:
         }  # fmt: skip
         for name in gone:
             del self._armed[name]
-        self._told = json.dumps(told).encode()
-        self.child.send(self._told)
+        self._message = json.dumps(message).encode()
+        self.child.send(self._message)
 
     @property
-    def _next(self) -> int:
+    def _arming(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
     @property
     def troubles(self) -> tuple[str, ...]:
         """What is not watched as it should be, in words."""
         now = self._clock.monotonic()
-        if now - self._heard <= SILENT_S:
+        if now - self._heard_at <= SILENT_S:
             return self._troubles
         how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
-        words = f"disks and logs have not been read for {now - self._heard:.0f} s{how}"
+        words = f"disks and logs have not been read for {now - self._heard_at:.0f} s{how}"
         return (words, *self._troubles)
 
     @property
     def hits(self) -> tuple[LogHit, ...]:
-        """Fatal lines of each limit whose service is alive; of one that was not told yet none, as
-        of its arming: it grows old like any other figure."""
-        told = {hit.limit: hit for hit in self._hits}
+        """The fatal lines for each limit whose service is alive. A limit that has no report yet
+        counts none as of its arming, and this count ages like any other reading."""
+        counted = {hit.limit: hit for hit in self._hits}
         return tuple(
-            told.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)
+            counted.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)
             for limit, service, _ in self._patterns if service in self._armed
         )  # fmt: skip
 
     def tend(self) -> bool:
-        """Take what the child wrote; whether it wrote anything."""
+        """Take the child's output. Returns whether there was any."""
         lines = self.child.tend()
-        if self.child.fresh and self._told and self.child.send(self._told):
+        if self.child.fresh and self._message and self.child.send(self._message):
             self.child.fresh = False
         for line in lines:
             self.take(line, self._clock.monotonic())
         return bool(lines)
 
     def take(self, line: bytes, now: float) -> None:
-        """One report; one that is not whole changes nothing."""
+        """Take one report. An incomplete one changes nothing."""
         try:
             found = json.loads(line)
             disks = tuple(_disk(one, now) for one in found["disks"])
@@ -125,37 +127,37 @@ class SlowIo:
                 troubles.append(f"the recorder is not copied to disk: {copy['why']}")
         except (ValueError, KeyError, TypeError, AttributeError):
             return
-        self._heard, self.disks, self._hits, self._groups = now, disks, hits, groups
+        self._heard_at, self.disks, self._hits, self._groups = now, disks, hits, groups
         self._troubles = tuple(one_line(str(one)) for one in troubles)
         if copy.get("age") is not None:
             self.copied_at = now - float(copy["age"])
 
     def members(self) -> Iterator[tuple[int, list[int], int, int, int]]:
-        """Of each process group: its leader, its largest members, bytes and number of all, and
-        what of it is shared memory."""
+        """Yield for each process group its leader, its largest members, the bytes and the number of
+        all members, and how many of the bytes are shared memory."""
         for pid, group in self._groups.items():
             shared = int(group.get("shared", 0))
             yield pid, group["largest"], int(group["ram"]), int(group["pids"]), shared
 
     def loads(self) -> tuple[Load, ...]:
-        """The process groups of the targets, as they were when they were looked at; without those
-        that are so new that they were not yet."""
-        young = self._clock.monotonic() - MEETING_S
+        """Return the loads of the targets' process groups as last read. A target that is too new to
+        have been read is left out."""
+        told_before = self._clock.monotonic() - FIRST_READ_S
         return tuple(
             self._load(one) for one in self._processes
-            if one.pid in self._groups or self._met[_key(one)] <= young
+            if one.pid in self._groups or self._first_told_at[_key(one)] <= told_before
         )  # fmt: skip
 
     def _load(self, target: Target) -> Load:
         group = self._groups.get(target.pid)
         if group is None:
-            return Load(target.name, target.kind, self._heard, why=NOT_YET)
+            return Load(target.name, target.kind, self._heard_at, why=NOT_YET)
         return Load(
             target.name, target.kind, group["at"], ram=int(group["ram"]), pids=int(group["pids"])
         )
 
     def close(self, wait_s: float) -> None:
-        """Let it copy the ring for the last time and end."""
+        """End the child, which copies the ring buffer one last time."""
         self.child.close(wait_s)
 
 

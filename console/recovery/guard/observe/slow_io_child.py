@@ -1,13 +1,17 @@
-"""What may hang, in a process of its own: disks, logs, process groups, the recorder on disk.
+"""Reads what may hang, in a process of its own: disks, logs, process groups, and the recorder's
+copy.
 
     python -P -m console.recovery.guard.observe.slow_io_child
 
-Reads one JSON line a change from stdin, ends with it, and prints one JSON line a second (and one at
-once when a fatal log line came). In: `ring`, `copy` (paths), `disks`, `logs` {service: file},
-`patterns` [[limit, service, regex]], `armed` {service: number}, `groups` [[pid, start,
-[control group]]]. Out: `disks` [{path, free, why, age}], `hits` [{limit, count, line, why}], `bad`
-{limit: why}, `groups` [{pid, ram, shared, pids, largest, age}], `copy` {age, why}; an age of None:
-not yet.
+The process reads one JSON line per change from stdin and ends when stdin does. It prints one JSON
+line a second, and one at once when a fatal log line came.
+
+Input: `ring` and `copy` (paths), `disks`, `logs` {service: file}, `patterns` [[limit, service,
+regex]], `armed` {service: number}, `groups` [[pid, start, [control group]]].
+
+Output: `disks` [{path, free, why, age}], `hits` [{limit, count, line, why}], `bad` {limit: why},
+`logs` {service: why}, `groups` [{pid, ram, shared, pids, largest, age}], `copy` {age, why}. An age
+of None means that nothing was read yet.
 """
 
 from __future__ import annotations
@@ -30,20 +34,20 @@ from console.host.cgroups import cgroup
 from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
 
 EVERY_S = 1.0
-LOOK_S = 0.25
-"""Between two looks at the logs, if any are followed: each costs a wake of the processor."""
+LOGS_S = 0.25
+"""Seconds between two readings of the logs, if any are followed. Each one wakes the processor."""
 SCAN_S, ALL_S = 2.0, 60.0
 PAGE = 4096
 LAST_COPY_S = 5.0
 LARGEST = 16
-"""Members of a process group that are named, so that the sentinel can read them more often."""
+"""How many members of a process group are named, so that the sentinel can read them more often."""
 
 
-class Looker:
-    """Does one thing again and again in a thread of its own; keeps what it found and when."""
+class Poller:
+    """Calls a function repeatedly in a thread of its own; keeps the last result and its time."""
 
-    def __init__(self, ask: Callable[[], Any], every_s: float = EVERY_S) -> None:
-        self._ask = ask
+    def __init__(self, function: Callable[[], Any], every_s: float = EVERY_S) -> None:
+        self._function = function
         self._every_s = every_s
         self.found: Any = None
         self.why = ""
@@ -57,7 +61,7 @@ class Looker:
         return None if self.at is None else round(time.monotonic() - self.at, 2)
 
     def end(self) -> None:
-        """Do it once more, and then no more."""
+        """Call the function one last time."""
         self.ended.set()
         self.wake.set()
 
@@ -67,7 +71,7 @@ class Looker:
             self.wake.clear()
             last = self.ended.is_set()
             try:
-                self.found, self.why = self._ask(), ""
+                self.found, self.why = self._function(), ""
                 self.at = time.monotonic()
             except OSError as error:
                 self.why = one_line(error.strerror or str(error))
@@ -77,13 +81,13 @@ class Looker:
 
 
 def free_of(path: str) -> int:
-    """Bytes that an ordinary user may still write. Raises OSError."""
+    """Return the bytes that an ordinary user may still write. Raises OSError."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
 
 
 class Copy:
-    """The ring on disk: only the pages that changed are written, then fsynced."""
+    """Copies the recorder's ring buffer to disk: only changed pages are written, then fsynced."""
 
     def __init__(self, ring: str, copy: str) -> None:
         self._ring = ring
@@ -108,14 +112,14 @@ class Copy:
         self._before = data
 
     def _stands(self) -> bool:
-        """Whether its name still leads to it: somebody may have tidied up."""
+        """Return whether the name still leads to the open file; somebody may have removed it."""
         try:
             return os.path.samestat(os.fstat(self._file), os.lstat(self._copy))
         except OSError:
             return False
 
     def _open(self) -> int:
-        # What an earlier sentinel of this run recorded is kept beside it.
+        # The recording of an earlier sentinel of this run is kept beside the new one.
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._copy, self._copy + ".before")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -129,19 +133,19 @@ class Copy:
 
 
 Leader = tuple[int, int, tuple[str, ...]]
-"""pid, start time and the paths of the control groups it was started in."""
+"""pid, start time, and the paths of the control groups that the process was started in."""
 
 
 class Groups:
-    """Memory of process groups: pages of their own, without what is mapped from files. Shared
-    memory (`shared`, a part of `ram`) is that of the member that has most: the others mostly have
-    the same, and a sum would pass limits that nobody passed."""
+    """Memory of process groups without pages that are mapped from files. Shared memory (`shared`, a
+    part of `ram`) is that of the member with the most: members usually share the same memory, and a
+    sum would pass limits that no real use passed."""
 
     def __init__(self, leaders: list[Leader]) -> None:
         self.leaders = self._leaders = leaders
-        """May be replaced from another thread: those that stay are not forgotten."""
+        """Another thread may replace this list; what is known about leaders that stay is kept."""
         self._members: dict[int, list[int]] = {}
-        self._strangers: set[int] = set()
+        self._unrelated: set[int] = set()
         self._scanned = self._all_at = -math.inf
 
     def __call__(self) -> list[dict[str, Any]]:
@@ -167,26 +171,27 @@ class Groups:
         return found
 
     def _scan(self, now: float) -> None:
-        """Who is in no session of these never comes into one, so that it need not be looked at
-        again; numbers are used again, though, hence all of them now and then."""
+        """Find the members of each group. A process outside these sessions never joins one later,
+        so it is not looked at again. Since the kernel reuses pids, all processes are looked at
+        again every ALL_S."""
         if now - self._all_at >= ALL_S:
-            self._all_at, self._strangers = now, set()
+            self._all_at, self._unrelated = now, set()
         there = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         inside: dict[int, set[int]] = {}
         for pid, _, paths in self._leaders:
             inside.setdefault(pid, set()).update(one for path in paths for one in cgroup.pids(path))
-        looked_at = there - self._strangers.difference(*inside.values())
-        every = [one for pid in looked_at if (one := process.stat(pid))]
+        to_read = there - self._unrelated.difference(*inside.values())
+        every = [one for pid in to_read if (one := process.stat(pid))]
         self._members = {
             pid: _members(every, pid, start, inside[pid]) for pid, start, _ in self._leaders
         }
         known = {pid for pids in self._members.values() for pid in pids}
-        self._strangers = there - known - inside.keys()
+        self._unrelated = there - known - inside.keys()
 
 
 def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) -> list[int]:
-    """As `process.members`, of one look at all processes; and those that left the session, but
-    not the control group."""
+    """Return the members as `process.members` does, from one listing of all processes, plus those
+    that left the session but not the control group."""
     taken = any(one.pid == pid and one.start != start for one in every)
     return [
         one.pid for one in every
@@ -196,8 +201,7 @@ def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) 
 
 
 def own_memory(pid: int) -> tuple[int, int] | None:
-    """Resident bytes that are nobody else's, and those of shared memory, both without files; None
-    when it is gone."""
+    """Return a process's bytes of anonymous and of shared memory; None if it is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             data = file.read()
@@ -211,48 +215,48 @@ def own_memory(pid: int) -> tuple[int, int] | None:
 
 
 class SlowIoWorker:
-    """The process: takes what it is told, looks, reports."""
+    """The work of this process: it takes input lines, reads, and reports."""
 
     def __init__(self) -> None:
         self._logs = Logs()
-        self._disks: dict[str, Looker] = {}
-        self._copy: Looker | None = None
+        self._disks: dict[str, Poller] = {}
+        self._copy: Poller | None = None
         self._groups = Groups([])
-        self._grouped: Looker | None = None
-        self._told: dict[str, Any] = {}
+        self._group_poller: Poller | None = None
+        self._message: dict[str, Any] = {}
 
-    def take(self, told: dict[str, Any]) -> None:
-        """What is to be watched from now on."""
-        disks = [str(one) for one in told.get("disks", [])]
+    def take(self, message: dict[str, Any]) -> None:
+        """Set what is to be watched."""
+        disks = [str(one) for one in message.get("disks", [])]
         for path in disks:
             if path not in self._disks:
-                self._disks[path] = Looker(lambda path=path: free_of(path))  # type: ignore[misc]
+                self._disks[path] = Poller(lambda path=path: free_of(path))  # type: ignore[misc]
         for path in [one for one in self._disks if one not in disks]:
             self._disks.pop(path).end()
-        if self._copy is None and told.get("ring"):
-            self._copy = Looker(Copy(str(told["ring"]), str(told["copy"])))
-        if told.get("groups") != self._told.get("groups"):
+        if self._copy is None and message.get("ring"):
+            self._copy = Poller(Copy(str(message["ring"]), str(message["copy"])))
+        if message.get("groups") != self._message.get("groups"):
             self._groups.leaders = [
                 (int(pid), int(start), tuple(str(one) for one in paths))
-                for pid, start, *rest in told.get("groups", []) for paths in (rest or [()])
+                for pid, start, *rest in message.get("groups", []) for paths in (rest or [()])
             ]  # fmt: skip
-            if self._grouped is not None:
-                self._grouped.wake.set()
+            if self._group_poller is not None:
+                self._group_poller.wake.set()
             elif self._groups.leaders:
-                self._grouped = Looker(self._groups)
-        patterns = [(int(n), str(s), str(p)) for n, s, p in told.get("patterns", [])]
-        self._logs.set({str(k): str(v) for k, v in told.get("logs", {}).items()}, patterns)
-        self._logs.arm({str(k): int(v) for k, v in told.get("armed", {}).items()})
-        self._told = told
+                self._group_poller = Poller(self._groups)
+        patterns = [(int(n), str(s), str(p)) for n, s, p in message.get("patterns", [])]
+        self._logs.set({str(k): str(v) for k, v in message.get("logs", {}).items()}, patterns)
+        self._logs.arm({str(k): int(v) for k, v in message.get("armed", {}).items()})
+        self._message = message
 
     @property
     def follows(self) -> bool:
-        """Whether there is a log to look at before the next report."""
+        """Whether there are logs to read before the next report."""
         return bool(self._logs.tails)
 
-    def look(self) -> bool:
-        """Whether a fatal line came."""
-        with contextlib.suppress(TooSlow):  # the alarm rang when the pattern had just ended
+    def read_logs(self) -> bool:
+        """Read the logs. Returns whether a fatal line came."""
+        with contextlib.suppress(TooSlow):  # the alarm came just after the pattern had ended
             return self._logs.read()
         return False
 
@@ -261,7 +265,7 @@ class SlowIoWorker:
             {"path": path, "free": one.found, "why": one.why, "age": one.age()}
             for path, one in self._disks.items()
         ]
-        groups, copy = self._grouped, self._copy
+        groups, copy = self._group_poller, self._copy
         line = {
             "disks": disks,
             "hits": self._logs.hits(),
@@ -274,22 +278,22 @@ class SlowIoWorker:
         return json.dumps(line).encode() + b"\n"
 
     def end(self) -> None:
-        """One last copy of the ring, as long as that does not hang."""
+        """Copy the ring buffer one last time, unless that hangs."""
         if self._copy is not None:
             self._copy.end()
             self._copy.over.wait(LAST_COPY_S)
 
 
 def main() -> int:
-    """Until stdin ends or nobody reads."""
+    """Run until stdin ends or nobody reads the output."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, on_alarm)
-    outside, rest, due = SlowIoWorker(), b"", 0.0
+    worker, rest, due = SlowIoWorker(), b"", 0.0
     os.set_blocking(0, False)
     while True:
         left = max(0.0, due - time.monotonic())
-        readable, _, _ = select.select([0], [], [], min(LOOK_S, left) if outside.follows else left)
+        readable, _, _ = select.select([0], [], [], min(LOGS_S, left) if worker.follows else left)
         if readable:
             data = os.read(0, 1 << 16)
             if not data:
@@ -297,15 +301,15 @@ def main() -> int:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 with contextlib.suppress(ValueError, TypeError, AttributeError):
-                    outside.take(json.loads(line))
-        if outside.look() or time.monotonic() >= due:
+                    worker.take(json.loads(line))
+        if worker.read_logs() or time.monotonic() >= due:
             due = time.monotonic() + EVERY_S
             try:
-                os.write(1, outside.report())
+                os.write(1, worker.report())
             except OSError:
                 break
-    outside.end()
-    # not exit(): that would wait for a thread whose disk is dead
+    worker.end()
+    # sys.exit() would wait for a thread whose disk does not answer
     os._exit(0)
 
 

@@ -1,6 +1,7 @@
-"""What the sentinel saw at one moment: plain values, bytes and seconds, monotonic times.
+"""What the sentinel knows at one moment: plain values in bytes, seconds and monotonic times.
 
-None is "not known", never zero; `at` of a part is when that part was read, so that its age shows.
+None means "not known" and never zero. `at` of each part is when that part was read, so that its age
+can be shown.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FASTEST = 40e9
-"""Bytes a second: nothing makes new pages faster, so that no level of RAM that kills is reached
-between two looks, however far they are apart."""
+"""Bytes a second: no process fills RAM faster. The wait between two readings is chosen so that a
+level of RAM that kills cannot be reached in between."""
 
 
 class Memory(NamedTuple):
-    """RAM and swap of the machine in bytes. `some_us`, `full_us`: the kernel's PSI totals for
-    memory, microseconds. `bound`: bytes left to the cgroup around this process, where it counts.
+    """RAM and swap of the machine in bytes. `some_us` and `full_us` are the kernel's PSI totals for
+    memory, in microseconds. `bound` is the number of bytes left to the control group around this
+    process, where that counts.
 
-    Made at every tick, in a quarter of the time that a frozen dataclass takes."""
+    This is a NamedTuple because one is made at every tick, in a quarter of the time of a frozen
+    dataclass.
+    """
 
     at: float
     total: int
@@ -31,7 +35,7 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Swap traffic in bytes a second since the look before."""
+    """Swap traffic in bytes a second since the reading before."""
 
     at: float
     in_rate: float | None = None
@@ -40,7 +44,7 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """VRAM of one GPU; `why` says what keeps it from being known (lost, no answer, MIG)."""
+    """VRAM of one GPU in bytes. `why` says why it is not known (GPU lost, no answer, MIG)."""
 
     uuid: str
     at: float
@@ -59,10 +63,11 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Something of the run that is alive and may be killed: a container, a process, a step.
+    """The memory of something of the run that is alive and may be killed: a container, a process or
+    a step.
 
-    `ram`: what its cgroup or process group holds without page cache; `oom`: OOM kills in it since
-    it was armed; `limit`: its own memory limit.
+    `ram` is what its control group or process group holds without page cache, in bytes; `limit` is
+    its own memory limit. `oom` counts the OOM kills in it since it was armed.
     """
 
     name: str
@@ -79,8 +84,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LogHit:
-    """Fatal lines of a service since it was armed: `limit` is the index in the sheet's limits.
-    `why`: why no more can be counted; `at`: when they were counted, None for just now."""
+    """Fatal log lines of a service, counted since it was armed. `limit` is the limit's index in the
+    guard config. `why` says why no more can be counted. `at` is when they were counted, None for
+    just now."""
 
     limit: int
     count: int
@@ -91,7 +97,8 @@ class LogHit:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at everything. `memory` is fresh at every tick; the rest is as old as it says."""
+    """All readings at one moment. `memory` is fresh at every tick; every other part is as old as
+    its own time says."""
 
     at: float
     memory: Memory | None
@@ -102,6 +109,6 @@ class Snapshot:
     loads: tuple[Load, ...] = ()
     hits: tuple[LogHit, ...] = ()
     beat_at: float | None = None
-    """When the runner last said it is alive; None before its first word."""
+    """When the runner last said that it is alive; None before its first message."""
     why: str = ""
     """Why memory is not known."""

@@ -1,8 +1,8 @@
-"""The flight recorder, read: by viewers once a second, and after a crash by whoever asks why.
+"""Reads the flight recorder, for viewers once a second and for people after a crash.
 
-Nothing in the file is believed: what is torn, cut off or garbage is left out.
+Nothing in the file is trusted: torn, truncated or invalid parts are left out.
 
-What a recording says that nobody has ended: in one line, for whoever comes after a crash.
+`crash_words` says in one line how the recording of an interrupted run ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from console.recovery.guard.record.recorder import LIVE, place
 
 @dataclass(frozen=True, slots=True)
 class FastSample:
-    """One tick. Bytes; `some` and `full` in per cent, None where PSI did not say."""
+    """The sample of one tick. Sizes are in bytes; `some` and `full` are in per cent, None if PSI
+    gave no value."""
 
     wall: float
     mono: float
@@ -37,7 +38,7 @@ class FastSample:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A ring's file. `pid`, `start` and `boot` are the sentinel's; nothing is kept open."""
+    """A recorder file. `pid`, `start` and `boot` are the sentinel's. No file is kept open."""
 
     path: Path
     run_id: str
@@ -52,11 +53,11 @@ class Recording:
         return self.boot == process.boot_id() and process.alive(self.pid, self.start)
 
     def status(self) -> dict[str, Any] | None:
-        """The newest whole status page: 17 KiB are read, nothing else."""
+        """Return the newest whole status page, which reads 17 KiB."""
         return ring_buffer.page(_read(self.path, 0, ring_buffer.FAST_AT))
 
     def fast(self, last_s: float = math.inf) -> list[FastSample]:
-        """Samples of the last seconds before the newest one, oldest first."""
+        """Return the samples of the last seconds before the newest one, oldest first."""
         data = _read(self.path, ring_buffer.FAST_AT, ring_buffer.FAST_SLOT * ring_buffer.FAST_SLOTS)
         found = []
         for slot in ring_buffer.slots(data, ring_buffer.FAST_SLOT):
@@ -64,22 +65,22 @@ class Recording:
             if record is not None and (fields := ring_buffer.FAST.unpack(record))[0]:
                 found.append(fields)
         found.sort()
-        # Wall clocks jump; what came before what is told by the monotonic one.
+        # Wall clocks jump, so the monotonic time gives the order.
         since = found[-1][2] - last_s if found else 0.0
         return [_sample(fields) for fields in found if fields[2] >= since]
 
     def slow(self, last_s: float = math.inf) -> list[dict[str, Any]]:
-        """Records of the last seconds before the newest one, oldest first."""
+        """Return the records of the last seconds before the newest one, oldest first."""
         found = self._texts(ring_buffer.SLOW_AT, ring_buffer.SLOW_SLOT, ring_buffer.SLOW_SLOTS)
         since = _mono(found[-1]) - last_s if found else 0.0
         return [one for one in found if _mono(one) >= since]
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened, oldest first: `wall`, `mono`, `what`, `text`."""
+        """Return the events, oldest first: `wall`, `mono`, `what`, `text`."""
         return self._texts(ring_buffer.EVENT_AT, ring_buffer.EVENT_SLOT, ring_buffer.EVENT_SLOTS)
 
     def newest(self) -> float:
-        """Wall time of the last thing that was written."""
+        """Return the Unix time of the last write."""
         status = self.status()
         if status is not None:
             return _number(status.get("wall"))
@@ -97,13 +98,13 @@ class Recording:
 
 
 def open_newest(run_dir: Path) -> Recording | None:
-    """The recording of a run: in shared memory or the copy on disk, whichever was written last."""
+    """Return the newer recording of a run, of that in shared memory and the copy on disk."""
     found = [one for path in _places(run_dir) if (one := open_ring(path)) is not None]
     return max(found, key=Recording.newest, default=None)
 
 
 def open_ring(path: Path) -> Recording | None:
-    """The recording in one file; None where there is none whose header is whole."""
+    """Return the recording in one file; None if it has no valid header."""
     record = ring_buffer.unsealed(
         _read(path, 0, ring_buffer.HEADER.size + 4), ring_buffer.HEADER.size
     )
@@ -129,7 +130,7 @@ def _places(run_dir: Path) -> list[Path]:
 
 
 def _same_owner(path: Path, run_dir: Path) -> bool:
-    """Whoever may write the run's directory may have written its ring; nobody else."""
+    """Return whether the owner of the run's directory owns the file; no other is trusted."""
     try:
         return os.lstat(path).st_uid == os.stat(run_dir).st_uid
     except OSError:
@@ -168,8 +169,8 @@ TROUBLE = ("warn", "act")
 
 
 def crash_words(run_dir: Path) -> str:
-    """For a run whose runner is gone: where its recording ends in trouble, or in another boot;
-    "" where it does neither, or there is none. Reads files."""
+    """Return where the recording of a run without a runner ends, if it ends in trouble or in
+    another boot; else "". Reads files."""
     recording = open_newest(run_dir)
     if recording is None or recording.alive or _ended(recording):
         return ""
@@ -186,18 +187,18 @@ def crash_words(run_dir: Path) -> str:
 
 
 def _ended(recording: Recording) -> bool:
-    """Whether its sentinel said its end: nothing was left to watch."""
+    """Return whether the sentinel recorded its own end, because nothing was left to watch."""
     events = recording.events()
     return bool(events) and events[-1].get("what") == "end"
 
 
 def restarted(recording: Recording) -> bool:
-    """Whether it was written in another boot of this machine."""
+    """Return whether the recording was written in another boot of this machine."""
     return recording.boot != process.boot_id()
 
 
 def utc(at: float, form: str = "%H:%M:%S") -> str:
-    """A Unix time as people read it, in UTC."""
+    """Return a Unix time in UTC for people."""
     try:
         return time.strftime(f"{form} UTC", time.gmtime(at))
     except (OverflowError, ValueError, OSError):

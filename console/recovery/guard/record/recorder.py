@@ -1,7 +1,7 @@
-"""The flight recorder, written: an mmap in /dev/shm that no sample has to wait for.
+"""Writes the flight recorder, an mmap in /dev/shm, so that no sample waits for a disk.
 
-A child (`observe.slow_io_child`) copies it to RUN/guard/recorder.ring and fsyncs; readers (`read`)
-take whichever is newer. Where /dev/shm cannot be had it lies in RUN/guard.
+A child process (`observe.slow_io_child`) copies it to RUN/guard/recorder.ring and fsyncs it.
+Readers (`read`) take whichever is newer. If /dev/shm cannot be used, the file is in RUN/guard.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from console.recovery.guard.record import ring_buffer
 
 SHM = Path("/dev/shm")
 LIVE = "recorder.live"
-"""The ring's name in RUN/guard, where there is no /dev/shm."""
+"""The file's name in RUN/guard, if there is no /dev/shm."""
 PREFIX = "omni-console."
-"""A ring's name in /dev/shm goes on with the user's number and the run."""
+"""The beginning of the file's name in /dev/shm; the user's number and the run follow."""
 KEPT_S = 3600.0
 EVENT_MOST = 480
 _NAN = math.nan
 
 
 class Recorder:
-    """Writes one ring. `path` is where it lies; `close()` leaves the file. One that an earlier
-    sentinel of this run left there in this boot is gone on with: `before` is its pid, or 0, and
-    `last` its last page."""
+    """Writes one ring buffer. `path` is where the file is; `close()` leaves it there. If an earlier
+    sentinel of this run left a file there in this boot, it is continued: `before` is that
+    sentinel's pid, or 0, and `last` is its last status page."""
 
     def __init__(self, path: Path, run_id: str, clock: Clock) -> None:
-        """Raises OSError when the file cannot be made, or has no room."""
+        """Raises OSError if the file cannot be made, or there is no room for it."""
         self.path = path
         self._clock = clock
-        self.before, self.last, left = _left(path, run_id)
+        self.before, self.last, earlier = _earlier_recording(path, run_id)
         self._map = _create(path)
         self._status = 0
-        self._put(ring_buffer.FAST_AT, left)
-        self._fast, self._slow, self._event = ring_buffer.newest(left) if left else (0, 0, 0)
+        self._put(ring_buffer.FAST_AT, earlier)
+        self._fast, self._slow, self._event = ring_buffer.newest(earlier) if earlier else (0, 0, 0)
         pid = os.getpid()
         header = ring_buffer.HEADER.pack(
             ring_buffer.MAGIC, ring_buffer.VERSION, ring_buffer.SIZE, run_id.encode()[:96], pid,
@@ -52,7 +52,7 @@ class Recorder:
         self._put(0, ring_buffer.sealed(header))
 
     def tick(self, memory: Memory, some: float | None, full: float | None, level: str) -> None:
-        """One fast sample; pressure in per cent, None where it is not known."""
+        """Write one fast sample; pressure is in per cent, None if not known."""
         self._fast += 1
         record = ring_buffer.FAST.pack(
             self._fast, self._clock.now(), memory.at, memory.total, memory.available,
@@ -62,19 +62,17 @@ class Recorder:
         slot = self._fast % ring_buffer.FAST_SLOTS
         self._put(ring_buffer.FAST_AT + slot * ring_buffer.FAST_SLOT, ring_buffer.sealed(record))
 
-    def second(self, figures: dict[str, Any]) -> None:
-        """One slow sample: JSON, shortened to its slot. Times are added."""
+    def second(self, values: dict[str, Any]) -> None:
+        """Write one slow record as JSON, shortened to its slot. The times are added here."""
         self._slow += 1
-        text = shortened(
-            {**self._times(), **figures}, ring_buffer.SLOW_SLOT - ring_buffer.TEXT.size
-        )
+        text = shortened({**self._times(), **values}, ring_buffer.SLOW_SLOT - ring_buffer.TEXT.size)
         slot = self._slow % ring_buffer.SLOW_SLOTS
         self._put(
             ring_buffer.SLOW_AT + slot * ring_buffer.SLOW_SLOT, ring_buffer.packed(self._slow, text)
         )
 
     def event(self, what: str, text: str) -> None:
-        """One line of what happened. `text` is clean already."""
+        """Write one event. `text` is clean already."""
         self._event += 1
         line = {**self._times(), "what": what, "text": text}
         while len(data := _json(line)) > EVENT_MOST:
@@ -87,7 +85,7 @@ class Recorder:
         )
 
     def status(self, page: dict[str, Any]) -> None:
-        """The page viewers show; shortened to 8 KiB."""
+        """Write the status page that viewers show, shortened to 8 KiB."""
         self._status += 1
         text = shortened({**self._times(), **page}, ring_buffer.STATUS_SLOT - ring_buffer.TEXT.size)
         slot = self._status % 2
@@ -107,13 +105,14 @@ class Recorder:
 
 
 def place(ring_name: str, directory: Path) -> list[Path]:
-    """Where a sheet's ring may lie, best first: an absolute path, a name in /dev/shm, RUN/guard."""
+    """Return where the ring buffer of a guard config may be, best place first: an absolute path or
+    a name in /dev/shm, then RUN/guard."""
     wanted = Path(ring_name) if ring_name.startswith("/") else SHM / Path(ring_name or "-").name
     return [wanted, directory / LIVE] if ring_name else [directory / LIVE]
 
 
 def create(ring_name: str, directory: Path, run_id: str, clock: Clock) -> Recorder:
-    """The recorder of a sheet, in the first place that takes it. Raises OSError."""
+    """Make the recorder of a guard config in the first place that works. Raises OSError."""
     *better, last = place(ring_name, directory)
     for path in better:
         with contextlib.suppress(OSError):
@@ -122,10 +121,11 @@ def create(ring_name: str, directory: Path, run_id: str, clock: Clock) -> Record
 
 
 def sweep(now: float, gone: str = "") -> None:
-    """Remove rings in /dev/shm that this user's dead sentinels left there more than KEPT_S ago:
-    whoever goes on with a run goes on with its ring. That of the run `gone` at once.
+    """Remove ring buffers that dead sentinels of this user left in /dev/shm more than KEPT_S ago.
+    Until then they are kept, because a resumed run continues its ring buffer. That of the run
+    `gone` is removed at once.
 
-    What they held is in the copies on disk, but for the last second. Never raises.
+    The copies on disk have their content except for the last second. Never raises.
     """
     for path in SHM.glob(f"{PREFIX}{os.getuid()}.*.ring"):
         with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def sweep(now: float, gone: str = "") -> None:
 
 
 def _is_written(path: Path) -> bool:
-    """Whether its sentinel lives; one that was killed before it wrote a header does not."""
+    """Return whether the sentinel of a file lives; without a header it does not."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         head = file.read(ring_buffer.HEADER.size)
@@ -148,8 +148,8 @@ def _is_written(path: Path) -> bool:
     return boot == process.boot_id() and process.alive(header[4], header[5])
 
 
-def _left(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
-    """Pid, last page and records of an earlier sentinel of the run; (0, none, none) without."""
+def _earlier_recording(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
+    """Return pid, last status page and records of an earlier sentinel of the run, or empty ones."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -180,13 +180,14 @@ def _left(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
 
 
 def _create(path: Path) -> mmap.mmap:
-    # A name in a directory everybody writes to: never followed, never somebody else's.
+    # The directory is writable for everybody: never follow a link, and never open somebody else's
+    # file.
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
-        # Room is taken now: a write into a full tmpfs would be a SIGBUS.
+        # Allocate the space now: a write into a full tmpfs would raise SIGBUS.
         os.posix_fallocate(descriptor, 0, ring_buffer.SIZE)
         return mmap.mmap(descriptor, ring_buffer.SIZE)
     except OSError:
@@ -198,7 +199,7 @@ def _create(path: Path) -> mmap.mmap:
 
 
 def shortened(page: dict[str, Any], most: int) -> bytes:
-    """As JSON of at most `most` bytes: the longest lists lose their ends, and `cut` says so."""
+    """Return JSON of at most `most` bytes: the longest lists lose their ends, and `cut` says so."""
     data = _json(page)
     if len(data) <= most:
         return data

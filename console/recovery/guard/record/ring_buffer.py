@@ -1,12 +1,13 @@
-"""The flight recorder's file: fixed places, one checksum a record, so that a torn one is noticed.
+"""The layout of the flight recorder's file: fixed places, and a checksum for each record, so that a
+torn one is noticed.
 
     header   run, pid, start, boot, when it was made
-    status   two slots of JSON, written in turn: one of them is always whole
-    fast     a sample a tick, 122 s of them at the quickest pace
-    slow     a JSON record a second: cards, loads, rates
-    events   the last 64 lines: armed, warned, breach, each rung of a kill
+    status   two slots of JSON, written in turn, so that one of them is always whole
+    fast     one sample per tick, 122 s of them at the shortest interval
+    slow     one JSON record per second: GPUs, loads, rates
+    events   the last 64 lines: armed, warned, breach, each stage of a kill
 
-A record knows its number; the newest ones are those with the highest. Little-endian, no padding.
+Each record has a number; the newest records have the highest. Little-endian, no padding.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ Fast = tuple[int, float, float, int, int, int, float, float, int]
 
 
 def sealed(record: bytes) -> bytes:
-    """A record with its checksum behind it."""
+    """Return a record with its checksum appended."""
     return record + _CRC.pack(zlib.crc32(record))
 
 
 def unsealed(data: bytes, size: int) -> bytes | None:
-    """The record of `size` bytes at the start of `data`, if it is whole."""
+    """Return the record of `size` bytes at the start of `data`; None if it is not whole."""
     record, seal = data[:size], data[size : size + 4]
     whole = len(record) == size and len(seal) == 4 and _CRC.unpack(seal)[0] == zlib.crc32(record)
     return record if whole else None
 
 
 def packed(number: int, text: bytes) -> bytes:
-    """JSON as a record of its own."""
+    """Return JSON text as a record."""
     return TEXT.pack(number, len(text), zlib.crc32(text, number & 0xFFFFFFFF)) + text
 
 
 def unpacked(slot: bytes) -> tuple[int, bytes] | None:
-    """(number, JSON) of a slot; None where it is empty or torn."""
+    """Return (number, JSON) of a slot; None if it is empty or torn."""
     if len(slot) < TEXT.size:
         return None
     number, length, seal = TEXT.unpack_from(slot)
@@ -66,7 +67,7 @@ def unpacked(slot: bytes) -> tuple[int, bytes] | None:
 
 
 def table(text: bytes) -> dict[str, Any] | None:
-    """A JSON table; None for what is none."""
+    """Return a JSON object; None for anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -75,7 +76,7 @@ def table(text: bytes) -> dict[str, Any] | None:
 
 
 def page(head: bytes) -> dict[str, Any] | None:
-    """The newest whole status page in the beginning of a ring; None without one."""
+    """Return the newest whole status page at the beginning of a ring buffer, or None."""
     found = []
     for slot in slots(head[STATUS_AT:FAST_AT], STATUS_SLOT):
         if (pair := unpacked(slot)) and (value := table(pair[1])) is not None:
@@ -84,8 +85,8 @@ def page(head: bytes) -> dict[str, Any] | None:
 
 
 def newest(data: bytes) -> tuple[int, int, int]:
-    """The highest number of a fast, a slow record and an event in what follows the status; 0 for
-    none."""
+    """Return the highest numbers of fast records, slow records and events in `data`, which begins
+    after the status; 0 for none."""
     fast, rest = data[: SLOW_AT - FAST_AT], data[SLOW_AT - FAST_AT :]
     slow, events = rest[: EVENT_AT - SLOW_AT], rest[EVENT_AT - SLOW_AT :]
     whole = (one for slot in slots(fast, FAST_SLOT) if (one := unsealed(slot, FAST.size)))
@@ -97,6 +98,6 @@ def newest(data: bytes) -> tuple[int, int, int]:
 
 
 def slots(data: bytes, size: int) -> Iterator[bytes]:
-    """The slots of one area, whole ones only."""
+    """Yield the complete slots of one area."""
     for at in range(0, len(data) - size + 1, size):
         yield data[at : at + size]

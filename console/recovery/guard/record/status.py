@@ -1,4 +1,4 @@
-"""What viewers see of a sentinel: the status page, the record of a second, and the own upkeep."""
+"""What viewers see of a sentinel: status page, record of a second, own resource use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Upkeep:
-    """What the sentinel itself takes: share of a core since the look before, bytes of memory."""
+    """What the sentinel uses: per cent of a core since the last reading, and bytes of memory."""
 
     def __init__(self) -> None:
         self._statm = opened_own()
@@ -41,7 +41,7 @@ class Upkeep:
 
 
 def opened_own() -> int:
-    """The own statm: /proc/self would name whoever opens it later."""
+    """Open this process's own statm file: /proc/self would name the process that opens it."""
     return opened(Path("/proc", str(os.getpid()), "statm"))
 
 
@@ -55,9 +55,9 @@ def status(
     lease: tuple[float | None, bool],
     more: dict[str, Any],
 ) -> dict[str, Any]:
-    """The status page. Bytes, seconds, bytes a second; None is "not known". `tte_s` and `rate` are
-    the steady ones, `tte_now_s` is what is judged; `lease`: seconds left and whether somebody is
-    attached; `more`: keys that are shown as they are."""
+    """Return the status page, in bytes, seconds, and bytes a second; None is "not known". `tte_s`
+    and `rate` are the steady values, and `tte_now_s` is what decisions use. `lease` has the seconds
+    left and whether somebody is attached. `more` has keys that are shown unchanged."""
     left, attended = lease
     counting = left is not None or attended
     memory = snapshot.memory
@@ -87,7 +87,7 @@ def status(
 
 
 def parts(snapshot: Snapshot) -> dict[str, Any]:
-    """Cards, disks, loads and swap traffic, each with its age."""
+    """Return GPUs, disks, loads and swap traffic, each with its age."""
     swap = snapshot.swap
     return {
         "cards": [_card(card, snapshot.at) for card in snapshot.cards],
@@ -100,7 +100,8 @@ def parts(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def finite(value: float | None) -> float | None:
-    """JSON has no infinity: what will not come is null there, like what is not known."""
+    """Return a finite value or None: JSON has no infinity, so what never comes is null, like what
+    is not known."""
     return round(value, 3) if value is not None and math.isfinite(value) else None
 
 
