@@ -13,7 +13,7 @@ VICTIMS = (
 WAYS = ("rollback", "resume", "race", "start")
 """What follows: a rollback; a resume; resume, rollback and a starting run within half a second; a
 rollback beside a run that starts."""
-WORLDS = ("plain", "full-disk", "read-only", "few-files", "clock", "stop", "shm")
+WORLDS = ("plain", "full-disk", "read-only", "few-files", "clock", "stop", "shm", "lost-files")
 REAL_SHARE = 0.05
 RACE_S = 0.5
 

@@ -20,6 +20,11 @@ CLONE_NEWNS = 0x00020000
 FILES = 32
 STATE_SIZE, SHM_SIZE = "48m", "64k"
 HOUR = 3600
+LOSABLE = (
+    "plan.json", "rollback.sh", "warm.json", "live.jsonl", "ladder.jsonl", "asked.jsonl",
+)  # fmt: skip
+LOST_SHARE, CHANGED_SHARE = 0.3, 0.5
+"""How often a file of a run's rollback directory is lost, and the site file has a new line."""
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -99,6 +104,13 @@ class Hostile:
         elif self.name == "few-files":
             for pid in pids:
                 limit_files(pid)
+        elif self.name == "lost-files":
+            for path in sorted(self.state.glob("omni-console/runs/*/rollback/*")):
+                if path.name in LOSABLE and dice() < LOST_SHARE:
+                    path.unlink()
+            if dice() < CHANGED_SHARE:
+                with (self.root / "site.yaml").open("a") as file:
+                    file.write("# changed while the run went on\n")
 
     def lift(self) -> None:
         self.turned = False

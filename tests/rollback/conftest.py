@@ -99,9 +99,8 @@ class Stage(Climbs):
         return found
 
     def point(self, *, alive: bool = False, **changes: Any) -> Path:
-        """This user's pointer at the run, of a runner that is gone; `alive`: of this process."""
-        pid = os.getpid()
-        runner = (pid, process.start_time(pid) or 0) if alive else (1, 1)
+        """This user's pointer at the run, of a runner that is gone; `alive`: of one that lives."""
+        runner = self.sleeper("no") if alive else (1, 1)
         plan = self.plan
         made = Pointer(plan.run_id, plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
         return records.write(replace(made, **changes))

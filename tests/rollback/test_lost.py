@@ -55,6 +55,17 @@ def test_a_loading_baseline_without_a_record_is_not_started_again(
     assert stage.said("start", "ok")[0] == f"pid {found[0]} runs already"
 
 
+def test_a_runner_that_only_the_pointer_names_is_ended(stage: Stage) -> None:
+    """live.jsonl is lost: the runner would go on and start its candidate again."""
+    runner, other = stage.sleeper("no"), stage.sleeper("no")
+    stage.point(pid=runner[0], start=runner[1])
+    assert stage.roll_back().serving
+    assert (process.alive(*runner), process.alive(*other)) == (False, True)
+    stage.point(run_id="another", pid=other[0], start=other[1])
+    stage.roll_back()
+    assert process.alive(*other), "it is another run's"
+
+
 @pytest.mark.parametrize("lost", ["garbage", "plan", "run", "state"])
 @pytest.mark.parametrize("known_by", ["site", "its site", "copy"])
 def test_a_run_whose_plan_is_lost_is_ended_and_the_baseline_is_back(

@@ -10,6 +10,7 @@ from console.common.errors import ServiceError
 from console.host import process, resident
 from console.host.cgroups import scope as enclosure
 from console.host.resident import kill_wait_s
+from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together
 
 TERM_S = 3.0
@@ -37,20 +38,28 @@ def fence(context: RollbackContext) -> None:
 def _runners(context: RollbackContext) -> int:
     """Kill every recorded runner; it may be this ladder's parent, never this ladder."""
     killed = 0
-    for entry in context.live:
-        if entry.kind != "runner" or entry.pid == os.getpid():
-            continue
+    for pid, start in _recorded(context):
         try:
-            if not process.send(entry.pid, entry.start, signal.SIGKILL):
+            if not process.send(pid, start, signal.SIGKILL):
                 continue
         except PermissionError:
-            context.fail("fence", f"not permitted to kill the runner, pid {entry.pid}")
+            context.fail("fence", f"not permitted to kill the runner, pid {pid}")
             continue
         killed += 1
-        if not _gone(context, entry.pid, entry.start, RUNNER_S):
-            context.fail("fence", f"the runner, pid {entry.pid}, outlived SIGKILL")
+        if not _gone(context, pid, start, RUNNER_S):
+            context.fail("fence", f"the runner, pid {pid}, outlived SIGKILL")
     context.ended(killed)
     return killed
+
+
+def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
+    """(pid, start) of the runners in live.jsonl, and of the one that this user's pointer names:
+    live.jsonl may be lost. Never this process itself."""
+    found = {(one.pid, one.start): None for one in context.live if one.kind == "runner"}
+    pointer = records.read(os.getuid())
+    if pointer is not None and pointer.run_id and pointer.run_id == context.plan.run_id:
+        found[pointer.pid, pointer.start] = None
+    return [one for one in found if one[0] != os.getpid()]
 
 
 def _gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> bool:
