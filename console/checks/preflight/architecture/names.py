@@ -65,11 +65,10 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a library says about a name; `near` are strings like it, not proven to be names."""
+    """What a library says about a name."""
 
     path: str
     presence: Presence
-    near: tuple[str, ...] = ()
 
 
 def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
