@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from console.models.gguf.header import BY_NUMBER, pad
 from console.models.sizing.model_facts import ModelFacts
 
 CELLS = 256
 """A cache has a multiple of so many cells."""
-CACHE_TYPES: dict[str, tuple[int, int]] = {
-    "f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q5_1": (32, 24),
-    "q5_0": (32, 22), "q4_1": (32, 20), "q4_0": (32, 18), "iq4_nl": (32, 18), "fp8": (1, 1),
-}  # fmt: skip
+_CACHED = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+_TENSORS = {kind.name.lower(): (kind.block, kind.bytes) for kind in BY_NUMBER.values()}
+CACHE_TYPES = {name: _TENSORS[name] for name in _CACHED} | {"fp8": (1, 1)}
 """Elements of a block and its bytes, for each type a cache may have."""
 
 CONTEXT = 512 << 20
@@ -77,29 +77,19 @@ class Cache:
         return "; ".join(f"{part.name}: {part.how}" for part in self.parts)
 
 
-def pad(count: int, to: int = CELLS) -> int:
-    """The next multiple."""
-    return -(-count // to) * to
-
-
 def row_bytes(kind: str, elements: int) -> int:
     """Bytes of one row of a cache; a broken block counts as a whole one."""
     block, size = CACHE_TYPES[kind]
     return -(-elements // block) * size
 
 
-def context_of(facts: ModelFacts, ask: CacheAsk) -> int | None:
-    """Tokens asked for, or the model's own; None where neither is known."""
-    return ask.ctx or facts.context_length
-
-
 def cache_of(facts: ModelFacts, ask: CacheAsk) -> Cache | None:
     """The cache, or None where a fact or the context is missing."""
-    ctx = context_of(facts, ask)
+    ctx = ask.ctx or facts.context_length
     if ctx is None or facts.layers is None:
         return None
     streams = 1 if ask.unified else max(1, ask.parallel)
-    cells = pad(pad(ctx) // streams)
+    cells = pad(pad(ctx, CELLS) // streams, CELLS)
     book = _Book(facts.layers)
     if not _attention(facts, ask, cells, streams, book):
         return None
@@ -134,7 +124,7 @@ def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book:
     if heads is None or spec.key is None or (spec.value is None and not spec.latent):
         return False
     windowed = spec.windowed if spec.has_window else (False,) * len(has)
-    near = cells if ask.swa_full else _window_cells(spec.window, ask, cells)
+    near = pad(_window_cells(spec.window, ask, cells), CELLS)
 
     def lengths(layer: int) -> tuple[int, int]:
         key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
@@ -182,8 +172,9 @@ def _keeps(facts: ModelFacts) -> tuple[bool, ...]:
 def _window_cells(window: int, ask: CacheAsk, cells: int) -> int:
     """Cells of a layer with a window: the window (of every sequence, where they share) and a
     batch, never more than the whole context."""
-    needed = window * (max(1, ask.parallel) if ask.unified else 1) + ask.ubatch
-    return pad(min(cells, needed))
+    if ask.swa_full:
+        return cells
+    return min(cells, window * (max(1, ask.parallel) if ask.unified else 1) + ask.ubatch)
 
 
 def _words(facts: ModelFacts, ask: CacheAsk) -> str:
@@ -238,10 +229,8 @@ def work_of(ask: CacheAsk, cache: Cache, facts: ModelFacts, pipelined: bool) -> 
     """Cells are those of one sequence's part, or of the shared cache."""
     streams = 1 if ask.unified else max(1, ask.parallel)
     cells = cache.tokens // streams
-    near = 0
-    if facts.attention.has_window:
-        needed = facts.attention.window * (ask.parallel if ask.unified else 1) + ask.ubatch
-        near = cells if ask.swa_full else min(cells, needed)
+    spec = facts.attention
+    near = _window_cells(spec.window, ask, cells) if spec.has_window else 0
     return Work(min(ask.ubatch, cache.tokens), cells, cells + near, ask.flash, pipelined)
 
 
