@@ -13,8 +13,8 @@ import pytest
 from console.models.gguf import read as module
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.read import HeaderCache, Reading, read_architecture, read_header
-from console.models.gguf.write import Typed, encode
 from tests.gguf.raw import LLAMA, array, header, tensor
+from tests.testbed.gguf_write import Typed, encode
 from tests.testbed.models import tiny_deepseek2
 
 KEY = "sha256:" + "a" * 64

@@ -13,9 +13,9 @@ from console.models.gguf.header import Array
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import Want, parse
 from console.models.gguf.read import read_architecture, read_header
-from console.models.gguf.write import Planned, Typed, encode
 from console.rehearsal.demo.model import write_llama
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, pair, string, text, u32, u64
+from tests.testbed.gguf_write import Planned, Typed, encode
 from tests.testbed.models import tiny_deepseek2
 
 LISTS = array(b"tokenizer.ggml.tokens", T.STRING, 50_000, string(b"token") * 50_000)
@@ -160,7 +160,6 @@ def test_names_of_real_architectures_pass(name: str) -> None:
 def test_local_files_need_no_http_library() -> None:
     program = (
         "import sys, console.models.gguf.shards, console.models.gguf.read\n"
-        "import console.models.gguf.write\n"
         "print({'httpx', 'httpcore', 'ssl', 'pydantic'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

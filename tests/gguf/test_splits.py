@@ -12,9 +12,9 @@ from console.models.gguf.header import Header
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import parse
 from console.models.gguf.shards import check, is_sidecar, merged, models, read_shards
-from console.models.gguf.write import Item, Planned, Typed, encode
 from tests.gguf.raw import Pieces
 from tests.gguf.server import Exchange, serving
+from tests.testbed.gguf_write import Item, Planned, Typed, encode
 
 
 def shard(number: int, count: int = 3, tensors: int = 6) -> bytes:

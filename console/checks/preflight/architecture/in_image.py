@@ -19,12 +19,11 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 from console.checks.preflight.architecture import names
 from console.checks.preflight.architecture.names import Library, Scan
 from console.checks.preflight.architecture.support import Identity
-from console.checks.preflight.architecture.witnesses import Said, call, read, version
+from console.checks.preflight.architecture.witnesses import Said, call, probe, read, version
 from console.checks.preflight.image import Image, look
 from console.common.errors import EngineError, ServiceError
 from console.common.text import one_line
 from console.host.children import within
-from console.models.gguf.write import probe
 from console.runtime.docker import oneoff
 from console.runtime.docker.client import NotFound, ask, pull_hint, send
 from console.runtime.docker.oneoff import FILES, Moment, Outcome

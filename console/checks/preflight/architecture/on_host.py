@@ -15,13 +15,12 @@ from pathlib import Path
 from console.checks.preflight.architecture import names
 from console.checks.preflight.architecture.names import HostPlace, Library, Scan
 from console.checks.preflight.architecture.support import Identity
-from console.checks.preflight.architecture.witnesses import Said, call, read, version
+from console.checks.preflight.architecture.witnesses import Said, call, probe, read, version
 from console.common.errors import ServiceError
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration
 from console.host import children
 from console.host.children import Cancelled
-from console.models.gguf.write import probe
 from console.runtime.docker.oneoff import NO_GPU
 
 ASK_S = 20.0
