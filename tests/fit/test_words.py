@@ -16,7 +16,7 @@ from console.models.sizing.assessment import WIDTH, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.kv_cache import CacheAsk, cache_of
-from console.models.sizing.load_curve import Envelope, Sample
+from console.models.sizing.load_curve import Envelope
 from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
 from console.models.sizing.model_facts import BadFacts
@@ -102,11 +102,12 @@ def test_a_verdict(name: str, snapshot: SnapshotAssertion) -> None:
 
 def test_what_leaves_a_prediction(snapshot: SnapshotAssertion) -> None:
     envelope = assess(Q3, BASELINE, SITE).envelope
-    seen = [
-        Sample(ram=60 * GIB), Sample(vram=((LARGE.name, 94 * GIB), (SMALL.name, 5 * GIB))),
-        Sample(swap=4 * GIB), Sample(vram=(("another", 9 * GIB),)), Sample(ram=GIB),
-    ]  # fmt: skip
-    assert [envelope.outside(one) for one in seen] == snapshot
+    assert [
+        envelope.outside(ram=60 * GIB),
+        envelope.outside(vram=((LARGE.name, 94 * GIB), (SMALL.name, 5 * GIB))),
+        envelope.outside(swap=4 * GIB), envelope.outside(vram=(("another", 9 * GIB),)),
+        envelope.outside(ram=GIB),
+    ] == snapshot  # fmt: skip
     refused = []
     for data in (None, {"schema": 2}, {"schema": 1}, {"schema": 1, "points": [{"phase": "x"}]}):
         with pytest.raises(ValueError) as caught:  # noqa: PT011
