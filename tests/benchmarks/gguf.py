@@ -23,12 +23,12 @@ from typing import Any
 
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import parse
-from console.models.gguf.write import Item, Planned, Typed, encode
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Figure, Measured, Row, in_turns
 from tests.gguf.raw import Pieces
 from tests.gguf.server import hub, serving
 from tests.testbed import cache
+from tests.testbed.gguf_write import Item, Planned, Typed, encode
 
 ROUNDS = 5
 BITS_PER_S, LATENCY_S, SLACK_S = 50e6, 0.020, 0.010

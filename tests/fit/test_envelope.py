@@ -8,7 +8,7 @@ import pytest
 
 from console.models.sizing.assess import assess
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.load_curve import Envelope, Point, Sample
+from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_flags import llama_plan
 from tests.fit import shapes
 from tests.fit.site import BASELINE, GIB, SITE
@@ -63,23 +63,17 @@ def test_mapped_weights_are_page_cache_and_resident_ones_memory() -> None:
     assert RESIDENT.peak.ram > 300 * GIB
 
 
-def sample(**more: object) -> Sample:
-    peak = Q3.peak
-    values: dict[str, object] = {"ram": peak.ram, "vram": peak.vram, "swap": peak.swap}
-    return Sample(**(values | more))  # type: ignore[arg-type]
-
-
 def test_what_was_predicted_is_inside() -> None:
-    assert Q3.outside(sample()) is None
-    assert Q3.outside(Sample()) is None
-    assert Q3.outside(sample(page_cache=900 * GIB)) is None
-    assert Envelope().outside(sample(ram=900 * GIB)) is None
+    peak = Q3.peak
+    assert Q3.outside(ram=peak.ram, vram=peak.vram, swap=peak.swap) is None
+    assert Q3.outside() is None
+    assert Envelope().outside(ram=900 * GIB) is None
 
 
 def test_slack_is_a_tenth_or_two_gib() -> None:
     flat = Envelope((Point("x", ram=100 * GIB),))
-    assert flat.outside(Sample(ram=110 * GIB)) is None
-    assert flat.outside(Sample(ram=110 * GIB + 1)) is not None
+    assert flat.outside(ram=110 * GIB) is None
+    assert flat.outside(ram=110 * GIB + 1) is not None
     small = Envelope((Point("x", ram=1 * GIB),))
-    assert small.outside(Sample(ram=3 * GIB)) is None
-    assert small.outside(Sample(ram=3 * GIB + 1)) is not None
+    assert small.outside(ram=3 * GIB) is None
+    assert small.outside(ram=3 * GIB + 1) is not None

@@ -16,9 +16,9 @@ from console.common.text import clean
 from console.models.gguf.byte_source import GgufError, Kind
 from console.models.gguf.header import BY_NUMBER, CODES, Array, Header, ValueType
 from console.models.gguf.parser import KEPT_TEXT, Want, parse
-from console.models.gguf.write import Item, Planned, Typed, data_bytes, encode
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import Pieces
+from tests.testbed.gguf_write import Item, Planned, Typed, data_bytes, encode
 
 LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=5).map(tuple)
 SLOWLY = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))

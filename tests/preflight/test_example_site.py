@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from console.checks.preflight.architecture.witnesses import probe
 from console.cli import main
-from console.models.gguf.write import probe
 from tests.gguf.test_splits import shard
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.checks.preflight.architecture import support
+from console.checks.preflight.architecture.check import locate
 from console.checks.preflight.architecture.names import Presence, Scan
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
 from console.checks.preflight.architecture.witnesses import Said
@@ -171,15 +172,18 @@ def test_a_memory_cannot_bring_control_bytes(store: Path) -> None:
     assert found.words == "red"
 
 
-def test_a_store_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     build = Build({"x": YES})
     for _ in range(2):
-        assert accepts("x", build, store=tmp_path / "file/below").accepted is True
+        assert accepts("x", build).accepted is True
     assert build.asked == ["x", "x"]
 
 
-def test_a_loader_that_said_nothing_is_asked_once_more(tmp_path: Path) -> None:
+def test_a_loader_that_said_nothing_is_asked_once_more() -> None:
     """A program that gives up may end before its log has said why."""
 
     class Late(Build):
@@ -190,5 +194,19 @@ def test_a_loader_that_said_nothing_is_asked_once_more(tmp_path: Path) -> None:
             return answers if self.asked.count(architectures[0]) > 1 else {}
 
     late = Late({"deepseek2": YES})
-    assert accepts("deepseek2", late, store=tmp_path).accepted is True
+    assert accepts("deepseek2", late).accepted is True
     assert late.asked == ["deepseek2", "deepseek2"]
+
+
+def test_a_folder_named_like_a_repository_is_meant_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "org/name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    first, second = (f"org/name/m-0000{number}-of-00002.gguf" for number in (1, 2))
+    for path in (first, second):
+        Path(path).write_bytes(b"GGUF")
+    for meant in ("./org/name", f"./{second}"):
+        assert locate(meant, ()) == (first, ())
+    Path(first).unlink()
+    assert locate(f"./{second}", ()) == (second, ("the repository lacks shard 1 of 2",))

@@ -12,14 +12,8 @@ import pytest
 
 from console.checks.preflight.architecture import on_host
 from console.checks.preflight.architecture.names import Presence
-from console.checks.preflight.architecture.on_host import (
-    HostLibrary,
-    HostProgram,
-    demo_engine,
-    package_library,
-)
+from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Witness, accepts
-from console.common.errors import ServiceError
 from tests.ports import free_port
 from tests.testbed.plugin import lacking
 
@@ -44,11 +38,11 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def library() -> HostLibrary:
-    path = package_library()
-    if path is None:
+def demo() -> HostProgram:
+    found = demo_engine(DEMO)
+    if found is None:
         lacking("no real part: xllamacpp is not installed")
-    return HostLibrary(path)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +58,9 @@ def loaded(models: dict[str, Path]) -> dict[str, bool]:
 
 @pytest.mark.alone
 def test_the_loader_says_what_happens_to_whole_models(
-    library: HostLibrary, loaded: dict[str, bool]
+    demo: HostProgram, loaded: dict[str, bool]
 ) -> None:
-    answers = library.ask(list(loaded))
+    answers = demo.ask(list(loaded))
     assert {name: said.accepted for name, said in answers.items()} == loaded
     assert sum(loaded.values()) >= 12
     assert sum(not one for one in loaded.values()) >= 4
@@ -76,48 +70,45 @@ def test_the_loader_says_what_happens_to_whole_models(
 
 @pytest.mark.alone
 def test_a_name_that_is_absent_from_the_library_never_loads(
-    library: HostLibrary, loaded: dict[str, bool]
+    demo: HostProgram, loaded: dict[str, bool]
 ) -> None:
     """The second witness: it may hold names that do not load, never lack one that does."""
     for name in ("llama", "qwen2", "deepseek2", "deepseek32", "starcoder2", "exaone"):
-        scan = library.scan(name)
+        scan = demo.scan(name)
         assert scan is not None
         assert loaded[name]
         assert scan.presence is not Presence.ABSENT, name
-    missing = library.scan("deepseek3_2")
+    missing = demo.scan("deepseek3_2")
     assert missing is not None
     assert missing.presence is Presence.ABSENT
 
 
-def test_the_lesson_before_the_download(library: HostLibrary) -> None:
-    verdict = accepts("deepseek3_2", library)
+def test_the_lesson_before_the_download(demo: HostProgram) -> None:
+    verdict = accepts("deepseek3_2", demo)
     assert (verdict.accepted, verdict.witness, verdict.agree) == (False, Witness.LOADER, True)
     assert "'deepseek3_2'" in verdict.words
     assert verdict.lessons == ("F-008",)
     assert verdict.knows[0] == "deepseek32", "the most alike first"
     assert "deepseek2" in verdict.knows
-    assert accepts("deepseek3_2", library).remembered
+    assert accepts("deepseek3_2", demo).remembered
 
 
-def test_a_listed_architecture_that_is_not_built_is_refused(library: HostLibrary) -> None:
-    verdict = accepts("gptj", library)
+def test_a_listed_architecture_that_is_not_built_is_refused(demo: HostProgram) -> None:
+    verdict = accepts("gptj", demo)
     assert (verdict.accepted, verdict.agree) == (False, False)
     assert "unsupported" in verdict.said
     assert verdict.second
 
 
-def test_a_process_service_is_asked_as_it_is_run(library: HostLibrary) -> None:
-    engine = demo_engine(DEMO)
-    assert isinstance(engine, HostProgram)
-    verdict = accepts("deepseek2", engine)
+def test_a_process_service_is_asked_as_it_is_run(demo: HostProgram) -> None:
+    verdict = accepts("deepseek2", demo)
     assert (verdict.accepted, verdict.agree) == (True, True)
     assert verdict.engine.digest
     assert verdict.engine.name.endswith("with xllamacpp.abi3.so")
-    assert isinstance(demo_engine(), HostLibrary)
 
 
 def test_a_server_program_is_called_with_nothing_but_the_model(
-    tmp_path: Path, library: HostLibrary
+    tmp_path: Path, demo: HostProgram
 ) -> None:
     """A real loader behind a program of the usual name, which refuses what it does not know."""
     script = tmp_path / "llama-server"
@@ -144,12 +135,3 @@ def test_programs_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.Monke
     for argv in ([str(never)], ["/nowhere/llama-server"], ["sleep", "0"]):
         verdict = accepts("llama", HostProgram(argv))
         assert (verdict.accepted, verdict.witness) == (None, Witness.PACKAGE)
-
-
-def test_a_library_that_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "libllama.so"
-    path.write_bytes(b"\x7fELF and no more")
-    verdict = accepts("llama", HostLibrary(path))
-    assert verdict.accepted is not True
-    with pytest.raises(ServiceError):
-        HostLibrary(tmp_path / "missing.so").identity()

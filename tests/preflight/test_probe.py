@@ -6,13 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.checks.preflight.architecture.witnesses import Call, call, is_name, read, version
+from console.checks.preflight.architecture.witnesses import (
+    Call,
+    call,
+    is_name,
+    probe,
+    read,
+    version,
+)
 from console.common.text import clean
+from console.models.gguf.parser import parse
+from tests.gguf.raw import LLAMA, Pieces, header
 
 PROBE = "/p.gguf"
 SERVER = ("-m", PROBE, "--host", "127.0.0.1", "--port", "9")
 MISSED = "0.00.057 E llama_model_load: error loading model: error loading model hyperparameters: "
 MISSED += "key not found in model: deepseek2.context_length"
+
+
+def test_a_probe_is_a_few_dozen_bytes() -> None:
+    data = probe("llama")
+    assert data == header(LLAMA)
+    assert len(data) < 80
+    assert parse(Pieces(data)).architecture == "llama"
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from console.checks.preflight.architecture.witnesses import probe
 from console.common import paths
 from console.config.locate import shipped
 from console.config.yaml import parse
-from console.models.gguf.write import probe
 from console.runtime import proxy
 from tests.run.e2e.sites import UP, book
 from tests.run.world import WorldBase as World

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from console.models.gguf.header import BY_NUMBER, ValueType, row_bytes
-from console.models.gguf.write import Item, Planned, Typed, data_bytes, encode
+from tests.testbed.gguf_write import Item, Planned, Typed, data_bytes, encode
 from tests.testbed.hub import File, Repo, files
 
 F32, Q5_0, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL = 0, 6, 11, 12, 13, 14, 20

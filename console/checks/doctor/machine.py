@@ -17,7 +17,7 @@ from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level, eac
 from console.common import paths
 from console.common.units import format_bytes
 from console.host import children
-from console.host.machine import numa_nodes
+from console.host.machine import nearest, numa_nodes
 
 if TYPE_CHECKING:
     from console.config.site.site import MachineModel, Site
@@ -40,7 +40,6 @@ NEAR = 0.05
 
 
 def memory(facts: Facts, check: Check) -> Iterator[Finding]:
-    """RAM that can be had now."""
     table = meminfo(facts)
     total, available = table.get("MemTotal", 0), table.get("MemAvailable")
     if not total or available is None:
@@ -54,7 +53,6 @@ def memory(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def swap(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Swap that is in use now."""
     table = meminfo(facts)
     total = table.get("SwapTotal")
     if total is None:
@@ -93,7 +91,6 @@ def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def home(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The home directory."""
     yield _space(check, Path.home(), Level.WARNING)
 
 
@@ -107,8 +104,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
     site = facts.site()
     if site is None:
         return
-    named = [site.base / os.path.expanduser(name) for name in site.model.baseline.models]
-    places = sorted({str(path.parent) for path in named})
+    places = sorted({str(path) for path in _folders(site)})
 
     def look(place: str) -> Finding | None:
         # A directory that is missing is told by the baseline's own check.
@@ -123,10 +119,8 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def oom(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the waiting ladder can be kept from the OOM killer; tried in another process."""
-    argv = ["sh", "-c", f"echo {LADDER_SCORE} > /proc/self/oom_score_adj"]
-    code, _, _ = children.run(argv, ASK_S, env=os.environ)
-    if code:
+    """Whether the waiting ladder can be kept from the OOM killer."""
+    if not may_take(LADDER_SCORE):
         yield check.note(
             "the standby may be killed when memory runs out (oom_score_adj is not writable)",
             "with CAP_SYS_RESOURCE it is protected; omni-console rollback works without it too",
@@ -135,8 +129,13 @@ def oom(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok("the standby is protected (oom_score_adj is writable)")
 
 
+def may_take(oom_score: int) -> bool:
+    """Whether the kernel's own killer can be told such a score; a child tries it on itself."""
+    argv = ["sh", "-c", f"echo {oom_score} > /proc/self/oom_score_adj"]
+    return not children.run(argv, ASK_S, env=os.environ)[0]
+
+
 def kernel(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The running kernel."""
     name, release = platform.system(), platform.release()
     found = _RELEASE.match(release)
     if name != "Linux":
@@ -173,20 +172,13 @@ def meminfo(facts: Facts) -> dict[str, int]:
     return table
 
 
-def existing(path: Path) -> Path:
-    """The path, or the nearest directory above it that is there."""
-    while not os.path.exists(path) and path != path.parent:
-        path = path.parent
-    return path
-
-
 def refusal(path: Path) -> str:
     """Why nothing can be written there, "" where it can; a file without a name is tried.
 
     A path that is not there yet is judged by the directory it would be made in.
     """
     try:
-        tempfile.TemporaryFile(dir=existing(path)).close()
+        tempfile.TemporaryFile(dir=nearest(path)).close()
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -194,7 +186,7 @@ def refusal(path: Path) -> str:
 
 def _space(check: Check, path: Path, refused: Level) -> Finding:
     """Free space, and whether this user may write; `refused` is the level where not."""
-    info = os.statvfs(existing(path))
+    info = os.statvfs(nearest(path))
     free, total = info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize
     words = f"{path}: {format_bytes(free)} of {format_bytes(total)} free"
     why = refusal(path)
@@ -216,7 +208,8 @@ def declared(facts: Facts, check: Check) -> Iterator[Finding]:
     site = facts.site()
     if site is None:
         return
-    found = dict(_compared(site.model.machine, look(_disk(site), root=facts.root, cards=Cards())))
+    disk = next(iter(_folders(site)), site.base)  # downloads go there
+    found = dict(_compared(site.model.machine, look(disk, root=facts.root, cards=Cards())))
     for name, words in found.items():
         if words:
             hint = f"{_line(site, name)} says so; without that line it is measured"
@@ -261,14 +254,13 @@ def _words(name: str) -> set[str]:
     return set(name.lower().replace("(r)", " ").replace("(tm)", " ").split())
 
 
-def _disk(site: Site) -> Path:
-    """Where the baseline's models are: downloads go there."""
-    named = [site.base / os.path.expanduser(name) for name in site.model.baseline.models]
-    return named[0].parent if named else site.base
+def _folders(site: Site) -> list[Path]:
+    """Where the baseline's models are."""
+    named = site.model.baseline.models
+    return [(site.base / os.path.expanduser(name)).parent for name in named]
 
 
 def _line(site: Site, name: str) -> str:
-    """FILE:LINE of a key of `machine`."""
     from console.config.yaml import parse
 
     document = parse(site.text, str(site.path), "")

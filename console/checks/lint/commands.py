@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from console.checks.lint import shell
 from console.checks.lint.unit import (
-    Broken,
     Command,
     Container,
+    Hit,
     Image,
     Place,
     Snippet,
@@ -20,6 +20,7 @@ from console.checks.lint.unit import (
     Variable,
     Where,
     Word,
+    made_word,
     spot,
 )
 
@@ -54,8 +55,6 @@ _SSH_BARE = frozenset("46AaCfGgKkMNnqsTtVvXxYy")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where commands of a text run."""
-
     where: Where
     scope: str = ""
     image: str = ""
@@ -73,8 +72,8 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         return scene.folder
     read = shell.parse(snippet)
     unit.cut = unit.cut or read.cut
-    if read.wrong is not None and scene.depth == 0:
-        _broken(unit, snippet, read.wrong)
+    if read.wrong is not None and scene.depth == 0 and (said := shell.complaint(snippet.text)):
+        unit.broken.append(Hit(read.wrong, f"no shell can read this: {said}"))
     unit.variables += [replace(one, scope=scene.scope) for one in read.variables]
     if scene.depth == 0:
         unit.comments += read.comments
@@ -90,13 +89,6 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         )  # fmt: skip
         _add(unit, simple.words, here, script, simple.stdin)
     return folder
-
-
-def _broken(unit: Unit, snippet: Snippet, place: Place) -> None:
-    from console.checks.lint import shell  # it starts processes, which few texts need
-
-    if said := shell.complaint(snippet.text):
-        unit.broken.append(Broken(place, f"no shell can read this: {said}"))
 
 
 def add_argv(unit: Unit, words: tuple[Word, ...], scene: Scene) -> None:
@@ -166,16 +158,13 @@ def _engine(unit: Unit, command: Command, call: EngineCall, scene: Scene) -> Non
         unit.images.append(Image(image.text, image.place, scene.scope, by="docker run"))
         unit.containers.append(_container(command.place, image.text, call))
         inside = replace(scene, where=Where.START, scope=image.text, image=image.text)
-        entry = next((w for v, w in call.values("--entrypoint")), None)
-        if entry is not None:
-            value = next(v for v, _ in call.values("--entrypoint"))
-            argv = (Word(value, entry.place, spot(value, entry.place)), *argv)
+        for value, entry in list(call.values("--entrypoint"))[:1]:
+            argv = (made_word(value, entry.place), *argv)
         if argv:
             _add(unit, argv, inside, unit.next_script(), command.stdin)
 
 
 def _container(place: Place, image: str, call: EngineCall) -> Container:
-    """What `docker run` sets up."""
     name = next((value for value, _ in call.values("--name")), "")
     env = tuple(
         Variable(key, value, word.place, image)
@@ -186,10 +175,8 @@ def _container(place: Place, image: str, call: EngineCall) -> Container:
     for value, word in call.values("--device"):
         gpus = word.place if "nvidia" in value and gpus is None else gpus
     runtimes = list(call.values("--runtime"))
-    mounts = tuple(
-        Word(value, word.place, spot(value, word.place))
-        for value, word in call.values("-v", "--volume", "--mount")
-    )
+    volumes = call.values("-v", "--volume", "--mount")
+    mounts = tuple(made_word(value, word.place) for value, word in volumes)
     return Container(
         name or image, place, image, runtime=runtimes[0][0] if runtimes else "",
         runtime_place=runtimes[0][1].place if runtimes else None, gpus=gpus, env=env, mounts=mounts,

@@ -18,7 +18,17 @@ from typing import TypeVar
 from console.checks.lint import dockerfile, files, rule, yaml_files, yaml_tree
 from console.checks.lint.commands import Scene, add_script
 from console.checks.lint.rule import Facts, findings, rules
-from console.checks.lint.unit import RANK, Finding, Kind, Severity, Source, Unit, Where, whole
+from console.checks.lint.unit import (
+    RANK,
+    Finding,
+    Kind,
+    Place,
+    Severity,
+    Source,
+    Unit,
+    Where,
+    whole,
+)
 from console.common.errors import Problem
 
 MANY = 64
@@ -81,7 +91,6 @@ class Outcome:
 
 
 def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
-    """Everything under some paths."""
     outcome = Outcome()
     todo: dict[Path, bool] = {}
     for given in paths:
@@ -119,7 +128,7 @@ def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
     except files.Unreadable as error:
         return Outcome(refused=[Problem(name, 0, 0, str(error))])
     try:
-        unit, schema = unit_of(path, name, text)
+        unit, schema = unit_of(path, text)
     except yaml_tree.NotYaml as error:
         if asked:
             written = _SCHEMA.search(text)
@@ -143,32 +152,29 @@ def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
 
 
 def unit_of(
-    path: Path, name: str, text: str, given: Mapping[str, str] | None = None
+    path: Path, text: str, given: Mapping[str, str] | None = None
 ) -> tuple[Unit | None, str | None]:
     """(what rules look at, the schema where the strict reader has to see it too: "" where only
     its keys tell that it is a playbook). Raises NotYaml."""
     kind = files.kind_by_name(path)
     if kind is None and files.is_yaml(path):
-        return _yaml(path, name, text, given)
+        return _yaml(path, text, given)
     kind = kind or files.kind_by_text(text)
     if kind is None:
         return None, None
-    made = Source(name, text, kind, path)
+    made = Source(path, text, kind)
     return (dockerfile.unit_of(made) if kind is Kind.DOCKERFILE else shell_unit(made)), None
 
 
-def _yaml(
-    path: Path, name: str, text: str, given: Mapping[str, str] | None
-) -> tuple[Unit | None, str | None]:
+def _yaml(path: Path, text: str, given: Mapping[str, str] | None) -> tuple[Unit | None, str | None]:
     read = yaml_tree.parse(text)
     schema, phases = read.root.said("schema"), read.root.get("phases")
     if schema.startswith("omni.playbook/"):
-        source = Source(name, text, Kind.PLAYBOOK, path)
-        return yaml_files.playbook_unit(source, read, given), schema
+        return yaml_files.playbook_unit(Source(path, text, Kind.PLAYBOOK), read, given), schema
     if schema.startswith("omni."):
         return None, schema
     if yaml_files.looks_like_one(read.root):
-        return yaml_files.compose_unit(Source(name, text, Kind.COMPOSE, path), read), None
+        return yaml_files.compose_unit(Source(path, text, Kind.COMPOSE), read), None
     return None, "" if phases is not None and phases.items is not None else None
 
 
@@ -183,11 +189,8 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
     found = dict.fromkeys(findings(unit, facts))
     if unit.cut:
         words = "too long: the end of it is not looked at"
-        found[Finding(unit.source.name, 1, 1, CUT, Severity.WARNING, words, "split it")] = None
+        found[unit.finding(Place(1, 1), CUT, Severity.WARNING, words, "split it")] = None
     for one in unit.broken:
-        place, words = one.place, "mend it: nothing behind it may have been understood"
-        hit = Finding(
-            unit.source.name, place.line, place.column, BROKEN, Severity.ERROR, one.what, words
-        )
-        found[hit] = None
+        fix = "mend it: nothing behind it may have been understood"
+        found[unit.finding(one.place, BROKEN, Severity.ERROR, one.what, fix)] = None
     return sorted(rule.apply_suppressions(unit, found, rules()), key=lambda one: one.order)

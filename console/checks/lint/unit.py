@@ -10,10 +10,16 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.common import redact
 from console.common.text import one_line
+
+if TYPE_CHECKING:
+    from console.checks.lint.yaml_tree import Node
+
 
 Segment = tuple[int, int, int]
 """From this offset of the text on, the characters stand at (line, column) and to the right."""
@@ -48,13 +54,8 @@ class Snippet:
 
 def whole(text: str) -> Snippet:
     """A file that is the text itself."""
-    segments: list[Segment] = [(0, 1, 1)]
-    at, line = text.find("\n"), 1
-    while at >= 0:
-        line += 1
-        segments.append((at + 1, line, 1))
-        at = text.find("\n", at + 1)
-    return Snippet(text, segments)
+    starts = accumulate((len(line) + 1 for line in text.split("\n")[:-1]), initial=0)
+    return Snippet(text, [(at, number, 1) for number, at in enumerate(starts, 1)])
 
 
 def spot(text: str, place: Place) -> Snippet:
@@ -103,7 +104,7 @@ class Finding:
     severity: Severity
     what: str
     fix: str = ""
-    lessons: tuple[str, ...] = field(default=())
+    lessons: tuple[str, ...] = ()
     suppressed: str = ""
 
     def __post_init__(self) -> None:
@@ -122,28 +123,20 @@ class Finding:
 
 
 class Kind(StrEnum):
-    """What a file is."""
-
     DOCKERFILE = "Dockerfile"
     COMPOSE = "compose file"
     PLAYBOOK = "playbook"
-    SITE = "site file"
     SHELL = "shell script"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file as text. `path` is None for a text that is in no file."""
-
-    name: str
+    path: Path
     text: str
     kind: Kind
-    path: Path | None = None
 
 
 class Where(StrEnum):
-    """When and where a command runs."""
-
     HOST = "host"
     BUILD = "image build"
     START = "container"
@@ -157,6 +150,11 @@ class Word:
     text: str
     place: Place
     inner: Snippet
+
+
+def made_word(text: str, place: Place) -> Word:
+    """A word whose characters cannot be found in the file any more."""
+    return Word(text, place, spot(text, place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,6 @@ class Command:
 
     @property
     def name(self) -> str:
-        """The program without its directory."""
         return self.words[0].text.rsplit("/", 1)[-1]
 
     @property
@@ -243,7 +240,6 @@ class Container:
     name: str
     place: Place
     image: str = ""
-    builds: bool = False
     runtime: str = ""
     runtime_place: Place | None = None
     gpus: Place | None = None
@@ -287,14 +283,6 @@ class Comment:
     own: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """Where a text cannot be understood, and why."""
-
-    place: Place
-    what: str
-
-
 @dataclass
 class Unit:
     """One file, read. `spans` are (first, last) lines that a comment above the first covers.
@@ -315,10 +303,18 @@ class Unit:
     scripts: int = 0
     cut: bool = False
     """A text in it was too long to be read to its end."""
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[Hit] = field(default_factory=list)
+    """Where a text cannot be understood, and why."""
     copied: dict[str, list[str]] = field(default_factory=dict)
     packages: dict[str, frozenset[str]] = field(default_factory=dict)
     """What the commands of a scope install; kept by console.checks.lint.vocabulary."""
+
+    def finding(
+        self, place: Place, rule: str, severity: Severity, what: str, fix: str,
+        lessons: tuple[str, ...] = (),
+    ) -> Finding:  # fmt: skip
+        name = str(self.source.path)
+        return Finding(name, place.line, place.column, rule, severity, what, fix, lessons)
 
     def next_script(self) -> int:
         self.scripts += 1
@@ -341,9 +337,7 @@ class Unit:
         """What a variable was set to for a command: before it on its line, else by the file."""
         scopes = (*self.scopes(command.scope), "")
         yield from (one for one in command.env if one.name == name)
-        for one in self.variables:
-            if one.name == name and one.scope in scopes:
-                yield one
+        yield from (one for one in self.variables if one.name == name and one.scope in scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,4 +348,4 @@ class PlaybookStep:
     kind: str
     place: Place
     timed: bool
-    data: object = None
+    data: Node

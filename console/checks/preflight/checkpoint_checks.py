@@ -18,14 +18,15 @@ from console.checks.preflight.loader import (
 from console.common.finding import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Machine
-from console.models.gguf.read import Reading
-from console.models.gguf.shards import SHOWN, check, models
+from console.models.gguf.read import Reading, check_shards
 from console.models.hub.checkpoint import Format, WeightSet
 from console.models.hub.listing import Listing
 from console.models.hub.local_files import Here
 from console.models.hub.model_config import kind
 from console.models.sizing.model_facts import ModelFacts
 
+SHOWN = 5
+"""Problems of a set that are told."""
 BESIDE = "GPU memory beside the baseline"
 NEEDED = (BESIDE, ", architecture ", ", quantization ", ", method ")
 """What the table has to know: without it nothing is a GO."""
@@ -46,14 +47,12 @@ def whole(chosen: WeightSet) -> list[Finding]:
 
 def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
     """Whether the files hold what their headers promise, and fit together as a loader asks."""
-    headers = {file.path: one.header for file, one in zip(chosen.files, readings, strict=True)}
     words = [
         f"{one_line(file.path)} lacks {one.missing_bytes} bytes"
         for file, one in zip(chosen.files, readings, strict=True) if one.missing_bytes
     ]  # fmt: skip
-    for model in models((file.path, file.size) for file in chosen.files):
-        numbered = {one.number: headers[one.name] for one in model.shards}
-        words += [*model.problems, *check(model, numbered)]
+    listed = [(file.path, file.size) for file in chosen.files]
+    words += check_shards(listed, [one.header for one in readings])
     if not words:
         return []
     told = list(dict.fromkeys(words))[:SHOWN]
@@ -71,15 +70,6 @@ def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
     engine = loader.engine or ("llama.cpp" if wants_gguf else "this engine")
     words = f"{chosen.label}: {engine} reads {'GGUF' if wants_gguf else 'safetensors'}"
     return [Finding(Level.FAIL, "format", words, "take the other format of the same model")]
-
-
-def _table_format(format_: Format) -> str:
-    return "gguf" if format_ is Format.GGUF else "safetensors"
-
-
-def _table_quantization(chosen: WeightSet) -> str:
-    gguf = chosen.format is Format.GGUF
-    return chosen.quantization.lower() if gguf else kind(chosen.quantization)
 
 
 def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
@@ -113,13 +103,13 @@ def table(
     """What the compatibility table says on engine, format, architecture and quantization."""
     plan = plan_of(ask, chosen.format)
     engine = engine_of(ask, plan, chosen.format)
-    found = compatibility.check(
-        compatibility.Question(
-            engine, _table_format(chosen.format), facts.architecture,
-            _table_quantization(chosen), method_of(plan, ask.args),
-            getattr(plan, "split_mode", ""), machine,
-        )
+    gguf, quantization = chosen.format is Format.GGUF, chosen.quantization
+    question = compatibility.Question(
+        engine, "gguf" if gguf else "safetensors", facts.architecture,
+        quantization.lower() if gguf else kind(quantization), method_of(plan, ask.args),
+        getattr(plan, "split_mode", ""), machine,
     )  # fmt: skip
+    found = compatibility.check(question)
     if engine in LIKE_SGLANG:
         words = "its memory is worked out as SGLang's: a first look, no more"
         found = (*found, Finding(Level.WARN, engine, words))

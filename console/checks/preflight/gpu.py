@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from console.checks.preflight.compatibility import Table, table
+from console.checks.preflight.compatibility import table
 from console.common.finding import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Card
@@ -41,7 +41,7 @@ def runs_on(archs: Iterable[str], capability: Pair) -> bool:
         found = _ARCH.fullmatch(arch)
         if found is None:
             continue
-        built = _pair(found[2])
+        built = int(found[2][:-1]), int(found[2][-1])
         exact, family = found[3] == "a", found[3] == "f"
         same = built[0] == capability[0] and built[1] <= capability[1]
         if exact and built == capability:
@@ -78,18 +78,15 @@ def check_archs(cards: Sequence[Card], archs: Sequence[str] | None, what: str) -
     return Finding(Level.OK, title, f"has them for {', '.join(sorted({sm(c) for c in known}))}")
 
 
-def check_cuda(
-    cards: Sequence[Card], cuda: Pair | None, what: str, rows: Table | None = None
-) -> tuple[Finding, ...]:
+def check_cuda(cards: Sequence[Card], cuda: Pair | None, what: str) -> tuple[Finding, ...]:
     """Whether the CUDA that `what` was built with knows each kind of card."""
-    rows = rows or table()
     title = f"CUDA of {one_line(what, 50)}"
     if cuda is None:
         return (Finding(Level.UNKNOWN, title, "it does not say its version"),)
     found = []
     for capability in sorted({card.compute for card in cards if card.compute}):
         name = f"sm_{capability[0]}{capability[1]}"
-        row = next((one for one in rows.cards if _version(one.sm) == capability), None)
+        row = next((one for one in table().cards if _version(one.sm) == capability), None)
         if row is None:
             words = f"the table does not say from which CUDA on there is {name}"
             found.append(Finding(Level.UNKNOWN, title, words))
@@ -106,30 +103,25 @@ def check_cuda(
 
 
 def check_driver(
-    driver: str,
-    cuda: Pair | None = None,
-    kernel: str = "",
-    rows: Table | None = None,
-    least: str = "",
+    driver: str, cuda: Pair | None = None, kernel: str = "", least: str = ""
 ) -> Finding:
     """Whether the driver is new enough, serves a CUDA version, and fits the kernel; each where it
     is given."""
-    rows, title = rows or table(), "NVIDIA driver"
-    version = _numbers(driver)
+    title, version = "NVIDIA driver", numbers(driver)
     if not version:
         return Finding(Level.UNKNOWN, title, "no driver answers, so its version is not known")
-    if version < _numbers(least):
+    if version < numbers(least):
         words = f"{driver}; {one_line(least, 40)} or newer is wanted"
         return Finding(Level.FAIL, title, words, "update the driver, then reboot")
-    row = next((one for one in rows.drivers if cuda and one.cuda == cuda[0]), None)
-    if row is not None and version < _numbers(row.driver):
+    row = next((one for one in table().drivers if cuda and one.cuda == cuda[0]), None)
+    if row is not None and version < numbers(row.driver):
         words = f"{driver} is too old for CUDA {row.cuda}, which wants {row.driver} or newer"
         source = f"{row.source}, {row.date}"
         return Finding(Level.FAIL, title, words, "update the driver, then reboot", source=source)
     if cuda is not None and row is None:
         words = f"{driver}; the table does not say what CUDA {cuda[0]} wants"
         return Finding(Level.UNKNOWN, title, words)
-    if _numbers(kernel)[:2] >= NEW_KERNEL and version < FIXED_DRIVER:
+    if numbers(kernel)[:2] >= NEW_KERNEL and version < FIXED_DRIVER:
         words = f"{driver} on Linux {one_line(kernel, 40)}: 580.126.09 is the first made for 6.19"
         return Finding(Level.WARN, title, words, "update the driver", ADVISED, "S-013, 2026-01-27")
     serves = f", serves CUDA {cuda[0]}.x" if cuda else ""
@@ -141,15 +133,12 @@ def sm(card: Card) -> str:
     return "sm_?" if card.compute is None else f"sm_{card.compute[0]}{card.compute[1]}"
 
 
-def _pair(digits: str) -> Pair:
-    return int(digits[:-1]), int(digits[-1])
-
-
 def _version(text: str) -> Pair:
     major, _, minor = text.partition(".")
     return int(major), int(minor or 0)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers that a version begins with."""
     found = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, found[0].split("."))) if found else ()

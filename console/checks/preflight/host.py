@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import platform
-import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
 from console.host.machine import disk_free
 from console.host.sample import Card, Machine
+from console.models.sizing.assessment import disk_margin
 from console.runtime.docker.client import ask, connect, engine_host
 from console.runtime.docker.compose_cli import compose
 
@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 
 
 SCHED_EXT = (6, 12)
-SPARE_SHARE = 0.05
-SPARE_BYTES = 20_000_000_000
-"""What stays free on a disk after a download: the larger of the two."""
 COMPOSE_S = 15.0
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
 _FEATURES = (
     ("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_vnni", "AVX-512 VNNI"),
     ("avx512_bf16", "AVX-512 BF16"), ("amx_tile", "AMX"), ("amx_int8", "AMX INT8"),
@@ -71,13 +67,12 @@ def kernel(
 ) -> Finding:
     """The running kernel; with `sched_ext`, whether it has that scheduler class."""
     release = one_line(platform.release() if release is None else release, 60)
-    found = _RELEASE.match(release)
     title = "kernel"
     if not sched_ext:
         return Finding(Level.OK, title, f"Linux {release}")
     if (root / "sys/kernel/sched_ext").is_dir():
         return Finding(Level.OK, title, f"Linux {release} has sched_ext")
-    new = found is not None and (int(found[1]), int(found[2])) >= SCHED_EXT
+    new = gpu.numbers(release)[:2] >= SCHED_EXT
     words = f"Linux {release} has no sched_ext: " + (
         "it was built without CONFIG_SCHED_CLASS_EXT" if new else "6.12 is the first that can"
     )
@@ -89,7 +84,6 @@ def kernel(
 
 
 def numa(machine: Machine) -> Finding:
-    """NUMA nodes: a model in RAM that spans them is read across dies."""
     nodes, title = machine.numa_nodes, "NUMA"
     if nodes is None:
         return Finding(Level.UNKNOWN, title, "the kernel does not list its nodes")
@@ -136,7 +130,7 @@ def room(title: str, free: int, need: int | None) -> Finding:
     if need is None:
         words = f"{format_bytes(free)} free; how much is needed is not known"
         return Finding(Level.UNKNOWN, title, words)
-    spare = max(int(SPARE_SHARE * need), SPARE_BYTES)
+    spare = disk_margin(need)
     words = f"{format_bytes(free)} free, {format_bytes(need)} needed"
     if free < need:
         short = f"{words}: {format_bytes(need - free)} short"
@@ -148,7 +142,6 @@ def room(title: str, free: int, need: int | None) -> Finding:
 
 
 def cards_present(uuids: Sequence[str], found: Cards) -> tuple[Finding, ...]:
-    """Whether every card that is named is there."""
     title, there = "cards", {card.uuid for card in found.cards}
     if not uuids:
         return ()
@@ -181,40 +174,24 @@ def engine(host: str = "") -> Finding:
     return Finding(Level.OK, title, f"version {version} answers at {engine_host(host or None)}")
 
 
-def compose_file(
-    files: Sequence[Path],
-    service: str = "",
-    *,
-    profiles: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    host: str = "",
-) -> tuple[Finding, ...]:
-    """Whether `docker compose` accepts the files, and knows the service."""
+def compose_file(files: Sequence[Path], env: Mapping[str, str], host: str) -> tuple[Finding, ...]:
+    """Whether `docker compose` accepts the files; `host` is the engine's address."""
     title = f"compose file {one_line(' '.join(path.name for path in files), 50)}"
     said: list[str] = []
     argv = ["docker", "compose"]
     argv += [word for path in files for word in ("-f", str(path))]
-    argv += [word for name in profiles for word in ("--profile", name)]
     missing = [path for path in files if not os.path.isfile(path)]
     if missing:
         words = f"there is no file {one_line(str(missing[0]))}"
         return (Finding(Level.FAIL, title, words, "correct `files:` in the site or playbook"),)
 
-    def run(*more: str) -> str:
-        what = "`docker compose config`"
-        return compose([*argv, *more], engine_host(host or None), env or {}, what, COMPOSE_S,
-                       said.append)  # fmt: skip
-
+    what = "`docker compose config`"
     try:
-        run("config", "-q")
-        services = run("config", "--services").split() if service else []
+        compose([*argv, "config", "-q"], host, env, what, COMPOSE_S, said.append)
     except EngineError as error:
         return (Finding(Level.UNKNOWN, title, f"not known: {error}", error.hint),)
     except ConsoleError as error:
         return (Finding(Level.FAIL, title, error.detail or str(error), error.hint),)
-    if service and service not in services:
-        words = f"has no service {one_line(service)}, only {', '.join(map(one_line, services))}"
-        return (Finding(Level.FAIL, title, words, "a service behind a profile needs that profile"),)
     warned = tuple(Finding(Level.WARN, title, line) for line in dict.fromkeys(said))
     return warned or (Finding(Level.OK, title, "is valid"),)
 
@@ -258,9 +235,7 @@ def findings(
     if ask.disk is not None:
         yield disk(ask.disk, ask.need)
     if ask.compose:
-        yield from compose_file(
-            ask.compose, env=dict(ask.compose_env), host=engine_host(ask.engine or None)
-        )
+        yield from compose_file(ask.compose, dict(ask.compose_env), engine_host(ask.engine or None))
     for ref in dict.fromkeys((*ask.images, *ask.torch)):
         yield from _image(ref, ref in ask.torch, machine.cards, connect)
 

@@ -59,7 +59,6 @@ def fitting(loader: Loader, format_: Format) -> Loader:
 
 
 def plan_of(loader: Loader, format_: Format) -> LoaderPlan:
-    """The arguments as a plan for a checkpoint of this format."""
     if loader.kind == "convert":
         return conversion_plan(loader.args)
     if speaks_gguf(loader, format_):
@@ -91,18 +90,9 @@ def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
     return "sglang" if format_ is not Format.GGUF else "llama.cpp"
 
 
-def method_of(plan: LoaderPlan, args: Sequence[str] = ()) -> str:
+def method_of(plan: LoaderPlan, args: Sequence[str]) -> str:
     """kt-kernel's method, where the plan names one; of a conversion, what it is done for."""
     for option, value in pairwise(args) if isinstance(plan, ConversionPlan) else ():
         if option == "--kt-method":
             return value
-    return getattr(plan, "kt_method", "") or ("" if isinstance(plan, LlamaPlan) else _result(plan))
-
-
-def _result(plan: LoaderPlan) -> str:
-    return str(getattr(plan, "method", ""))
-
-
-def problems(plan: LoaderPlan) -> Sequence[str]:
-    """What in the arguments could not be read."""
-    return plan.problems
+    return str(getattr(plan, "kt_method", "") or getattr(plan, "method", ""))

@@ -19,55 +19,25 @@ DEFAULT_ALIGNMENT = 32
 class GgmlType:
     """One tensor type: `bytes` for every `block` elements of a row."""
 
-    number: int
     name: str
     block: int
     bytes: int
 
 
 _TABLE = (
-    GgmlType(0, "F32", 1, 4),
-    GgmlType(1, "F16", 1, 2),
-    GgmlType(2, "Q4_0", 32, 18),
-    GgmlType(3, "Q4_1", 32, 20),
-    GgmlType(6, "Q5_0", 32, 22),
-    GgmlType(7, "Q5_1", 32, 24),
-    GgmlType(8, "Q8_0", 32, 34),
-    GgmlType(9, "Q8_1", 32, 40),
-    GgmlType(10, "Q2_K", 256, 84),
-    GgmlType(11, "Q3_K", 256, 110),
-    GgmlType(12, "Q4_K", 256, 144),
-    GgmlType(13, "Q5_K", 256, 176),
-    GgmlType(14, "Q6_K", 256, 210),
-    GgmlType(15, "Q8_K", 256, 292),
-    GgmlType(16, "IQ2_XXS", 256, 66),
-    GgmlType(17, "IQ2_XS", 256, 74),
-    GgmlType(18, "IQ3_XXS", 256, 98),
-    GgmlType(19, "IQ1_S", 256, 50),
-    GgmlType(20, "IQ4_NL", 32, 18),
-    GgmlType(21, "IQ3_S", 256, 110),
-    GgmlType(22, "IQ2_S", 256, 82),
-    GgmlType(23, "IQ4_XS", 256, 136),
-    GgmlType(24, "I8", 1, 1),
-    GgmlType(25, "I16", 1, 2),
-    GgmlType(26, "I32", 1, 4),
-    GgmlType(27, "I64", 1, 8),
-    GgmlType(28, "F64", 1, 8),
-    GgmlType(29, "IQ1_M", 256, 56),
-    GgmlType(30, "BF16", 1, 2),
-    GgmlType(34, "TQ1_0", 256, 54),
-    GgmlType(35, "TQ2_0", 256, 66),
-    GgmlType(39, "MXFP4", 32, 17),
-    GgmlType(40, "NVFP4", 64, 36),
-    GgmlType(41, "Q1_0", 128, 18),
-)
-BY_NUMBER: dict[int, GgmlType] = {one.number: one for one in _TABLE}
-_BY_NAME = {one.name: one for one in _TABLE}
-
-
-def from_name(name: str) -> GgmlType:
-    """`q8_0`, as --cache-type-k takes it, in either case. Raises KeyError."""
-    return _BY_NAME[name.upper()]
+    (0, "F32", 1, 4), (1, "F16", 1, 2), (2, "Q4_0", 32, 18), (3, "Q4_1", 32, 20),
+    (6, "Q5_0", 32, 22), (7, "Q5_1", 32, 24), (8, "Q8_0", 32, 34), (9, "Q8_1", 32, 40),
+    (10, "Q2_K", 256, 84), (11, "Q3_K", 256, 110), (12, "Q4_K", 256, 144), (13, "Q5_K", 256, 176),
+    (14, "Q6_K", 256, 210), (15, "Q8_K", 256, 292), (16, "IQ2_XXS", 256, 66),
+    (17, "IQ2_XS", 256, 74), (18, "IQ3_XXS", 256, 98), (19, "IQ1_S", 256, 50),
+    (20, "IQ4_NL", 32, 18), (21, "IQ3_S", 256, 110), (22, "IQ2_S", 256, 82),
+    (23, "IQ4_XS", 256, 136), (24, "I8", 1, 1), (25, "I16", 1, 2), (26, "I32", 1, 4),
+    (27, "I64", 1, 8), (28, "F64", 1, 8), (29, "IQ1_M", 256, 56), (30, "BF16", 1, 2),
+    (34, "TQ1_0", 256, 54), (35, "TQ2_0", 256, 66), (39, "MXFP4", 32, 17), (40, "NVFP4", 64, 36),
+    (41, "Q1_0", 128, 18),
+)  # fmt: skip
+BY_NUMBER = {number: GgmlType(name, block, size) for number, name, block, size in _TABLE}
+"""Every type of a tensor, by its number in the file."""
 
 
 def type_name(number: int) -> str:
@@ -85,8 +55,6 @@ def row_bytes(kind: GgmlType, elements: int) -> int:
 
 
 class ValueType(IntEnum):
-    """What a metadata value is."""
-
     UINT8 = 0
     INT8 = 1
     UINT16 = 2
@@ -185,32 +153,6 @@ class Header:
         value = self.kv.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
-    def number(self, key: str) -> float | None:
-        """An integer or a float."""
-        value = self.kv.get(key)
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-    def flag(self, key: str) -> bool | None:
-        value = self.kv.get(key)
-        return value if isinstance(value, bool) else None
-
-    def integers(self, key: str) -> tuple[int, ...] | None:
-        """The numbers of an array, or a scalar as the only one; BOOL counts as 0 and 1 here."""
-        value = self.kv.get(key)
-        if isinstance(value, int):
-            return (int(value),)
-        if not isinstance(value, Array) or value.values is None:
-            return None
-        if any(isinstance(one, float) for one in value.values):
-            return None
-        return tuple(int(one) for one in value.values)
-
-    def count(self, key: str) -> int | None:
-        """How many elements an array has: `tokenizer.ggml.tokens` is the vocabulary."""
-        value = self.kv.get(key)
-        return value.count if isinstance(value, Array) else None
-
 
 def pad(size: int, alignment: int) -> int:
-    """The next multiple of the alignment."""
     return -(-size // alignment) * alignment

@@ -1,4 +1,8 @@
-"""Headers of GGUF files, here or behind a web address, read or cached: what the console calls."""
+"""Headers of GGUF files, here or behind a web address, read or cached: what the console calls.
+
+Of a model in several files (`<prefix>-00001-of-00003.gguf`, counted from 1; inside, `split.no`
+counts from 0) the first shard alone holds the metadata, and a loader is given that one.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,23 @@ import os
 import stat
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.clock import Clock
-from console.common.text import clean
+from console.common.files import write_atomically
+from console.common.text import clean, one_line
 from console.common.units import format_bytes
 from console.models.gguf.address import is_address
 from console.models.gguf.byte_source import GgufError, Kind, LocalFile
 from console.models.gguf.header import Array, Header, Tensor, Value, type_name
 from console.models.gguf.parser import Want, parse
+from console.models.hub.names import shard
 
 if TYPE_CHECKING:
     from console.models.gguf.remote import RemoteFile
@@ -32,6 +41,9 @@ MOST_BYTES = 4 * 2**20
 """Of one entry: room for some 40,000 tensors."""
 
 DEADLINE_S = 60.0
+THREADS = 4
+"""Shards that are read at once."""
+MOST_PROBLEMS = 20
 
 
 class HeaderCache:
@@ -59,19 +71,12 @@ class HeaderCache:
     def put(self, content: str, reading: Reading) -> None:
         """Keep a whole header; a full or read-only disk keeps nothing, and that is no error."""
         path = self._path(content)
-        data = json.dumps({"schema": SCHEMA, "content": content, **_plain(reading)}).encode()
+        data = json.dumps({"schema": SCHEMA, "content": content, **_plain(reading)})
         if len(data) > MOST_BYTES or reading.header.tensors is None:
             return
-        beside = path.with_name(f".{path.name}.{os.getpid()}.new")
         with contextlib.suppress(OSError):
             self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-                with os.fdopen(os.open(beside, flags, 0o600), "wb") as file:
-                    file.write(data)
-                os.replace(beside, path)
-            except OSError:
-                beside.unlink(missing_ok=True)
+            write_atomically(path, data, 0o600)
             self._prune()
 
     def _path(self, content: str) -> Path:
@@ -102,8 +107,6 @@ def _plain(reading: Reading) -> dict[str, Any]:
     return {
         "name": reading.name,
         "file_bytes": reading.file_bytes,
-        "etag": reading.etag,
-        "commit": reading.commit,
         "notes": reading.notes,
         "version": header.version,
         "byte_order": header.byte_order,
@@ -132,13 +135,9 @@ def _cached(value: dict[str, Any]) -> Reading:
     )
     if not header.alignment:
         raise ValueError("an alignment of 0")
-    reading = Reading(header, _text(value["name"]), None if size is None else _integer(size))
-    return replace(
-        reading,
-        etag=_text(value["etag"]),
-        commit=_text(value["commit"]),
-        notes=tuple(_text(one) for one in value["notes"]),
-    )
+    notes = tuple(_text(one) for one in value["notes"])
+    known = None if size is None else _integer(size)
+    return Reading(header, _text(value["name"]), known, notes=notes)
 
 
 def _tensor(name: object, dims: list[object], number: object, size: object) -> Tensor:
@@ -180,8 +179,8 @@ class Reading:
     """A header and what it took to get it.
 
     `file_bytes` is the size of the file, None where the server did not say. `exchanges` counts
-    requests (reads of a local file), redirects too; `body_bytes` what they brought. `etag` and
-    `commit` pin what was read, "" where unknown. `notes` are for the operator, clean.
+    requests (reads of a local file), redirects too; `body_bytes` what they brought. `notes` are for
+    the operator, clean.
     """
 
     header: Header
@@ -189,8 +188,6 @@ class Reading:
     file_bytes: int | None
     exchanges: int = 0
     body_bytes: int = 0
-    etag: str = ""
-    commit: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -201,18 +198,12 @@ class Reading:
         return max(0, self.header.file_bytes - self.file_bytes)
 
 
-def read_architecture(
-    where: str | Path,
-    *,
-    token: str = "",
-    clock: Clock | None = None,
-    deadline_s: float = DEADLINE_S,
-) -> Reading:
+def read_architecture(where: str | Path, *, token: str = "") -> Reading:
     """The architecture of a file, from one range of 60 KiB in all usual cases.
 
     `header.architecture` is never None, `header.tensors` always. Raises GgufError.
     """
-    reading = _read(where, Want.ARCHITECTURE, token, clock, deadline_s)
+    reading = _read(where, Want.ARCHITECTURE, token, None, DEADLINE_S)
     if reading.header.architecture is None:
         raise _without_architecture(reading)
     return reading
@@ -224,20 +215,76 @@ def read_header(
     token: str = "",
     clock: Clock | None = None,
     deadline_s: float = DEADLINE_S,
-    content: str = "",
-    cache: HeaderCache | None = None,
 ) -> Reading:
     """The whole header and the table of tensors; `deadline_s` bounds a remote reading in all.
+    Raises GgufError."""
+    return _read(where, Want.HEADER, token, clock, deadline_s)
 
-    `content` is the hash of the file (lfs sha256, ETag) as its caller knows it: with a cache, a
-    header that was read before costs nothing. Raises GgufError.
+
+def check_shards(
+    files: Sequence[tuple[str, int | None]], headers: Sequence[Header]
+) -> tuple[str, ...]:
+    """What names and sizes of one set, and the headers in the same order, say against each other.
+
+    A loader refuses the same: another `split.no` or `split.count` than the name's, a tensor
+    twice, another number of tensors than `split.tensors.count`. Sizes are in bytes, None where
+    unknown; a single file is a set too.
     """
-    if cache is not None and content and (kept := cache.get(content)) is not None:
-        return kept
-    reading = _read(where, Want.HEADER, token, clock, deadline_s)
-    if cache is not None and content:
-        cache.put(content, reading)
-    return reading
+    found: list[str] = []
+    seen: dict[str, int] = {}
+    count = 1
+    for (name, size), header in zip(files, headers, strict=True):
+        _, number, count = shard(name) or (name, 1, 1)
+        shown = one_line(name)
+        if size == 0:
+            found.append(f"{shown} is empty")
+        if not 1 <= number <= count:
+            found.append(f"{shown} has a number outside its set")
+        found += _split_numbers(shown, number, count, header)
+        needed = header.file_bytes
+        if needed is not None and size is not None and needed > size:
+            found.append(f"{shown} lacks {needed - size} bytes")
+        for tensor in header.tensors or ():
+            if seen.setdefault(tensor.name, number) != number:
+                found.append(f"{tensor.name} stands in shards {seen[tensor.name]}, {number}")
+    due = headers[0].integer("split.tensors.count")
+    have = sum(header.tensor_count for header in headers)
+    if due is not None and len(headers) == count and due != have:
+        found.append(f"{due} tensors are due, the shards have {have}")
+    return tuple(found[:MOST_PROBLEMS])
+
+
+def _split_numbers(name: str, number: int, count: int, header: Header) -> Iterator[str]:
+    said, index = header.integer("split.count") or 1, header.integer("split.no")
+    if said != count:
+        yield f"{name} says it is one of {said} shards, its name says {count}"
+    if count > 1 and index is not None and index != number - 1:
+        yield f"{name} says it is shard {index + 1}, its name says {number}"
+
+
+def read_shards(where: Sequence[str], *, token: str, deadline_s: float) -> list[Reading]:
+    """The headers of all shards of a set, in the order given, at most four at a time.
+
+    A shard after the first is a few KiB of header: one range. Raises the first GgufError.
+    """
+    with ThreadPoolExecutor(THREADS, "gguf") as pool:
+        return list(pool.map(partial(read_header, token=token, deadline_s=deadline_s), where))
+
+
+def merged(headers: Sequence[Header]) -> Header:
+    """One header for a set in order: the metadata of the first, the tensors of all of them.
+
+    `header_bytes` is the sum over the files.
+    """
+    tensors = None
+    if all(one.tensors is not None for one in headers):
+        tensors = tuple(tensor for one in headers for tensor in one.tensors or ())
+    return replace(
+        headers[0],
+        tensors=tensors,
+        tensor_count=sum(one.tensor_count for one in headers),
+        header_bytes=sum(one.header_bytes for one in headers),
+    )
 
 
 def _read(
@@ -249,7 +296,7 @@ def _read(
     from console.models.gguf.remote import RemoteFile
 
     try:
-        with RemoteFile(str(where), token=token, clock=clock, deadline_s=deadline_s) as remote:
+        with RemoteFile(str(where), token, clock, deadline_s) as remote:
             return _reading(remote, want)
     except GgufError as error:  # a server may quote what it was sent
         if token:
@@ -271,8 +318,6 @@ def _reading(source: LocalFile | RemoteFile, want: Want) -> Reading:
         source.total,
         source.exchanges,
         source.body_bytes,
-        getattr(source, "etag", ""),
-        getattr(source, "commit", ""),
         (*getattr(source, "notes", ()), *_notes(header, source.total)),
     )
 

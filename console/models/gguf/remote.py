@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from types import TracebackType
 
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
@@ -31,17 +30,10 @@ class RemoteFile:
 
     The token goes to the host and port of the first address, to no other. What the answers say
     about the file must stay the same from range to range. `notes` tell what the operator should
-    know of the server; `commit` and `etag` pin what was read. Raises GgufError throughout.
+    know of the server. Raises GgufError throughout.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str = "",
-        deadline_s: float,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, url: str, token: str, clock: Clock | None, deadline_s: float) -> None:
         self._start = self._at = parse_address(url)
         if token and not _TOKEN.fullmatch(token):
             raise GgufError(Kind.REFUSED, "the token cannot be sent", "it is no printable word")
@@ -58,12 +50,7 @@ class RemoteFile:
     def __enter__(self) -> RemoteFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._wire.close()
 
     @property
@@ -75,17 +62,6 @@ class RemoteFile:
     def body_bytes(self) -> int:
         """Bytes of bodies received, of redirects too."""
         return self._wire.body_bytes
-
-    @property
-    def commit(self) -> str:
-        """The commit the hub served, clean; "" where none was named."""
-        return one_line(self._facts.get("x-repo-commit", ""), 80)
-
-    @property
-    def etag(self) -> str:
-        """The hub's hash of the file, or the server's own tag; clean, "" where none."""
-        tag = self._facts.get("x-linked-etag") or self._facts.get("etag", "")
-        return one_line(tag.removeprefix("W/").strip('"'), 200)
 
     def read(self, offset: int) -> bytes:
         if self.total is not None and offset >= self.total:
@@ -107,7 +83,6 @@ class RemoteFile:
         return GgufError(kind, f"{self.name} cannot be read", words, hint)
 
     def _fetch(self, first: int, last: int) -> Answer:
-        """The answer to a range, behind every redirect."""
         been: set[Address] = set()
         headers = {
             "User-Agent": "omni-console",
@@ -182,11 +157,8 @@ class RemoteFile:
 
     def _part(self, answer: Answer, first: int, last: int) -> bytes:
         said = answer.headers.get("content-range")
-        if (
-            said is None
-            and first == 0
-            and "multipart" not in answer.headers.get("content-type", "")
-        ):
+        several = "multipart" in answer.headers.get("content-type", "")
+        if said is None and first == 0 and not several:
             self.notes.append("the server does not say which range it sends (a mirror?)")
             begin, end, total = 0, len(answer.body) - 1, "*"
         else:
@@ -215,7 +187,6 @@ class RemoteFile:
 
 
 def _wanted(status: int, first: int, last: int) -> int:
-    """Bytes of a body that are worth reading."""
     if status == 206:
         return last - first + 1
     if status == 200:

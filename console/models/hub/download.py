@@ -13,7 +13,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -23,11 +23,11 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, decode
 from console.common.units import both_units
 from console.host.cgroups import scope
-from console.models.hub import disk, local_files, settings
+from console.host.machine import nearest
+from console.models.hub import local_files, settings
 from console.models.hub.checkpoint import Contents
-from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
-from console.models.hub.listing import Listing, RemoteFile, child_env, some
+from console.models.hub.listing import child_env, some
 from console.models.hub.local_files import Wrong
 from console.models.hub.progress import Meter, explain
 
@@ -36,8 +36,42 @@ WORKERS = 16
 GRACE_S = 5.0
 AHEAD_S = 3.0
 """The floor is kept this far ahead, at the rate of the moment: a look comes once a second."""
+FREE_SHARE = 0.05
+LEAST_FREE = 20 * 10**9
 _KEPT_LINES = 50
 _LONGEST_LINE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes of a file system: free for this user, and in all."""
+
+    free: int
+    total: int
+
+
+def space(path: Path) -> Space:
+    """The file system that `path` is on, or would be made on. Raises OSError."""
+    info = os.statvfs(nearest(path))
+    return Space(info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize)
+
+
+def floor(total: int) -> int:
+    """The larger of 5 % and 20 GB: logs, a journal and page-out need room beside a model."""
+    return max(int(total * FREE_SHARE), LEAST_FREE)
+
+
+def require(path: Path, found: Space, need: int, least: int) -> None:
+    """Raises DiskShort where `need` more bytes would bring the free space under `least`."""
+    short = need + least - found.free
+    if short > 0:
+        raise DiskShort(
+            f"{clean(str(path))}: {both_units(short)} too little room",
+            f"{both_units(need)} to write and {both_units(least)} to keep free, "
+            f"{both_units(found.free)} free",
+            f"du -xsh {clean(str(path.parent))}/* shows what is large; a smaller quantization "
+            "needs less",
+        )
 
 
 class Phase(StrEnum):
@@ -54,38 +88,21 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is fetched where. `files` are what the patterns take of the listing, `hash_up_to` the
-    bytes up to which a file's SHA-256 is compared at the end (0: sizes only)."""
+    """What is fetched where. `hash_up_to`: bytes up to which a file's SHA-256 is compared at the
+    end (0: sizes only)."""
 
-    listing: Listing
-    files: tuple[RemoteFile, ...]
+    contents: Contents
     target: Path
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
     workers: int = WORKERS
-    token: str = field(default="", repr=False)
     hash_up_to: int = 0
-
-    @classmethod
-    def of(
-        cls, contents: Contents, target: Path, *, workers: int = WORKERS, token: str = "",
-        hash_up_to: int = 0,
-    ) -> Plan:  # fmt: skip
-        """What `contents` took, into `target`."""
-        return cls(contents.listing, contents.files, target, contents.include, contents.exclude,
-                   workers, token, hash_up_to)  # fmt: skip
-
-    @property
-    def total(self) -> int | None:
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
 
     def argv(self) -> list[str]:
         """The command; the token is in the environment, never here."""
-        command = [*paths.module_argv("huggingface_hub.cli.hf"), "download", self.listing.repo]
-        command += ["--revision", self.listing.commit, "--local-dir", str(self.target)]
-        command += [f"--include={pattern}" for pattern in self.include]
-        command += [f"--exclude={pattern}" for pattern in self.exclude]
+        listing = self.contents.listing
+        command = [*paths.module_argv("huggingface_hub.cli.hf"), "download", listing.repo]
+        command += ["--revision", listing.commit, "--local-dir", str(self.target)]
+        command += [f"--include={pattern}" for pattern in self.contents.include]
+        command += [f"--exclude={pattern}" for pattern in self.contents.exclude]
         return [*command, "--max-workers", str(self.workers)]
 
 
@@ -100,18 +117,16 @@ class Progress:
     files_done: int
     files_total: int
     phase: Phase
-    free: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How it ended. `cuts` are children that ended early, `swept` bytes of files they left."""
+    """How it ended; `cuts` are children that ended early."""
 
     phase: Phase
     seconds: float
     fetched: int
     cuts: int = 0
-    swept: int = 0
     wrong: tuple[Wrong, ...] = ()
     error: ConsoleError | None = None
     said: tuple[str, ...] = ()
@@ -134,22 +149,22 @@ class Download:
         plan: Plan,
         *,
         clock: Clock | None = None,
-        space: Callable[[Path], Space] = disk.space,
-        floor: Callable[[int], int] = disk.floor,
+        space: Callable[[Path], Space] = space,
+        floor: Callable[[int], int] = floor,
         grace_s: float = GRACE_S,
         env: Mapping[str, str] | None = None,
         born: Callable[[int], None] = lambda pid: None,
     ) -> None:
         self.plan = plan
+        self._listing, self._files = plan.contents.listing, plan.contents.files
         self.cuts = 0
-        self.swept = 0
         self.phase = Phase.READY
         self.error: ConsoleError | None = None
         self._clock, self._space, self._floor = clock or SystemClock(), space, floor
         self._grace_s = grace_s
         self._env, self._born = dict(env or {}), born
         self._meter = Meter()
-        self._token = settings.token(plan.token)
+        self._token = settings.token()
         self._where = clean(str(plan.target))
         self._said: deque[str] = deque(maxlen=_KEPT_LINES)
         self._child: subprocess.Popen[bytes] | None = None
@@ -162,28 +177,25 @@ class Download:
     def running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
-    @property
-    def pid(self) -> int | None:
-        """The child's process id, which is its session's too."""
-        return self._child.pid if self._child is not None else None
-
     def start(self) -> local_files.Here:
         """Check the disk and start the child, unless every file is here; what was here before.
 
         Raises RepositoryGated, DiskShort, DownloadBusy or DownloadFailed.
         """
         plan = self.plan
-        plan.listing.require_access()
+        self._listing.require_access()
         try:
             plan.target.mkdir(parents=True, exist_ok=True)
             if lock := local_files.busy(plan.target):
                 name, hint = clean(lock.stem), f"wait for it, or end it: fuser -v {lock} names it"
                 raise DownloadBusy(f"{self._where} is being downloaded to", name, clean(hint))
-            self.swept += local_files.sweep_unfinished(plan.target)
-            found = local_files.look(plan.listing, plan.files, plan.target)
+            local_files.sweep_unfinished(plan.target)
+            found = local_files.look(self._listing, self._files, plan.target)
             for path in found.wrong:
                 local_files.forget_unfinished(plan.target, path)
-            self._require_room(found)
+            space, whole = self._space(plan.target), frozenset(found.whole)
+            need = sum(file.size or 0 for file in self._files if file.path not in whole)
+            require(plan.target, space, need, self._floor(space.total))
             if self._begun is None:
                 self._begun = (self._clock.monotonic(), found.have)
             self.phase = Phase.FETCHING
@@ -201,15 +213,14 @@ class Download:
         done, files = self._on_disk()
         now = self._clock.monotonic()
         self._meter.add(now, done)
-        free = self._watch_disk() if self.running else None
+        if self.running:
+            self._watch_disk()
         phase = self.phase
         if phase is Phase.FETCHING and self._meter.stalled(now):
             phase = Phase.STALLED
-        total = self.plan.total
-        return Progress(
-            done, total, self._meter.rate, self._meter.eta(total), files, len(self.plan.files),
-            phase, free,
-        )  # fmt: skip
+        total = self.plan.contents.size
+        rate, eta = self._meter.rate, self._meter.eta(total)
+        return Progress(done, total, rate, eta, files, len(self._files), phase)
 
     def stop(self, phase: Phase = Phase.CANCELLED) -> None:
         """End the child: SIGINT, then SIGTERM, then SIGKILL, each to its whole session."""
@@ -237,18 +248,18 @@ class Download:
         if self.phase is Phase.FETCHING:
             self.phase = Phase.CHECKING
             wrong = local_files.verify(
-                self.plan.files, self.plan.target, self.plan.hash_up_to, cancelled
+                self._files, self.plan.target, self.plan.hash_up_to, cancelled
             )
             if cancelled is not None and cancelled.is_set():
                 self.phase = Phase.CANCELLED
             else:
                 self._conclude(code, wrong)
         if self.phase in (Phase.CANCELLED, Phase.DISK) and not local_files.busy(self.plan.target):
-            self.swept += local_files.sweep_unfinished(self.plan.target)
+            local_files.sweep_unfinished(self.plan.target)
         began, had = self._begun or (self._clock.monotonic(), 0)
         seconds, fetched = self._clock.monotonic() - began, max(0, self._on_disk()[0] - had)
-        return Result(self.phase, seconds, fetched, self.cuts, self.swept, wrong, self.error,
-                      tuple(self._said))  # fmt: skip
+        said = tuple(self._said)
+        return Result(self.phase, seconds, fetched, self.cuts, wrong, self.error, said)
 
     def _wait(self) -> int:
         if self._child is None:
@@ -267,25 +278,19 @@ class Download:
         for one in wrong:
             local_files.forget_unfinished(self.plan.target, one.path)
         names = some(tuple(str(one) for one in wrong))
-        error = explain(self.plan.listing, tuple(self._said), bool(self._token))
+        error = explain(self._listing, tuple(self._said), bool(self._token))
         self.phase = Phase.FAILED if error is not None else Phase.CUT
         self.cuts += self.phase is Phase.CUT
         if error is None:
             how = "was cut" if code else "left files that are not as listed"
-            title = f"the download of {self.plan.listing.repo} {how}"
+            title = f"the download of {self._listing.repo} {how}"
             last = f"; hf said: {self._said[-1]}" if self._said else ""
             hint = "start it again: whole files are kept, the others fetched anew"
             error = DownloadFailed(title, f"{len(wrong)} files: {names}{last}", hint)
         self.error = error
 
-    def _require_room(self, found: local_files.Here) -> None:
-        space = self._space(self.plan.target)
-        whole = frozenset(found.whole)
-        need = sum(file.size or 0 for file in self.plan.files if file.path not in whole)
-        disk.require(self.plan.target, space, need, self._floor(space.total))
-
-    def _watch_disk(self) -> int | None:
-        """Free bytes; ends the child where the floor is near, or the disk is gone."""
+    def _watch_disk(self) -> None:
+        """End the child where the floor is near, or the disk is gone."""
         try:
             space = self._space(self.plan.target)
         except OSError as error:
@@ -293,7 +298,7 @@ class Download:
             title = f"{self._where} cannot be read any more"
             hint = "is the disk still mounted? `findmnt` shows"
             self.error = DownloadFailed(title, error.strerror or "", hint)
-            return None
+            return
         least = self._floor(space.total)
         if space.free - least <= (self._meter.rate or 0.0) * AHEAD_S:
             self.stop(Phase.DISK)
@@ -301,14 +306,13 @@ class Download:
             detail = f"{both_units(space.free)} free, {both_units(least)} are kept free"
             hint = "make room, then start the download again: whole files are kept"
             self.error = DiskShort(title, detail, hint)
-        return space.free
 
     def _on_disk(self) -> tuple[int, int]:
         """(bytes of wanted files, files that are whole). Unfinished files are read first, so that
         one which is moved into place meanwhile is not missed."""
         under_way = local_files.unfinished_sizes(self.plan.target)
         done = whole = 0
-        for file in self.plan.files:
+        for file in self._files:
             size = local_files.size_of(self.plan.target / file.path)
             if size is not None and file.size in (None, size):
                 whole += 1
@@ -318,11 +322,7 @@ class Download:
         return done, whole
 
     def _spawn(self) -> None:
-        env = (
-            child_env(self.plan.listing.endpoint, self._token)
-            | {"PYTHONUNBUFFERED": "1"}
-            | self._env
-        )
+        env = child_env(self._listing.endpoint, self._token) | {"PYTHONUNBUFFERED": "1"} | self._env
         self._said.clear()
         child = self._child = scope.popen(
             self.plan.argv(),

@@ -1,21 +1,4 @@
-"""What can be wrong with a repository, and what the hub's refusals mean, in an operator's words.
-
-HubError
-├── RepositoryMissing   missing, private or gated: without a token the hub does not say which
-├── RepositoryGated     its terms are not accepted
-├── RepositoryDisabled  closed by its owner or the hub
-├── RevisionMissing     no such branch, tag or commit
-├── RepositoryEmpty     nothing to fetch, or nothing that the patterns name
-├── FileMissing         one file is not there
-├── TokenRefused        the token is not valid
-├── RateLimited         too many requests; says when to come back
-├── HubUnreachable      offline, no route, no name, no TLS
-├── HubTimeout          no whole answer within the deadline
-├── HubAnswer           it answered something that is not a hub's answer
-└── DownloadFailed      a download did not start, or did not bring what was listed
-    ├── DiskShort       the disk would fall under its floor
-    └── DownloadBusy    somebody else is downloading into that directory
-"""
+"""What can be wrong with a repository, and what the hub's refusals mean, in an operator's words."""
 
 from __future__ import annotations
 
@@ -46,65 +29,65 @@ class HubError(ConsoleError):
 
 
 class RepositoryMissing(HubError):
-    pass
+    """Missing, private or gated: without a token the hub does not say which."""
 
 
 class RepositoryGated(HubError):
-    pass
+    """Its terms are not accepted."""
 
 
 class RepositoryDisabled(HubError):
-    pass
+    """Closed by its owner or the hub."""
 
 
 class RevisionMissing(HubError):
-    pass
+    """No such branch, tag or commit."""
 
 
 class RepositoryEmpty(HubError):
-    pass
+    """Nothing to fetch, or nothing that the patterns name."""
 
 
 class FileMissing(HubError):
-    pass
+    """One file is not there."""
 
 
 class TokenRefused(HubError):
-    pass
+    """The token is not valid."""
 
 
 class RateLimited(HubError):
-    """`seconds` until the hub takes requests again; None where it did not say."""
+    """Too many requests; says when to come back."""
 
     exit_code = Exit.HOLD
 
-    def __init__(self, title: str, detail: str, hint: str, seconds: int | None) -> None:
-        super().__init__(title, detail, hint)
-        self.seconds = seconds
-
 
 class HubUnreachable(HubError):
+    """Offline, no route, no name, no TLS."""
+
     exit_code = Exit.HOLD
 
 
 class HubTimeout(HubError):
+    """No whole answer within the deadline."""
+
     exit_code = Exit.HOLD
 
 
 class HubAnswer(HubError):
-    pass
+    """It answered something that is not a hub's answer."""
 
 
 class DownloadFailed(HubError):
-    pass
+    """A download did not start, or did not bring what was listed."""
 
 
 class DiskShort(DownloadFailed):
-    pass
+    """The disk would fall under its floor."""
 
 
 class DownloadBusy(DownloadFailed):
-    pass
+    """Somebody else is downloading into that directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +146,6 @@ def explain(asked: Asked, error: Mapping[str, Any]) -> HubError:
 
 
 def by_status(asked: Asked, status: int, rate: str, said: str) -> HubError:
-    """The error for a bare HTTP status."""
     if status == 429:
         return rate_limited(asked, rate)
     if status == 401 and (asked.with_token or "credentials" in said):
@@ -212,7 +194,7 @@ def rate_limited(asked: Asked, header: str) -> RateLimited:
     hint = f"try again {when}" + (
         "" if asked.with_token else f"; more is allowed with a token: {LOGIN}"
     )
-    return RateLimited(f"{asked.host} takes no more requests now", "HTTP 429", hint, seconds)
+    return RateLimited(f"{asked.host} takes no more requests now", "HTTP 429", hint)
 
 
 def unreachable(asked: Asked, said: str) -> HubUnreachable:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common import paths
+from console.common.files import write_atomically
 from console.common.text import one_line
 from console.common.units import both_units
 from console.models.hub import names, settings
@@ -36,8 +37,6 @@ SIZE_LIMIT = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A file that is not as listed, and why."""
-
     path: str
     why: str
 
@@ -122,21 +121,18 @@ def busy(directory: Path) -> Path | None:
     return None
 
 
-def sweep_unfinished(directory: Path) -> int:
-    """Remove what no run will continue; the bytes that frees. Never while it is `busy`.
+def sweep_unfinished(directory: Path) -> None:
+    """Remove what no run will continue. Never while it is `busy`.
 
     The nonce in a name is new in each run, so what a killed run left is never continued and never
     removed: it only takes space. Versions before 1.18 wrote `HASH.ETAG.incomplete` and continue it;
     those stay.
     """
-    freed = 0
     for path in _walk_unfinished(place(directory), ".incomplete"):
         match = _NAME.fullmatch(path.name)
         if match and match["nonce"]:
             with contextlib.suppress(OSError):
-                freed += path.stat().st_blocks * 512
                 path.unlink()
-    return freed
 
 
 def forget_unfinished(directory: Path, path: str) -> None:
@@ -194,15 +190,9 @@ def note_taken(target: Path, source: str, files: Iterable[RemoteFile], run: str)
         if file.size is not None and not foreign:
             known[file.path] = file.size
     runs = dict.fromkeys((*(before.runs if before is not None else ()), run))
-    _write(Taken(real, source, known, tuple(runs)))
-
-
-def _write(taken: Taken) -> None:
-    folder = directory()
-    paths.make(folder)
-    beside = folder / f".{taken.key}.{os.getpid()}"
-    beside.write_text(json.dumps(asdict(taken)) + "\n")
-    os.replace(beside, folder / f"{taken.key}.json")
+    taken = Taken(real, source, known, tuple(runs))
+    paths.make(directory())
+    write_atomically(directory() / f"{taken.key}.json", json.dumps(asdict(taken)) + "\n")
 
 
 def forget_taken(taken: Taken) -> None:
@@ -211,7 +201,6 @@ def forget_taken(taken: Taken) -> None:
 
 
 def every_taken() -> list[Taken]:
-    """All records that can be read."""
     found = (_read(path) for path in sorted(directory().glob("*.json")))
     return [one for one in found if one is not None]
 
@@ -261,14 +250,9 @@ class Here:
         )
 
 
-def look(
-    listing: Listing,
-    files: Sequence[RemoteFile],
-    directory: Path | None = None,
-    cache: Path | None = None,
-) -> Here:
+def look(listing: Listing, files: Sequence[RemoteFile], directory: Path | None = None) -> Here:
     """What of `files` is in `directory`, and in the hub's cache at the pinned commit."""
-    stored = snapshot(listing, cache)
+    stored = snapshot(listing)
     whole, cached, wrong = [], [], []
     have = fetch = write = 0
     for file in files:
@@ -294,10 +278,10 @@ def look(
     )  # fmt: skip
 
 
-def snapshot(listing: Listing, cache: Path | None = None) -> Path:
+def snapshot(listing: Listing) -> Path:
     """Where the hub's cache has the files of a listing's commit."""
     name = "models--" + listing.repo.replace("/", "--")
-    return (cache or settings.cache()) / name / "snapshots" / listing.commit
+    return settings.cache() / name / "snapshots" / listing.commit
 
 
 def size_of(path: Path) -> int | None:

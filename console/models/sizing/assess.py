@@ -6,8 +6,9 @@ Advice is changes that would make it go, worked out through the same sum, never 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from console.common.text import clean, one_line
 from console.common.units import format_bytes
@@ -18,14 +19,11 @@ from console.models.sizing.assessment import (
     HOST,
     ORDER,
     Assessment,
-    Ledger,
     Reference,
     Verdict,
-    serving,
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.llama_cpp import best_split, by_layers, least, words
-from console.models.sizing.llama_cpp import weigh as weigh_llama
 from console.models.sizing.loader_plan import (
     ALL,
     ConversionPlan,
@@ -36,7 +34,6 @@ from console.models.sizing.loader_plan import (
 )
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, cards_of, labels
-from console.models.sizing.sglang import CTX, weigh_conversion
 
 LEAST_CTX = 2048
 MOST_ALTERNATIVES = 24
@@ -53,13 +50,13 @@ class Case:
     machine: Machine
     alternatives: Mapping[str, int]
 
-    def weigh(self, plan: LoaderPlan | None = None, facts: ModelFacts | None = None) -> Ledger:
+    def weigh(self, plan: LoaderPlan | None = None, facts: ModelFacts | None = None) -> Assessment:
         plan, facts = plan or self.plan, facts or self.facts
         if isinstance(plan, LlamaPlan):
             return llama_cpp.weigh(facts, plan, self.machine)[0]
         if isinstance(plan, SglangPlan):
             return sglang.weigh(facts, plan, self.machine)
-        return weigh_conversion(facts, plan, self.machine)
+        return sglang.weigh_conversion(facts, plan, self.machine)
 
     def better(
         self, than: Verdict, plan: LoaderPlan, facts: ModelFacts | None = None
@@ -71,7 +68,7 @@ class Case:
         return str(found)
 
 
-def advise(case: Case, ledger: Ledger) -> tuple[str, ...]:
+def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
     """Changes that give a better verdict, each with the verdict it gives. Nothing for a GO."""
     verdict = ledger.verdict
     if verdict in (Verdict.GO, Verdict.UNKNOWN) or case.facts.layers is None:
@@ -93,10 +90,10 @@ def _told(words: str, verdict: str | None) -> list[str]:
     return [f"{words}: {verdict}"] if verdict else []
 
 
-def _llama(case: Case, plan: LlamaPlan, ledger: Ledger, goal: Verdict) -> Iterator[str]:
+def _llama(case: Case, plan: LlamaPlan, ledger: Assessment, goal: Verdict) -> Iterator[str]:
     """Changes whose verdict is better than `goal`."""
     cards = set(labels(case.machine.cards))
-    short = {limit.where for limit in ledger.limits if limit.hard and limit.short_by}
+    short = {limit.where for limit in ledger.short}
     tight_card = ledger.verdict is Verdict.TIGHT and any(
         reason.startswith(tuple(cards)) for reason in ledger.tight
     )
@@ -122,14 +119,12 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
     split = best_split(facts, given, cards)
     if split is not None:
         yield from _told(f"--tensor-split {words(split)}", case.better(verdict, split))
-    base = split or given
-    for name, changed in _fewer(case, given, base, asked, verdict):
+    for name, changed in _fewer(case, given, split or given, asked, verdict):
         yield from _told(name, case.better(verdict, changed))
     ctx = plan.ctx or facts.context_length
     while ctx and ctx // 2 >= LEAST_CTX:
         ctx //= 2
-        smaller = replace(given, ctx=ctx)
-        if better := case.better(verdict, smaller):
+        if better := case.better(verdict, replace(given, ctx=ctx)):
             yield f"--ctx-size {ctx}: {better}"
             break
     if plan.type_k == plan.type_v == "f16":
@@ -145,8 +140,11 @@ def _fewer(
     def fits(plan: LlamaPlan) -> bool:
         return case.better(verdict, plan) is not None
 
+    def fits_without(start: LlamaPlan, gone: int) -> bool:
+        return fits(replace(start, gpu_layers=asked - gone))
+
     for start in dict.fromkeys((given, split)):
-        gone = least(asked, _at(start, asked, fits))
+        gone = least(asked, partial(fits_without, start))
         if gone:
             yield f"--n-gpu-layers {asked - gone}", replace(start, gpu_layers=asked - gone)
             break
@@ -157,18 +155,14 @@ def _fewer(
             yield f"--n-cpu-moe {moved}", replace(given, cpu_experts=moved)
 
 
-def _at(start: LlamaPlan, asked: int, fits: Callable[[LlamaPlan], bool]) -> Callable[[int], bool]:
-    return lambda gone: fits(replace(start, gpu_layers=asked - gone))
-
-
-def _sglang(case: Case, plan: SglangPlan, ledger: Ledger) -> Iterator[str]:
+def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
     cards = set(labels(case.machine.cards))
-    short = {limit.where for limit in ledger.limits if limit.hard and limit.short_by}
+    short = {limit.where for limit in ledger.short}
     if short & cards:
         if plan.ranks > 1:
             alone = replace(plan, ranks=1)
             yield from _told("one card alone: --tp 1", case.better(ledger.verdict, alone))
-            if found := by_layers(case.facts, plan.ctx or CTX, case.machine.cards):
+            if found := by_layers(case.facts, plan.ctx or sglang.CTX, case.machine.cards):
                 yield found
         fewer = _fewer_experts(case, plan, cards)
         if fewer is not None:
@@ -218,10 +212,9 @@ def _as_gguf(case: Case, verdict: Verdict) -> Iterator[str]:
             return
 
 
-def _conversion(ledger: Ledger) -> Iterator[str]:
-    for limit in ledger.limits:
-        if limit.hard and limit.short_by:
-            yield f"{format_bytes(limit.need)} of {limit.where} (now {format_bytes(limit.have)})"
+def _conversion(ledger: Assessment) -> Iterator[str]:
+    for limit in ledger.short:
+        yield f"{format_bytes(limit.need)} of {limit.where} (now {format_bytes(limit.have)})"
     if ledger.verdict in (Verdict.NO_GO, Verdict.TIGHT):
         yield "weights that somebody else has converted, instead of converting here"
 
@@ -268,16 +261,17 @@ def assess(
     case = Case(facts, plan, machine, alternatives or {})
     placement: Placement | None = None
     if isinstance(plan, LlamaPlan):
-        ledger, placement = weigh_llama(facts, plan, machine, ram_read_bps)
+        ledger, placement = llama_cpp.weigh(facts, plan, machine, ram_read_bps)
     else:
         ledger = case.weigh()
     _provenance(facts, machine, ledger)
     if reference is not None:
         _compare(ledger, placement, reference)
-    found = replace(ledger.assessment(), would_make_it_go=advise(case, ledger))
+    ledger.notes = list(dict.fromkeys(ledger.notes))
+    ledger.would_make_it_go = advise(case, ledger)
     if reference is not None and reference.serves:
-        return serving(found, reference)
-    return found
+        ledger.served_by = reference.what
+    return ledger
 
 
 def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
@@ -293,7 +287,7 @@ def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
     return replace(plan, overrides=tuple(kept), problems=tuple(problems))
 
 
-def _provenance(facts: ModelFacts, machine: Machine, ledger: Ledger) -> None:
+def _provenance(facts: ModelFacts, machine: Machine, ledger: Assessment) -> None:
     """Where the figures are from, where they were not simply read or measured here."""
     if facts.weights_from and facts.source != GGUF:
         ledger.notes.append(f"weights by class: {facts.weights_from}")
@@ -303,7 +297,7 @@ def _provenance(facts: ModelFacts, machine: Machine, ledger: Ledger) -> None:
     ledger.notes += [f"{source}: {', '.join(names)}" for source, names in by_source.items()]
 
 
-def _compare(ledger: Ledger, placement: Placement | None, reference: Reference) -> None:
+def _compare(ledger: Assessment, placement: Placement | None, reference: Reference) -> None:
     """What was measured beside what comes out here."""
     if placement is None:
         return

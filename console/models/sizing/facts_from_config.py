@@ -39,7 +39,7 @@ def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
     inner: Mapping[str, object] = nested if isinstance(nested, Mapping) else {}
     keys = Keys({**config, **inner}, "", SOURCE, _unpack)
     arch = _architecture(keys)
-    layers = keys.layers("num_hidden_layers")
+    layers = keys.count("num_hidden_layers", MOST_LAYERS, 1)
     if layers is None:
         keys.lacks("num_hidden_layers", "how many layers")
         return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))
@@ -97,9 +97,7 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
         return Attention(
             heads=heads, kv_heads=(1,) * layers, key=rank + rope, value=rank, latent=True,
             head=(keys.count("qk_nope_head_dim") or 0) + rope, latent_rank=rank, rope=rope,
-            indexer=indexer,
-            indexer_heads=keys.count("index_n_heads") or 0,
-            indexed=(True,) * layers if indexer else (),
+            indexer=indexer, indexed=(True,) * layers if indexer else (),
         )  # fmt: skip
     head = keys.count("head_dim")
     if head is None and heads and width:
@@ -166,11 +164,11 @@ class _Sizes:
     def weights(self, weight_bytes: int) -> tuple[Weight, ...]:
         """Groups of weights with their share of the bytes; nothing where a size is missing."""
         width, vocabulary = self.keys.count("hidden_size"), self.keys.count("vocab_size")
+        if width is None:
+            self.keys.lacks("hidden_size", "the width of the model")
+        if vocabulary is None:
+            self.keys.lacks("vocab_size", "the size of the token table")
         if width is None or vocabulary is None:
-            if width is None:
-                self.keys.lacks("hidden_size", "the width of the model")
-            if vocabulary is None:
-                self.keys.lacks("vocab_size", "the size of the token table")
             return ()
         groups = [Weight("token_embd.weight", Kind.TOKENS, 0, vocabulary * width)]
         tied = self.keys.raw("tie_word_embeddings")
@@ -210,7 +208,6 @@ class _Sizes:
         return (layer + 1) % step == 0
 
     def _heads(self, width: int) -> int:
-        """Parameters of a layer's attention."""
         heads = self.attention.heads or 0
         if self.attention.latent:
             query = self.keys.count("q_lora_rank") or 0
@@ -219,12 +216,8 @@ class _Sizes:
             rank, rope = self.attention.latent_rank, self.attention.rope
             ask = heads * (nope + rope)
             queries = query * (width + ask) if query else width * ask
-            return (
-                queries
-                + width * (rank + rope)
-                + rank * heads * (nope + value)
-                + (heads * value * width)
-            )
+            kept = width * (rank + rope) + rank * heads * (nope + value)
+            return queries + kept + heads * value * width
         head = self.attention.key or 0
         kv_heads = max(self.attention.kv_heads or (0,))
         return width * head * (2 * heads + 2 * kv_heads)

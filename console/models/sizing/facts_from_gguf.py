@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from math import prod
 
 from console.common.text import clean, one_line
-from console.models.gguf.header import Array
+from console.models.gguf.header import Array, Header, Tensor
 from console.models.sizing.model_facts import (
     MOST_BYTES,
     MOST_LAYERS,
@@ -50,40 +50,14 @@ UNKNOWN_CACHES = {
 """Caches whose size is not known here: the verdict says so rather than guess."""
 
 
-class AnyTensor(Protocol):
-    """What a reader of GGUF says about one tensor; `bytes` is None for a type it does not know."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def dims(self) -> tuple[int, ...]: ...
-    @property
-    def type_name(self) -> str: ...
-    @property
-    def bytes(self) -> int | None: ...
-
-
-class AnyHeader(Protocol):
-    """A GGUF header. `tensors` is None where only the architecture was read."""
-
-    @property
-    def kv(self) -> Mapping[str, object]: ...
-    @property
-    def architecture(self) -> str | None: ...
-    @property
-    def tensors(self) -> Iterable[AnyTensor] | None: ...
-
-
-def from_gguf(header: AnyHeader, tensors: Iterable[AnyTensor] | None = None) -> ModelFacts:
-    """The facts of one file; of a split set with the `tensors` of all its shards.
-
-    Raises BadFacts for values that cannot be true. What is not there is in `missing`.
-    """
+def from_gguf(header: Header) -> ModelFacts:
+    """The facts of a file, or of a split set's merged header. Raises BadFacts for values that
+    cannot be true; what is not there is in `missing`."""
     arch = clean(header.architecture or "", 64)
     keys = Keys(header.kv, f"{arch}.", SOURCE, _unpack)
     if not arch:
         keys.missing.append("general.architecture (which model this is)")
-    blocks = keys.layers("block_count")
+    blocks = keys.count("block_count", MOST_LAYERS, 1)
     if blocks is None:
         keys.lacks("block_count", "how many layers")
         return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))
@@ -93,15 +67,14 @@ def from_gguf(header: AnyHeader, tensors: Iterable[AnyTensor] | None = None) -> 
     layers = blocks - spare
     forward = keys.counts("feed_forward_length", blocks)
     experts = _experts(keys)
-    weights, unknown = _weights(header.tensors if tensors is None else tensors, layers, blocks)
+    weights, unknown = _weights(header.tensors, layers, blocks)
     attention = _attention(keys, arch, layers, blocks)
     recurrent = recurrent_of(keys, arch, layers, attention, forward)
     for key, what in UNKNOWN_CACHES.items():
-        if keys.has(key):
+        if keys.raw(key) is not None:
             keys.lacks(key, f"{what}: their cache is not known here")
     missing = [*keys.missing, *unknown]
-    if not attention_complete(attention, recurrent is not None and not recurrent.beside):
-        missing += _attention_missing(keys, attention)
+    missing += _attention_missing(keys, attention, recurrent is not None and not recurrent.beside)
     return ModelFacts(
         architecture=arch,
         source=SOURCE,
@@ -127,16 +100,12 @@ def _unpack(value: object) -> tuple[object, ...] | None:
     return tuple(value) if isinstance(value, tuple | list) else None
 
 
-def attention_complete(attention: Attention, states: bool) -> bool:
-    """Whether a cache can be worked out; a model of nothing but states needs none."""
+def _attention_missing(keys: Keys, attention: Attention, states: bool) -> list[str]:
+    """What a cache cannot be worked out without; a model of nothing but `states` needs none."""
     if attention.kv_heads is not None and not any(attention.kv_heads):
-        return True
+        return []
     if attention.kv_heads is None and attention.heads in (None, 0) and states:
-        return True
-    return None not in (attention.kv_heads, attention.key, attention.value)
-
-
-def _attention_missing(keys: Keys, attention: Attention) -> list[str]:
+        return []
     found = []
     if attention.kv_heads is None:
         found.append(f"{keys.name('attention.head_count')} (heads of attention)")
@@ -152,8 +121,7 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
     kv_heads = keys.counts("attention.head_count_kv", blocks) or heads
     embedding = keys.count("embedding_length")
     default = embedding // heads[0] if heads and heads[0] and embedding else None
-    key = _or(keys.count("attention.key_length"), default)
-    value = _or(keys.count("attention.value_length"), default)
+    key, value = keys.count("attention.key_length"), keys.count("attention.value_length")
     head = keys.count("attention.key_length_mla") or 0
     latent = head > 0 and bool(keys.count("attention.value_length_mla"))
     rank = keys.count("attention.kv_lora_rank") or 0
@@ -163,8 +131,8 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
     return Attention(
         heads=max(heads) if heads else None,
         kv_heads=kv_heads[:layers] if kv_heads else None,
-        key=key,
-        value=value,
+        key=default if key is None else key,
+        value=default if value is None else value,
         window_key=keys.count("attention.key_length_swa"),
         window_value=keys.count("attention.value_length_swa"),
         latent=latent,
@@ -176,13 +144,8 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
         windowed=windowed,
         own_layers=None if shared is None else max(0, blocks - shared),
         indexer=indexer,
-        indexer_heads=keys.count("attention.indexer.head_count") or 0,
         indexed=indexed,
     )
-
-
-def _or(value: int | None, default: int | None) -> int | None:
-    return default if value is None else value
 
 
 def _window(keys: Keys, arch: str, layers: int, blocks: int) -> tuple[int, tuple[bool, ...]]:
@@ -239,7 +202,7 @@ def _experts(keys: Keys) -> Experts:
 
 
 def _weights(
-    tensors: Iterable[AnyTensor] | None, layers: int, blocks: int
+    tensors: Iterable[Tensor] | None, layers: int, blocks: int
 ) -> tuple[tuple[Weight, ...], list[str]]:
     """Every tensor with its use, and what could not be told."""
     if tensors is None:
@@ -253,9 +216,6 @@ def _weights(
             continue
         if not 0 <= tensor.bytes <= MOST_BYTES:
             raise BadFacts(f"the {SOURCE} cannot be true", f"{name} has {tensor.bytes} bytes")
-        elements = 1
-        for dim in tensor.dims:
-            elements *= dim
         block = _BLOCK.fullmatch(name)
         layer = int(block[1]) if block else None
         if layer is not None and layer >= blocks:
@@ -263,7 +223,7 @@ def _weights(
                 f"the {SOURCE} cannot be true", f"{name} is in none of the {blocks} blocks"
             )
         kind_of = _kind(name, layer, layers)
-        found.append(Weight(name, kind_of, tensor.bytes, elements, layer))
+        found.append(Weight(name, kind_of, tensor.bytes, prod(tensor.dims), layer))
     if not found:
         unknown.append("the tensors (there are none)")
     return tuple(found), unknown[:3]

@@ -9,16 +9,17 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from console.models.gguf.header import BY_NUMBER, pad
+from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import ModelFacts
 
 CELLS = 256
 """A cache has a multiple of so many cells."""
-CACHE_TYPES: dict[str, tuple[int, int]] = {
-    "f32": (1, 4), "f16": (1, 2), "bf16": (1, 2), "q8_0": (32, 34), "q5_1": (32, 24),
-    "q5_0": (32, 22), "q4_1": (32, 20), "q4_0": (32, 18), "iq4_nl": (32, 18), "fp8": (1, 1),
-}  # fmt: skip
+_CACHED = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+_TENSORS = {kind.name.lower(): (kind.block, kind.bytes) for kind in BY_NUMBER.values()}
+CACHE_TYPES = {name: _TENSORS[name] for name in _CACHED} | {"fp8": (1, 1)}
 """Elements of a block and its bytes, for each type a cache may have."""
 
 CONTEXT = 512 << 20
@@ -34,24 +35,6 @@ SCORES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class CacheAsk:
-    """What is asked of a cache. `ctx` is in tokens over all sequences, 0 takes the model's own.
-
-    `flash`: without flash attention V is padded to its largest layer. A `unified` cache is shared
-    by the sequences; else each has its own part.
-    """
-
-    ctx: int = 0
-    parallel: int = 1
-    unified: bool = False
-    type_k: str = "f16"
-    type_v: str = "f16"
-    ubatch: int = 512
-    swa_full: bool = False
-    flash: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """One kind of cache, in bytes, with the formula in words."""
 
@@ -60,13 +43,21 @@ class Part:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cache:
     """Bytes for each layer that runs; `tokens` is the context after padding, all sequences."""
 
-    layers: tuple[int, ...]
-    parts: tuple[Part, ...]
+    layers: list[int]
     tokens: int
+    parts: list[Part] = field(default_factory=list)
+
+    def add(self, name: str, how: str, bytes_of: Callable[[int], int]) -> None:
+        """`bytes_of(layer)` for every layer; a kind that takes nothing is not told."""
+        each = [bytes_of(layer) for layer in range(len(self.layers))]
+        if sum(each):
+            self.layers = [had + more for had, more in zip(self.layers, each, strict=True)]
+            count = sum(1 for size in each if size)
+            self.parts.append(Part(name, sum(each), f"{count} layers x {how}"))
 
     @property
     def bytes(self) -> int:
@@ -77,54 +68,28 @@ class Cache:
         return "; ".join(f"{part.name}: {part.how}" for part in self.parts)
 
 
-def pad(count: int, to: int = CELLS) -> int:
-    """The next multiple."""
-    return -(-count // to) * to
-
-
 def row_bytes(kind: str, elements: int) -> int:
     """Bytes of one row of a cache; a broken block counts as a whole one."""
     block, size = CACHE_TYPES[kind]
     return -(-elements // block) * size
 
 
-def context_of(facts: ModelFacts, ask: CacheAsk) -> int | None:
-    """Tokens asked for, or the model's own; None where neither is known."""
-    return ask.ctx or facts.context_length
-
-
-def cache_of(facts: ModelFacts, ask: CacheAsk) -> Cache | None:
+def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
     """The cache, or None where a fact or the context is missing."""
-    ctx = context_of(facts, ask)
+    ctx = plan.ctx or facts.context_length
     if ctx is None or facts.layers is None:
         return None
-    streams = 1 if ask.unified else max(1, ask.parallel)
-    cells = pad(pad(ctx) // streams)
-    book = _Book(facts.layers)
-    if not _attention(facts, ask, cells, streams, book):
+    streams = 1 if plan.unified else plan.slots
+    cells = pad(pad(ctx, CELLS) // streams, CELLS)
+    cache = Cache([0] * facts.layers, cells * streams)
+    if not _attention(facts, plan, cells, streams, cache):
         return None
-    _indexer(facts, ask, cells * streams, book)
-    _states(facts, ask, book)
-    return Cache(tuple(book.layers), tuple(book.parts), cells * streams)
+    _indexer(facts, plan, cache)
+    _states(facts, plan, cache)
+    return cache
 
 
-class _Book:
-    """Bytes by layer and by kind, while they are added up."""
-
-    def __init__(self, layers: int) -> None:
-        self.layers = [0] * layers
-        self.parts: list[Part] = []
-
-    def add(self, name: str, how: str, bytes_of: Callable[[int], int]) -> None:
-        """`bytes_of(layer)` for every layer; a kind that takes nothing is not told."""
-        each = [bytes_of(layer) for layer in range(len(self.layers))]
-        if sum(each):
-            self.layers = [had + more for had, more in zip(self.layers, each, strict=True)]
-            count = sum(1 for size in each if size)
-            self.parts.append(Part(name, sum(each), f"{count} layers x {how}"))
-
-
-def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book: _Book) -> bool:
+def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cache: Cache) -> bool:
     """K and V of the layers that have them; False where their size is not known."""
     has = _keeps(facts)
     if not any(has):
@@ -134,7 +99,7 @@ def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book:
     if heads is None or spec.key is None or (spec.value is None and not spec.latent):
         return False
     windowed = spec.windowed if spec.has_window else (False,) * len(has)
-    near = cells if ask.swa_full else _window_cells(spec.window, ask, cells)
+    near = pad(_window_cells(spec.window, plan, cells), CELLS)
 
     def lengths(layer: int) -> tuple[int, int]:
         key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
@@ -147,18 +112,18 @@ def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book:
 
     def rows(layer: int) -> int:
         key, value = lengths(layer)
-        if not ask.flash and value:
+        if not plan.flash and value:
             value = widest
-        return row_bytes(ask.type_k, key) + (row_bytes(ask.type_v, value) if value else 0)
+        return row_bytes(plan.type_k, key) + (row_bytes(plan.type_v, value) if value else 0)
 
     def size(layer: int, window: bool) -> int:
         if not has[layer] or windowed[layer] is not window:
             return 0
         return rows(layer) * (near if window else cells) * streams
 
-    words = _words(facts, ask)
-    book.add("cache", f"{cells * streams} cells x {words}", lambda layer: size(layer, False))
-    book.add("window cache", f"{near * streams} cells x {words}", lambda layer: size(layer, True))
+    words = _words(facts, plan)
+    cache.add("cache", f"{cells * streams} cells x {words}", lambda layer: size(layer, False))
+    cache.add("window cache", f"{near * streams} cells x {words}", lambda layer: size(layer, True))
     return True
 
 
@@ -179,44 +144,45 @@ def _keeps(facts: ModelFacts) -> tuple[bool, ...]:
     return tuple(keeps(layer) for layer in range(layers))
 
 
-def _window_cells(window: int, ask: CacheAsk, cells: int) -> int:
+def _window_cells(window: int, plan: LlamaPlan, cells: int) -> int:
     """Cells of a layer with a window: the window (of every sequence, where they share) and a
     batch, never more than the whole context."""
-    needed = window * (max(1, ask.parallel) if ask.unified else 1) + ask.ubatch
-    return pad(min(cells, needed))
+    if plan.swa_full:
+        return cells
+    return min(cells, window * (plan.slots if plan.unified else 1) + plan.ubatch)
 
 
-def _words(facts: ModelFacts, ask: CacheAsk) -> str:
+def _words(facts: ModelFacts, plan: LlamaPlan) -> str:
     spec = facts.attention
     if spec.latent:
-        return f"K only, {spec.key} {ask.type_k} (latent attention)"
+        return f"K only, {spec.key} {plan.type_k} (latent attention)"
     heads = sorted({count for count in spec.kv_heads or () if count})
     many = f"{heads[0]}" if len(heads) == 1 else f"{heads[0]} to {heads[-1]}"
     old = ", every head (old conversion)" if spec.unpacked else ""
-    return f"{many} heads x (K {spec.key} {ask.type_k} + V {spec.value} {ask.type_v}){old}"
+    return f"{many} heads x (K {spec.key} {plan.type_k} + V {spec.value} {plan.type_v}){old}"
 
 
-def _indexer(facts: ModelFacts, ask: CacheAsk, cells: int, book: _Book) -> None:
+def _indexer(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
     """Keys of a lightning indexer: one head, beside the latent cache."""
     spec = facts.attention
     if not spec.indexer:
         return
-    row = row_bytes(ask.type_k, spec.indexer)
-    book.add(
+    row = row_bytes(plan.type_k, spec.indexer)
+    cache.add(
         "indexer cache",
-        f"{cells} cells x {spec.indexer} {ask.type_k}",
-        lambda layer: row * cells if spec.indexed[layer] else 0,
+        f"{cache.tokens} cells x {spec.indexer} {plan.type_k}",
+        lambda layer: row * cache.tokens if spec.indexed[layer] else 0,
     )
 
 
-def _states(facts: ModelFacts, ask: CacheAsk, book: _Book) -> None:
+def _states(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
     """States of recurrent layers: so many a sequence, whatever the context is."""
     states = facts.recurrent
     if states is None:
         return
-    sequences = max(1, ask.parallel)
+    sequences = plan.slots
     size = (states.conv + states.state) * FLOAT * sequences
-    book.add(
+    cache.add(
         "states",
         f"{sequences} sequences x F32 ({states.how})",
         lambda layer: size if states.layers[layer] else 0,
@@ -234,15 +200,13 @@ class Work:
     pipelined: bool
 
 
-def work_of(ask: CacheAsk, cache: Cache, facts: ModelFacts, pipelined: bool) -> Work:
+def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -> Work:
     """Cells are those of one sequence's part, or of the shared cache."""
-    streams = 1 if ask.unified else max(1, ask.parallel)
+    streams = 1 if plan.unified else plan.slots
     cells = cache.tokens // streams
-    near = 0
-    if facts.attention.has_window:
-        needed = facts.attention.window * (ask.parallel if ask.unified else 1) + ask.ubatch
-        near = cells if ask.swa_full else min(cells, needed)
-    return Work(min(ask.ubatch, cache.tokens), cells, cells + near, ask.flash, pipelined)
+    spec = facts.attention
+    near = _window_cells(spec.window, plan, cells) if spec.has_window else 0
+    return Work(min(plan.ubatch, cache.tokens), cells, cells + near, plan.flash, pipelined)
 
 
 def floats(facts: ModelFacts) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from console.common.units import format_bytes
 from console.host.sample import Card, Machine
@@ -18,11 +17,11 @@ from console.models.sizing.assessment import (
     GIB,
     HEADROOM,
     HOST,
-    HOST_MARGIN,
     MIB,
     PAGES,
-    Ledger,
+    Assessment,
     held,
+    mapped,
     resident,
 )
 from console.models.sizing.load_curve import Envelope, Point
@@ -34,8 +33,6 @@ PERCENT = 100
 
 LEAST_CTX = 4096
 """The least context llama.cpp's --fit goes down to."""
-
-Vram: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan | None:
@@ -60,7 +57,6 @@ def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Lla
 
 
 def _fullest(placement: Placement, cards: Sequence[Card]) -> float:
-    """How full the fullest card is, 0 to 1."""
     return max(
         (share.bytes + CARD_MARGIN) / (capacity(cards[share.card]) or 1)
         for share in placement.cards
@@ -162,10 +158,10 @@ def least(most: int, works: Callable[[int], bool]) -> int | None:
 
 def weigh(
     facts: ModelFacts, plan: LlamaPlan, machine: Machine, ram_read_bps: float | None = None
-) -> tuple[Ledger, Placement | None]:
+) -> tuple[Assessment, Placement | None]:
     """The whole sum for one plan. The placement is None where not even the layers are known."""
     has_cards = bool(cards_of(plan, machine.cards))
-    ledger = Ledger(plan.strategy(has_cards))
+    ledger = Assessment(plan.strategy(has_cards))
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *facts.notes]
@@ -189,7 +185,9 @@ def weigh(
     return ledger, placement
 
 
-def _auto(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Ledger) -> LlamaPlan:
+def _auto(
+    facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment
+) -> LlamaPlan:
     """The plan llama.cpp would choose, and a note that says so."""
     found = chosen(facts, plan, cards)
     layers = min(found.gpu_layers or 0, (facts.layers or 0) + facts.spare_layers + 1)
@@ -202,7 +200,7 @@ def _auto(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Led
     return found
 
 
-def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Ledger) -> None:
+def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Assessment) -> None:
     most = facts.context_length
     if plan.ctx is None or most is None or plan.rope_scaled:
         return
@@ -214,7 +212,7 @@ def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Ledger) -> None:
         )
 
 
-def _cards(placement: Placement, cards: Sequence[Card], ledger: Ledger) -> None:
+def _cards(placement: Placement, cards: Sequence[Card], ledger: Assessment) -> None:
     names = labels(cards)
     for share in placement.cards:
         card, where = cards[share.card], names[share.card]
@@ -234,7 +232,7 @@ def _cards(placement: Placement, cards: Sequence[Card], ledger: Ledger) -> None:
             )
 
 
-def _card_terms(share: Share, placement: Placement, where: str, ledger: Ledger) -> None:
+def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessment) -> None:
     layers = _span(share.layers)
     ledger.add("weights", share.dense, where, layers)
     ledger.add("experts", share.experts, where, layers)
@@ -254,7 +252,7 @@ def _span(layers: Sequence[int]) -> str:
 
 
 def _host(
-    facts: ModelFacts, plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Ledger
+    facts: ModelFacts, plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Assessment
 ) -> None:
     """Anonymous memory first; then the weights of the host, as pages or as memory of their own."""
     host = placement.host
@@ -266,33 +264,31 @@ def _host(
     ledger.add("cache", host.cache, HOST, "of the layers that work on the CPU")
     ledger.add("compute", host.compute, HOST, "batches, inputs and masks, reserve")
     ledger.add("process", FOOTPRINT, HOST, "vocabulary, graph, pinned buffers")
-    mapped = ledger.strategy is Strategy.MMAP
-    where, layers = (PAGES if mapped else HOST), _span(host.layers)
+    in_pages = ledger.strategy is Strategy.MMAP
+    where, layers = (PAGES if in_pages else HOST), _span(host.layers)
     ledger.add("weights", host.dense, where, layers if host.layers else "token table")
     ledger.add("experts", host.experts, where, layers if host.layers else "kept off the cards")
     if machine.ram_available is None:
         ledger.unknown.append("the memory this machine has free")
         return
-    if mapped:
+    if in_pages:
         _mapped(ledger, machine.ram_available)
     else:
         resident(ledger, machine, locked=plan.mlock or "mlock" in plan.load_mode)
 
 
-def _mapped(ledger: Ledger, available: int) -> None:
-    """Pages may be dropped and read again: only the rest has to fit. Swap is of no use to them."""
-    limit = ledger.limit(HOST, available)
-    room = max(0, limit.left - HOST_MARGIN)
-    pages = ledger.limit(PAGES, room, hard=False)
+def _mapped(ledger: Assessment, available: int) -> None:
+    pages = mapped(ledger, available)
     if pages.short_by:
         miss = pages.short_by / pages.need
         ledger.streaming = (
-            f"{format_bytes(pages.need)} of weights stay on the host and {format_bytes(room)} of "
-            f"page cache can hold them: {miss:.0%} is read from the disk for each token"
+            f"{format_bytes(pages.need)} of weights stay on the host and "
+            f"{format_bytes(pages.have)} of page cache can hold them: {miss:.0%} is read from the "
+            "disk for each token"
         )
 
 
-def _ceiling(host: Share, machine: Machine, ledger: Ledger, ram_read_bps: float | None) -> None:
+def _ceiling(host: Share, machine: Machine, ledger: Assessment, ram_read_bps: float | None) -> None:
     """Tokens a second that reading the host's weights allows: from the disk what the page cache
     misses, from memory the rest where its speed is known."""
     if not host.active:
@@ -317,7 +313,7 @@ def _ceiling(host: Share, machine: Machine, ledger: Ledger, ram_read_bps: float 
 
 
 def _envelope(
-    facts: ModelFacts, placement: Placement, machine: Machine, ledger: Ledger
+    facts: ModelFacts, placement: Placement, machine: Machine, ledger: Assessment
 ) -> Envelope:
     """Weights are read first (through the page cache, whatever is mapped), then buffers made."""
     kept = placement.host.weights if ledger.strategy is Strategy.RESIDENT else 0
@@ -336,15 +332,12 @@ def _envelope(
         for share, (name, most) in zip(placement.cards, full, strict=True)
     )
 
-    def point(phase: str, at_s: float | None, need: int, vram: Vram, pages: int) -> Point:
+    points = [Point("start", 0.0)]
+    for phase, need, vram in (
+        ("weights read", kept + FOOTPRINT, cards),
+        ("ready", own - prompt, full),
+        ("serving", own, full),
+    ):
         ram, swap = held(need, machine)
-        return Point(phase, at_s, ram, pages, vram, swap)
-
-    return Envelope(
-        (
-            Point("start", 0.0),
-            point("weights read", read_s, kept + FOOTPRINT, cards, cached),
-            point("ready", read_s, own - prompt, full, cached),
-            point("serving", read_s, own, full, cached),
-        )
-    )
+        points.append(Point(phase, read_s, ram, cached, vram, swap))
+    return Envelope(tuple(points))

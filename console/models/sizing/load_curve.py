@@ -4,8 +4,8 @@ is: memory of processes, page cache, VRAM by card and swap."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 
 from console.common.text import clean
 from console.common.units import format_bytes, format_duration
@@ -31,16 +31,6 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """What a load takes now, above what was taken before it began; None is "not measured"."""
-
-    ram: int | None = None
-    page_cache: int | None = None
-    vram: tuple[tuple[str, int], ...] = ()
-    swap: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Envelope:
     """The points in order of time. No points: nothing was predicted, nothing is outside."""
 
@@ -48,7 +38,6 @@ class Envelope:
 
     @property
     def peak(self) -> Point:
-        """The most of everything, over the whole load."""
         cards = dict.fromkeys(name for point in self.points for name, _ in point.vram)
         vram = tuple(
             (name, max(dict(point.vram).get(name, 0) for point in self.points)) for name in cards
@@ -62,40 +51,32 @@ class Envelope:
             max((point.swap for point in self.points), default=0),
         )
 
-    def outside(self, sample: Sample) -> str | None:
+    def outside(
+        self,
+        *,
+        ram: int | None = None,
+        swap: int | None = None,
+        vram: Iterable[tuple[str, int]] = (),
+    ) -> str | None:
         """In words what is above the prediction by more than the slack; None while it holds.
 
-        The page cache is not judged: the kernel takes back what it needs of it.
+        Given is what a load takes now, above what was taken before it began; None is "not
+        measured". The page cache is not judged: the kernel takes back what it needs of it.
         """
         if not self.points:
             return None
         peak = self.peak
-        found = []
-        if sample.ram is not None:
-            found.append(_above("memory", sample.ram, peak.ram))
-        if sample.swap is not None:
-            found.append(_above("swap", sample.swap, peak.swap))
         expected = dict(peak.vram)
-        for name, size in sample.vram:
-            found.append(_above(f"VRAM of {name}", size, expected.get(name, 0)))
-        words = [one for one in found if one]
-        return "; ".join(words) or None
+        found = [
+            _above("memory", ram, peak.ram),
+            _above("swap", swap, peak.swap),
+            *(_above(f"VRAM of {name}", size, expected.get(name, 0)) for name, size in vram),
+        ]
+        return "; ".join(filter(None, found)) or None
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "schema": SCHEMA,
-            "points": [
-                {
-                    "phase": point.phase,
-                    "at_s": point.at_s,
-                    "ram": point.ram,
-                    "page_cache": point.page_cache,
-                    "vram": dict(point.vram),
-                    "swap": point.swap,
-                }
-                for point in self.points
-            ],
-        }
+        points = [{**asdict(point), "vram": dict(point.vram)} for point in self.points]
+        return {"schema": SCHEMA, "points": points}
 
     @staticmethod
     def from_json(data: object) -> Envelope:
@@ -112,8 +93,8 @@ class Envelope:
         return [_line(point) for point in self.points if point != Point(point.phase, point.at_s)]
 
 
-def _above(what: str, now: int, predicted: int) -> str:
-    if now <= predicted + max(LEAST_SLACK, int(predicted * SLACK)):
+def _above(what: str, now: int | None, predicted: int) -> str:
+    if now is None or now <= predicted + max(LEAST_SLACK, int(predicted * SLACK)):
         return ""
     return f"{what} {format_bytes(now)}, predicted at most {format_bytes(predicted)}"
 

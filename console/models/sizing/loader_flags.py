@@ -25,7 +25,8 @@ KV_TYPES = ("auto", "bf16", "bfloat16", "fp8_e4m3", "fp8_e5m2")
 METHODS = ("int4", "int8", "fp8", "bf16", "moe_int4", "moe_int8")
 GIB = 1 << 30
 
-Apply = Callable[["_Reading", str], None]
+Apply = Callable[["_Reading", str, str], None]
+"""What a value does: (reading, the option's own spelling for messages, value)."""
 
 
 @dataclass
@@ -44,7 +45,8 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One option: its spellings, what a value does, and what standing alone does."""
+    """One option: its spellings, the one that messages have last; what a value does, and what
+    standing alone does."""
 
     flags: tuple[str, ...]
     apply: Apply | None = None
@@ -52,8 +54,8 @@ class _Option:
     env: str = ""
 
 
-def _number(name: str, flag: str, least: int = 0, most: int = MOST) -> Apply:
-    def apply(reading: _Reading, value: str) -> None:
+def _number(name: str, least: int = 0, most: int = MOST) -> Apply:
+    def apply(reading: _Reading, flag: str, value: str) -> None:
         if re.fullmatch(r"[+-]?\d{1,12}", value) and least <= int(value) <= most:
             reading.got[name] = int(value)
         else:
@@ -62,8 +64,8 @@ def _number(name: str, flag: str, least: int = 0, most: int = MOST) -> Apply:
     return apply
 
 
-def _fraction(name: str, flag: str, most: float, scale: float = 1.0) -> Apply:
-    def apply(reading: _Reading, value: str) -> None:
+def _fraction(name: str, most: float, scale: float = 1.0) -> Apply:
+    def apply(reading: _Reading, flag: str, value: str) -> None:
         try:
             number = float(value)
         except ValueError:
@@ -76,8 +78,8 @@ def _fraction(name: str, flag: str, most: float, scale: float = 1.0) -> Apply:
     return apply
 
 
-def _choice(name: str, flag: str, words: Sequence[str]) -> Apply:
-    def apply(reading: _Reading, value: str) -> None:
+def _choice(name: str, words: Sequence[str]) -> Apply:
+    def apply(reading: _Reading, flag: str, value: str) -> None:
         if value.lower() in words:
             reading.got[name] = value.lower()
         else:
@@ -87,7 +89,7 @@ def _choice(name: str, flag: str, words: Sequence[str]) -> Apply:
 
 
 def _set(name: str, to: object, note: str = "") -> Apply:
-    def apply(reading: _Reading, value: str) -> None:
+    def apply(reading: _Reading, flag: str, value: str) -> None:
         reading.got[name] = to
         if note and note not in reading.notes:
             reading.notes.append(note)
@@ -98,24 +100,24 @@ def _set(name: str, to: object, note: str = "") -> Apply:
 def _switch(name: str, inverted: bool = False) -> Apply:
     """The value of an environment variable for an option that takes none."""
 
-    def apply(reading: _Reading, value: str) -> None:
+    def apply(reading: _Reading, flag: str, value: str) -> None:
         if value.lower() in (*ON, *OFF):
             reading.got[name] = (value.lower() in ON) is not inverted
 
     return apply
 
 
-def _layers(reading: _Reading, value: str) -> None:
+def _layers(reading: _Reading, flag: str, value: str) -> None:
     words = {"auto": None, "-1": None, "all": ALL, "-2": ALL}
     if value.lower() in words:
         reading.got["gpu_layers"] = words[value.lower()]
     elif re.fullmatch(r"\d{1,6}", value):
         reading.got["gpu_layers"] = int(value)
     else:
-        reading.problem("--n-gpu-layers", value, "a number, auto or all")
+        reading.problem(flag, value, "a number, auto or all")
 
 
-def _split(reading: _Reading, value: str) -> None:
+def _split(reading: _Reading, flag: str, value: str) -> None:
     try:
         parts = tuple(float(part) for part in re.split(r"[,/]+", value))
     except ValueError:
@@ -123,24 +125,24 @@ def _split(reading: _Reading, value: str) -> None:
     if all(0 <= part < 1e9 for part in parts) and sum(parts) > 0:
         reading.got["tensor_split"] = parts
     else:
-        reading.problem("--tensor-split", value, "proportions like 75,25")
+        reading.problem(flag, value, "proportions like 75,25")
 
 
-def _slots(reading: _Reading, value: str) -> None:
+def _slots(reading: _Reading, flag: str, value: str) -> None:
     if value == "-1":
         reading.got["parallel"] = None
     else:
-        _number("parallel", "--parallel", 1, 4096)(reading, value)
+        _number("parallel", 1, 4096)(reading, flag, value)
 
 
-def _flash(reading: _Reading, value: str) -> None:
+def _flash(reading: _Reading, flag: str, value: str) -> None:
     if value.lower() in (*ON, *OFF, "auto", "-1"):
         reading.got["flash"] = value.lower() not in OFF
     else:
-        reading.problem("--flash-attn", value, "on, off or auto")
+        reading.problem(flag, value, "on, off or auto")
 
 
-def _devices(reading: _Reading, value: str) -> None:
+def _devices(reading: _Reading, flag: str, value: str) -> None:
     if value.lower() == "none":
         reading.got["devices"] = ()
         return
@@ -149,15 +151,15 @@ def _devices(reading: _Reading, value: str) -> None:
         reading.got["devices"] = tuple(int(found[1]) for found in numbers if found)
 
 
-def _split_mode(reading: _Reading, value: str) -> None:
+def _split_mode(reading: _Reading, flag: str, value: str) -> None:
     if value.lower() in ("graph", "attn"):  # ik_llama.cpp's
         reading.got["split_mode"] = "layer"
         reading.notes.append(f"--split-mode {value.lower()} is counted as layer")
     else:
-        _choice("split_mode", "--split-mode", SPLIT_MODES)(reading, value)
+        _choice("split_mode", SPLIT_MODES)(reading, flag, value)
 
 
-def _override(reading: _Reading, value: str) -> None:
+def _override(reading: _Reading, flag: str, value: str) -> None:
     for one in value.split(","):
         pattern, mark, buffer = one.rpartition("=")
         try:
@@ -167,11 +169,11 @@ def _override(reading: _Reading, value: str) -> None:
         if mark and pattern and buffer:
             reading.overrides.append((pattern, one_line(buffer, 60)))
         else:
-            reading.problem("--override-tensor", one, "PATTERN=BUFFER, like exps=CPU")
+            reading.problem(flag, one, "PATTERN=BUFFER, like exps=CPU")
 
 
 def _uncounted(what: str) -> Apply:
-    def apply(reading: _Reading, value: str) -> None:
+    def apply(reading: _Reading, flag: str, value: str) -> None:
         reading.uncounted.append(f"{what} ({one_line(value, 60)})")
 
     return apply
@@ -185,32 +187,20 @@ _LLAMA = (
     _Option(("-ngl", "--gpu-layers", "--n-gpu-layers"), _layers, env="N_GPU_LAYERS"),
     _Option(("-ts", "--tensor-split"), _split, env="TENSOR_SPLIT"),
     _Option(("-sm", "--split-mode"), _split_mode, env="SPLIT_MODE"),
-    _Option(("-mg", "--main-gpu"), _number("main_gpu", "--main-gpu", 0, 64), env="MAIN_GPU"),
+    _Option(("-mg", "--main-gpu"), _number("main_gpu", 0, 64), env="MAIN_GPU"),
     _Option(("-dev", "--device"), _devices, env="DEVICE"),
-    _Option(("-c", "--ctx-size"), _number("ctx", "--ctx-size"), env="CTX_SIZE"),
+    _Option(("-c", "--ctx-size"), _number("ctx"), env="CTX_SIZE"),
     _Option(("-np", "--parallel"), _slots, env="N_PARALLEL"),
-    _Option(
-        ("-kvu", "--kv-unified"), None, _set("kv_unified", True), env="KV_UNIFIED"
-    ),
+    _Option(("-kvu", "--kv-unified"), None, _set("kv_unified", True), env="KV_UNIFIED"),
     _Option(("-no-kvu", "--no-kv-unified"), None, _set("kv_unified", False)),
-    _Option(
-        ("-ctk", "--cache-type-k"), _choice("type_k", "--cache-type-k", tuple(CACHE_TYPES)),
-        env="CACHE_TYPE_K",
-    ),
-    _Option(
-        ("-ctv", "--cache-type-v"), _choice("type_v", "--cache-type-v", tuple(CACHE_TYPES)),
-        env="CACHE_TYPE_V",
-    ),
-    _Option(
-        ("-ub", "--ubatch-size"), _number("ubatch", "--ubatch-size", 1, 1 << 20), env="UBATCH"
-    ),
+    _Option(("-ctk", "--cache-type-k"), _choice("type_k", tuple(CACHE_TYPES)), env="CACHE_TYPE_K"),
+    _Option(("-ctv", "--cache-type-v"), _choice("type_v", tuple(CACHE_TYPES)), env="CACHE_TYPE_V"),
+    _Option(("-ub", "--ubatch-size"), _number("ubatch", 1, 1 << 20), env="UBATCH"),
     _Option(("--swa-full",), None, _set("swa_full", True), env="SWA_FULL"),
     _Option(("-kvo", "--kv-offload"), None, _set("kv_offload", True), env="KV_OFFLOAD"),
     _Option(("-nkvo", "--no-kv-offload"), None, _set("kv_offload", False)),
     _Option(("-fa", "--flash-attn"), _flash, _set("flash", True, _BARE), env="FLASH_ATTN"),
-    _Option(
-        ("-lm", "--load-mode"), _choice("load_mode", "--load-mode", LOAD_MODES), env="LOAD_MODE"
-    ),
+    _Option(("-lm", "--load-mode"), _choice("load_mode", LOAD_MODES), env="LOAD_MODE"),
     _Option(("--no-mmap",), None, _set("mmap", False, _REMOVED)),
     _Option(("--mmap",), None, _set("mmap", True, _REMOVED), env="MMAP"),
     _Option(("--mlock",), None, _set("mlock", True, _REMOVED), env="MLOCK"),
@@ -222,59 +212,51 @@ _LLAMA = (
     _Option(("--no-op-offload",), None, _set("op_offload", False)),
     _Option(("-fit", "--fit"), _switch("fit"), env="FIT"),
     _Option(("-cmoe", "--cpu-moe"), None, _set("cpu_experts", ALL), env="CPU_MOE"),
-    _Option(
-        ("-ncmoe", "--n-cpu-moe"), _number("cpu_experts", "--n-cpu-moe", 0, ALL), env="N_CPU_MOE"
-    ),
-    _Option(
-        ("-ncffn", "--n-cpu-ffn"), _number("cpu_dense", "--n-cpu-ffn", 0, ALL), env="N_CPU_FFN"
-    ),
+    _Option(("-ncmoe", "--n-cpu-moe"), _number("cpu_experts", 0, ALL), env="N_CPU_MOE"),
+    _Option(("-ncffn", "--n-cpu-ffn"), _number("cpu_dense", 0, ALL), env="N_CPU_FFN"),
     _Option(("-ot", "--override-tensor"), _override, env="OVERRIDE_TENSOR"),
-    _Option(
-        ("--moe-cache-mib",), _number("moe_cache_mib", "--moe-cache-mib"), env="MOE_CACHE_MIB"
-    ),
-    _Option(
-        ("-cram", "--cache-ram"), _number("cache_ram_mib", "--cache-ram", -1), env="CACHE_RAM"
-    ),
+    _Option(("--moe-cache-mib",), _number("moe_cache_mib"), env="MOE_CACHE_MIB"),
+    _Option(("-cram", "--cache-ram"), _number("cache_ram_mib", -1), env="CACHE_RAM"),
     _Option(
         ("--rope-scaling", "--rope-scale", "--yarn-orig-ctx", "--rope-freq-scale"),
-        _set("rope_scaled", True), env="ROPE_SCALING_TYPE",
+        _set("rope_scaled", True),
+        env="ROPE_SCALING_TYPE",
     ),
     _Option(
         ("-md", "--model-draft", "--spec-draft-model", "-hfd", "--spec-draft-hf"),
-        _uncounted("a draft model"), env="SPEC_DRAFT_MODEL",
+        _uncounted("a draft model"),
+        env="SPEC_DRAFT_MODEL",
     ),
     _Option(("-mm", "--mmproj", "-mmu", "--mmproj-url"), _uncounted("a projector"), env="MMPROJ"),
     _Option(("--lora", "--lora-scaled"), _uncounted("an adapter")),
-)  # fmt: skip
+)
 
 _SGLANG = (
-    _Option(("--tp", "--tp-size", "--tensor-parallel-size"), _number("ranks", "--tp", 1, 1024)),
-    _Option(("--pp", "--pp-size", "--pipeline-parallel-size"), _number("stages", "--pp", 1, 1024)),
-    _Option(
-        ("--mem-fraction-static",), _fraction("mem_fraction", "--mem-fraction-static", 1.0)
-    ),
-    _Option(("--context-length",), _number("ctx", "--context-length", 1)),
-    _Option(("--max-total-tokens",), _number("cache_tokens", "--max-total-tokens", 1)),
-    _Option(("--kv-cache-dtype",), _choice("type_kv", "--kv-cache-dtype", KV_TYPES)),
-    _Option(("--cpu-offload-gb",), _fraction("cpu_offload", "--cpu-offload-gb", 1e6, GIB)),
+    _Option(("--tp-size", "--tensor-parallel-size", "--tp"), _number("ranks", 1, 1024)),
+    _Option(("--pp-size", "--pipeline-parallel-size", "--pp"), _number("stages", 1, 1024)),
+    _Option(("--mem-fraction-static",), _fraction("mem_fraction", 1.0)),
+    _Option(("--context-length",), _number("ctx", 1)),
+    _Option(("--max-total-tokens",), _number("cache_tokens", 1)),
+    _Option(("--kv-cache-dtype",), _choice("type_kv", KV_TYPES)),
+    _Option(("--cpu-offload-gb",), _fraction("cpu_offload", 1e6, GIB)),
     _Option(("--kt-weight-path", "--kt-cpuinfer", "--kt-threadpool-count"), _set("kt", True)),
     _Option(
         ("--kt-method",),
-        lambda reading, value: reading.got.update(kt=True, kt_method=one_line(value, 40).upper()),
+        lambda reading, _, value: reading.got.update(
+            kt=True, kt_method=one_line(value, 40).upper()
+        ),
     ),
-    _Option(
-        ("--kt-num-gpu-experts",), _number("kt_gpu_experts", "--kt-num-gpu-experts", 0, 1 << 16)
-    ),
+    _Option(("--kt-num-gpu-experts",), _number("kt_gpu_experts", 0, 1 << 16)),
     _Option(("--kt-mmap-experts-dir",), _set("kt_mmap", True)),
     _Option(
         ("--speculative-draft-model-path", "--speculative-draft-model"), _uncounted("a draft model")
     ),
-)  # fmt: skip
+)
 
 _CONVERSION = (
-    _Option(("--quant-method",), _choice("method", "--quant-method", METHODS)),
-    _Option(("--input-type",), _choice("input_type", "--input-type", ("fp8", "fp16", "bf16"))),
-)  # fmt: skip
+    _Option(("--quant-method",), _choice("method", METHODS)),
+    _Option(("--input-type",), _choice("input_type", ("fp8", "fp16", "bf16"))),
+)
 
 
 def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
@@ -316,14 +298,14 @@ def _from_env(reading: _Reading, option: _Option, env: Mapping[str, str]) -> Non
     value = env.get(f"LLAMA_ARG_{option.env}") if option.env else None
     if value is not None:
         if option.apply is not None:
-            option.apply(reading, value.strip())
+            option.apply(reading, option.flags[-1], value.strip())
         elif option.alone is not None and value.strip().lower() in ON:
-            option.alone(reading, "")
+            option.alone(reading, option.flags[-1], "")
         elif option.env == "MMAP" or option.env.startswith("KV_"):
             name = {"MMAP": "mmap"}.get(option.env, option.env.lower())
-            _switch(name)(reading, value.strip())
+            _switch(name)(reading, "", value.strip())
     if option.env and f"LLAMA_ARG_NO_{option.env}" in env:
-        _switch(option.env.lower(), inverted=True)(reading, env[f"LLAMA_ARG_NO_{option.env}"])
+        _switch(option.env.lower(), inverted=True)(reading, "", env[f"LLAMA_ARG_NO_{option.env}"])
 
 
 def _read(reading: _Reading, argv: Sequence[str], options: Iterable[_Option]) -> None:
@@ -338,18 +320,18 @@ def _read(reading: _Reading, argv: Sequence[str], options: Iterable[_Option]) ->
             continue
         if option.apply is None:
             assert option.alone is not None
-            option.alone(reading, "")
+            option.alone(reading, option.flags[-1], "")
             continue
         if not mark and (place >= len(words) or _bare(option, words[place])):
             if option.alone is not None:
-                option.alone(reading, "")
+                option.alone(reading, option.flags[-1], "")
             else:
                 reading.problem(flag, "", "a value")
             continue
         if not mark:
             value = words[place]
             place += 1
-        option.apply(reading, value.strip())
+        option.apply(reading, option.flags[-1], value.strip())
 
 
 def _bare(option: _Option, following: str) -> bool:

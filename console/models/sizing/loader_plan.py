@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-
-from console.models.sizing.kv_cache import CacheAsk
 
 ALL = 1 << 20
 """More layers than any model has: `all`."""
@@ -32,8 +30,9 @@ class LlamaPlan:
     """llama-server's options as far as memory goes; the defaults are those of build b11669.
 
     `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own). `parallel` None: so
-    many slots as it likes, with one shared cache. `cpu_experts` and `cpu_dense`: of the first so
-    many layers. `overrides` are (pattern, buffer type). Sizes in MiB as the options have them.
+    many slots as it likes, with one shared cache. Without `flash` attention V is padded to its
+    largest layer. `cpu_experts` and `cpu_dense`: of the first so many layers. `overrides`
+    are (pattern, buffer type). Sizes in MiB as the options have them.
     """
 
     gpu_layers: int | None = None
@@ -85,25 +84,11 @@ class LlamaPlan:
         repacks = self.repack and (self.no_host or not has_cards)
         return Strategy.RESIDENT if repacks else Strategy.MMAP
 
-    def cache_ask(self) -> CacheAsk:
-        return CacheAsk(
-            ctx=self.ctx or 0,
-            parallel=self.slots,
-            unified=self.unified,
-            type_k=self.type_k,
-            type_v=self.type_v,
-            ubatch=self.ubatch,
-            swa_full=self.swa_full,
-            flash=self.flash,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class SglangPlan:
-    """SGLang's options, and kt-kernel's where its experts work on the CPU.
-
-    `cpu_offload` in bytes a rank; `cpu_weight_bytes` what lies at --kt-weight-path, if known.
-    """
+    """SGLang's options, and kt-kernel's where its experts work on the CPU; `cpu_offload` in bytes a
+    rank."""
 
     ranks: int = 1
     stages: int = 1
@@ -116,7 +101,6 @@ class SglangPlan:
     kt_method: str = ""
     kt_gpu_experts: int = 0
     kt_mmap: bool = False
-    cpu_weight_bytes: int | None = None
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -129,18 +113,13 @@ class SglangPlan:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """A run of a converter: `method` is the format it writes, `input_type` what it reads into.
-
-    `source_here`: the source is on the disk already, so only the result needs room.
-    """
+    """A run of a converter: `method` is the format it writes, `input_type` what it reads into."""
 
     method: str = "int8"
     input_type: str = ""
-    source_here: bool = False
-    result_bytes: int | None = None
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    uncounted: tuple[str, ...] = field(default=())
+    uncounted: tuple[str, ...] = ()
 
     def strategy(self, has_cards: bool = True) -> Strategy:
         return Strategy.CONVERSION

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NoReturn
@@ -56,9 +56,9 @@ class Attention:
     """What is kept of a token. Lengths in elements of one head; per-layer tuples name all layers.
 
     `latent` is MLA: only K is kept, `key` long (the latent and its rope part), and a head works
-    with `head` elements. `unpacked` is the
-    same attention in a file of before, where every head is kept. `window_key` and `window_value`
-    hold in layers with a window, where they differ. `own_layers`: later ones reuse their caches.
+    with `head` elements. `unpacked` is the same attention in a file of before, where every head is
+    kept. `window_key` and `window_value` hold in layers with a window, where they differ.
+    `own_layers`: later ones reuse their caches.
     """
 
     heads: int | None = None
@@ -76,7 +76,6 @@ class Attention:
     windowed: tuple[bool, ...] = ()
     own_layers: int | None = None
     indexer: int = 0
-    indexer_heads: int = 0
     indexed: tuple[bool, ...] = ()
 
     @property
@@ -138,9 +137,8 @@ class ModelFacts:
         """Everything in the file, loaded or not."""
         return sum(weight.bytes for weight in self.weights)
 
-    def bytes_of(self, *kinds: Kind, layer: int | None = None) -> int:
-        """Bytes of these kinds, in one layer or in all."""
-        return total(self.weights, lambda w: w.kind in kinds and layer in (None, w.layer))
+    def bytes_of(self, *kinds: Kind) -> int:
+        return sum(weight.bytes for weight in self.weights if weight.kind in kinds)
 
     @property
     def tied(self) -> bool:
@@ -159,10 +157,6 @@ class ModelFacts:
             weights=tuple(replace(w, bytes=w.bytes * weight_bytes // whole) for w in self.weights),
             weights_from=f"{self.weights_from}, scaled to another size",
         )
-
-
-def total(weights: Iterable[Weight], which: Callable[[Weight], bool]) -> int:
-    return sum(weight.bytes for weight in weights if which(weight))
 
 
 class Keys:
@@ -185,9 +179,6 @@ class Keys:
 
     def name(self, key: str) -> str:
         return one_line(f"{self.prefix}{key}", 120)
-
-    def has(self, key: str) -> bool:
-        return self.table.get(f"{self.prefix}{key}") is not None
 
     def raw(self, key: str) -> object:
         return self.table.get(f"{self.prefix}{key}")
@@ -224,9 +215,6 @@ class Keys:
 
     def is_array(self, key: str) -> bool:
         return self._unpack(self.raw(key)) is not None
-
-    def layers(self, key: str) -> int | None:
-        return self.count(key, MOST_LAYERS, 1)
 
     def tokens(self, key: str) -> int | None:
         return self.count(key, MOST_TOKENS)

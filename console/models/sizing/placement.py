@@ -32,12 +32,12 @@ MIB = 1 << 20
 HOST = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Share:
     """What one place gets, in bytes. `card` is its number among all cards, HOST for the host.
 
-    `layers` are those that work there; `largest` the biggest tensors, `active` the bytes that are
-    read for one token.
+    `layers` are those that work there, `active` the bytes that are read for one token, `sizes` the
+    tensors of its layers and `moved` those that an override took from another place's layer.
     """
 
     card: int
@@ -49,7 +49,9 @@ class Share:
     context: int = 0
     extra: int = 0
     active: int = 0
-    layers: tuple[int, ...] = ()
+    layers: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    moved: list[int] = field(default_factory=list)
 
     @property
     def weights(self) -> int:
@@ -58,6 +60,15 @@ class Share:
     @property
     def bytes(self) -> int:
         return self.weights + self.cache + self.compute + self.context + self.extra
+
+    def add(self, weight: Weight, size: int, active: int, moved: bool = False) -> None:
+        if weight.kind is Kind.EXPERTS:
+            self.experts += size
+        else:
+            self.dense += size
+        self.active += active
+        if weight.layer is not None:
+            (self.moved if moved else self.sizes).append(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +84,6 @@ class Placement:
     @property
     def on_cards(self) -> int:
         return sum(share.bytes for share in self.cards)
-
-
-@dataclass
-class _Bill:
-    """A place while its bytes are added up."""
-
-    card: int
-    name: str
-    dense: int = 0
-    experts: int = 0
-    cache: int = 0
-    extra: int = 0
-    active: int = 0
-    layers: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    moved: list[int] = field(default_factory=list)
-
-    def add(self, weight: Weight, size: int, active: int, moved: bool = False) -> None:
-        if weight.kind is Kind.EXPERTS:
-            self.experts += size
-        else:
-            self.dense += size
-        self.active += active
-        if weight.layer is not None:
-            (self.moved if moved else self.sizes).append(size)
 
 
 def labels(cards: Sequence[Card]) -> list[str]:
@@ -129,7 +115,7 @@ def proportions(plan: LlamaPlan, cards: Sequence[Card], used: Sequence[int]) -> 
     if plan.split_mode == "none" or sum(wanted) <= 0:
         wanted = [float(capacity(cards[number]) or 0) for number in used]
     whole = sum(wanted)
-    return [one / whole for one in wanted] if whole > 0 else [1 / len(used)] * len(used)
+    return [one / whole if whole > 0 else 1 / len(used) for one in wanted]
 
 
 def places(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> list[int]:
@@ -161,26 +147,28 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     where = places(facts, plan, cards)
     used = cards_of(plan, cards)
     names = labels(cards)
-    bills = {number: _Bill(number, names[number]) for number in used}
-    bills[HOST] = _Bill(HOST, "host")
-    shares = proportions(plan, cards, used) if used else []
+    by_place = {number: Share(number, names[number]) for number in used}
+    by_place[HOST] = Share(HOST, "host")
+    parts = dict(zip(used, proportions(plan, cards, used), strict=True))
     notes: list[str] = []
-    _weights(facts, plan, where, bills, dict(zip(used, shares, strict=True)), notes)
-    cache = cache_of(facts, plan.cache_ask())
-    _cache(plan, where, cache, bills, used, shares)
+    _weights(facts, plan, where, by_place, parts, notes)
+    cache = cache_of(facts, plan)
+    if cache is not None:
+        _cache(plan, where, cache, by_place, parts)
     if plan.moe_cache_mib:
-        for number, part in zip(used, shares, strict=True):
-            bills[number].extra += int(plan.moe_cache_mib * MIB * part)
-    placed = _with_compute(facts, plan, where, bills, used, cache)
-    return Placement(plan, placed[:-1], placed[-1], cache, tuple(dict.fromkeys(notes)))
+        for number, part in parts.items():
+            by_place[number].extra += int(plan.moe_cache_mib * MIB * part)
+    _compute(facts, plan, where, by_place, used, cache)
+    on_cards = tuple(by_place[number] for number in used)
+    return Placement(plan, on_cards, by_place[HOST], cache, tuple(dict.fromkeys(notes)))
 
 
 def _weights(
     facts: ModelFacts,
     plan: LlamaPlan,
     where: list[int],
-    bills: dict[int, _Bill],
-    shares: dict[int, float],
+    by_place: dict[int, Share],
+    parts: dict[int, float],
     notes: list[str],
 ) -> None:
     experts = facts.experts
@@ -193,117 +181,105 @@ def _weights(
         if weight.kind is Kind.EXPERTS and experts.count:
             active = weight.bytes * experts.used // experts.count
         other = _override(weight, plan, notes)
-        if other is not None and other in bills:
-            bills[other].add(weight, weight.bytes, active, moved=target != HOST)
+        if other is not None and other in by_place:
+            by_place[other].add(weight, weight.bytes, active, moved=target != HOST)
         elif target != HOST and plan.split_mode in ("row", "tensor"):
-            _spread(weight, active, bills, shares)
+            _spread(weight, active, by_place, parts)
         else:
-            bills[target].add(weight, weight.bytes, active)
+            by_place[target].add(weight, weight.bytes, active)
         if weight.name == "token_embd.weight" and facts.tied and where[-1] != HOST:
-            bills[where[-1]].add(weight, weight.bytes, weight.bytes)
+            by_place[where[-1]].add(weight, weight.bytes, weight.bytes)
     for unit, number in enumerate(where[: facts.layers]):
         every = number != HOST and plan.split_mode in ("row", "tensor")
-        for one in shares if every else (number,):
-            bills[one].layers.append(unit)
+        for one in parts if every else (number,):
+            by_place[one].layers.append(unit)
 
 
-def _spread(weight: Weight, active: int, bills: dict[int, _Bill], shares: dict[int, float]) -> None:
+def _spread(
+    weight: Weight, active: int, by_place: dict[int, Share], parts: dict[int, float]
+) -> None:
     """Rows of one tensor over all cards; the last one gets what rounding leaves."""
     left, busy = weight.bytes, active
-    numbers = list(shares)
+    numbers = list(parts)
     for number in numbers[:-1]:
-        part = int(weight.bytes * shares[number])
-        bills[number].add(weight, part, int(active * shares[number]))
-        left, busy = left - part, busy - int(active * shares[number])
-    bills[numbers[-1]].add(weight, left, busy)
+        part = int(weight.bytes * parts[number])
+        by_place[number].add(weight, part, int(active * parts[number]))
+        left, busy = left - part, busy - int(active * parts[number])
+    by_place[numbers[-1]].add(weight, left, busy)
 
 
 def _override(weight: Weight, plan: LlamaPlan, notes: list[str]) -> int | None:
     """The place an override sends a tensor to, or None."""
     for pattern, buffer in plan.overrides:
         if re.search(pattern, weight.name):
-            digits = re.search(r"(\d+)$", buffer)
-            if digits and not buffer.upper().startswith("CPU"):
+            if buffer.upper().startswith("CPU"):
+                return HOST
+            if digits := re.search(r"(\d+)$", buffer):
                 return int(digits[1])
-            if not buffer.upper().startswith("CPU"):
-                notes.append(f"--override-tensor: {buffer} is counted as host memory")
+            notes.append(f"--override-tensor: {buffer} is counted as host memory")
             return HOST
-    layer = ALL_LAYERS if weight.layer is None else weight.layer
-    if layer < plan.cpu_experts and re.search(EXPERTS_OF_LAYER, weight.name):
-        return HOST
-    if layer < plan.cpu_dense and re.search(DENSE_OF_LAYER, weight.name):
-        return HOST
+    first = ((plan.cpu_experts, EXPERTS_OF_LAYER), (plan.cpu_dense, DENSE_OF_LAYER))
+    if weight.layer is not None:
+        for layers, pattern in first:
+            if weight.layer < layers and re.search(pattern, weight.name):
+                return HOST
     return None
-
-
-ALL_LAYERS = 1 << 30
 
 
 def _cache(
     plan: LlamaPlan,
     where: list[int],
-    cache: Cache | None,
-    bills: dict[int, _Bill],
-    used: Sequence[int],
-    shares: Sequence[float],
+    cache: Cache,
+    by_place: dict[int, Share],
+    parts: dict[int, float],
 ) -> None:
     """The cache of a layer lies with the layer."""
-    if cache is None:
-        return
+    used = list(parts)
     for layer, size in enumerate(cache.layers):
         number = where[layer] if plan.kv_offload else HOST
         if number != HOST and plan.split_mode == "row":
             number = used[min(plan.main_gpu, len(used) - 1)]
         if number != HOST and plan.split_mode == "tensor":
-            parts = [int(size * part) for part in shares[:-1]]
-            for one, part in zip(used, [*parts, size - sum(parts)], strict=True):
-                bills[one].cache += part
+            left = size
+            for one in used[:-1]:
+                by_place[one].cache += int(size * parts[one])
+                left -= int(size * parts[one])
+            by_place[used[-1]].cache += left
         else:
-            bills[number].cache += size
+            by_place[number].cache += size
 
 
-def _with_compute(
+def _compute(
     facts: ModelFacts,
     plan: LlamaPlan,
     where: list[int],
-    bills: dict[int, _Bill],
+    by_place: dict[int, Share],
     used: Sequence[int],
     cache: Cache | None,
-) -> tuple[Share, ...]:
-    """Shares of the used cards, the host last, with what they compute with."""
-    host = bills[HOST]
+) -> None:
+    """What the used cards and the host compute with."""
+    for number in used:
+        by_place[number].context = CONTEXT
+    if cache is None:
+        return
+    host = by_place[HOST]
     overridden = bool(plan.overrides or plan.cpu_experts or plan.cpu_dense)
     pipelined = (
         len(used) > 1 and plan.split_mode == "layer" and HOST not in where
         and plan.kv_offload and not overridden
     )  # fmt: skip
-    work = work_of(plan.cache_ask(), cache, facts, pipelined) if cache else None
+    work = work_of(plan, cache, facts, pipelined)
     lends = bool(used) and plan.op_offload and bool(host.sizes or host.moved)
-    found = []
     for number in used:
-        bill = bills[number]
+        share, last = by_place[number], number == where[-1]
         lent = _lent(host) if lends and number == used[0] else ()
-        busy = bool(bill.layers or lent or number == where[-1])
-        need = 0
-        if work is not None and busy:
-            need = compute_bytes(facts, work, output=number == where[-1], lent=lent)
-        found.append(_share(bill, need, CONTEXT))
-    need = 0
-    if work is not None:
-        need = host_compute_bytes(facts, work, computes=bool(host.layers) and not lends)
-    return (*found, _share(host, need, 0))
+        if share.layers or lent or last:
+            share.compute = compute_bytes(facts, work, output=last, lent=lent)
+    host.compute = host_compute_bytes(facts, work, computes=bool(host.layers) and not lends)
 
 
-def _lent(host: _Bill) -> tuple[int, ...]:
+def _lent(host: Share) -> tuple[int, ...]:
     """The largest tensors that are copied to a card at once: one of a host layer, two of those
     that an override took from a card's layer, whose expert parts work in one go."""
     most = sorted(host.moved, reverse=True)[:2]
     return tuple(max([most, sorted(host.sizes, reverse=True)[:1]], key=sum))
-
-
-def _share(bill: _Bill, compute: int, context: int) -> Share:
-    return Share(
-        card=bill.card, name=bill.name, dense=bill.dense, experts=bill.experts, cache=bill.cache,
-        compute=compute, context=context, extra=bill.extra, active=bill.active,
-        layers=tuple(bill.layers),
-    )  # fmt: skip

@@ -11,7 +11,7 @@ from console.common.units import format_bytes
 from console.host.sample import Card
 from console.journal.report_data import Gauge, number
 from console.journal.run_view import RunView, StepView
-from console.models.sizing.load_curve import Envelope, Sample
+from console.models.sizing.load_curve import Envelope
 from console.models.sizing.placement import labels
 from console.render.report.benchmarks import like_of, targets
 from console.render.report.markdown import code, figure, plural, prose, table
@@ -215,4 +215,4 @@ def above(envelope: Envelope, rise: Rise, names: dict[str, str]) -> str:
     )
     ram = int(rise.ram) if rise.ram is not None else None
     swap = int(rise.swap) if rise.swap is not None else None
-    return envelope.outside(Sample(ram=ram, vram=vram, swap=swap)) or ""
+    return envelope.outside(ram=ram, vram=vram, swap=swap) or ""

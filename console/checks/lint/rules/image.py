@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from console.checks.lint import dockerfile, files, vocabulary
 from console.checks.lint.rule import Facts, rule
-from console.checks.lint.unit import Health, Hit, Image, Kind, Severity, Source, Unit, Where
+from console.checks.lint.unit import Health, Hit, Kind, Severity, Source, Unit, Where
 
 _GENERIC = ("nightly", "final", "dev", "test", "new", "main", "master", "edge", "wip", "current")
 _ONE_PLATFORM = {"mem0/mem0-api-server": "linux/arm64"}
@@ -54,23 +53,16 @@ def split(ref: str) -> tuple[str, str]:
 )  # fmt: skip
 def generic(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for image in unit.images:
-        if (
-            not image.ref
-            or "$" in image.ref
-            or "@" in image.ref
-            or not (image.made or image.by == "playbook")
-        ):
+        own = image.made or image.by == "playbook"
+        if not own or not image.ref or "$" in image.ref or "@" in image.ref:
             continue
         tag = split(image.ref)[1]
         if tag in _GENERIC:
             yield Hit(image.place, image.ref)
         elif tag in ("", "latest"):
             grave = None if image.by == "playbook" else Severity.INFO
-            yield Hit(image.place, _untagged(image, tag), grave)
-
-
-def _untagged(image: Image, tag: str) -> str:
-    return image.ref if tag else f"{image.ref} has no tag, and is :latest"
+            what = image.ref if tag else f"{image.ref} has no tag, and is :latest"
+            yield Hit(image.place, what, grave)
 
 
 @rule(
@@ -157,14 +149,14 @@ def _is(program: str, path: str) -> bool:
 
 def _dockerfile(unit: Unit, path: str) -> Unit | None:
     """The Dockerfile that a service is built from, where it lies beside."""
-    if unit.source.path is None or path == "?" or "$" in path:
+    if path == "?" or "$" in path:
         return None
-    file = Path(unit.source.path).parent / path
+    file = unit.source.path.parent / path
     try:
         text = files.read(file)
     except files.Unreadable:
         return None
-    return dockerfile.unit_of(Source(str(file), text, Kind.DOCKERFILE, file))
+    return dockerfile.unit_of(Source(file, text, Kind.DOCKERFILE))
 
 
 def is_distroless(image: str) -> bool:

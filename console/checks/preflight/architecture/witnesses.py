@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from console.common.text import one_line
+from console.models.gguf.header import ARCHITECTURE, ValueType
 
 LINE = 300
 FAILED = "error loading model"
@@ -42,6 +44,13 @@ class Said:
 def is_name(architecture: str) -> bool:
     """Whether a build could know this name at all: printable ASCII, at most 63 characters."""
     return _NAME.fullmatch(architecture) is not None
+
+
+def probe(architecture: str) -> bytes:
+    """A GGUF without tensors that makes a loader say whether it knows the architecture."""
+    key, name = ARCHITECTURE.encode(), architecture.encode("utf-8", "surrogateescape")
+    head = struct.pack(f"<4sIQQQ{len(key)}s", b"GGUF", 3, 0, 1, len(key), key)
+    return head + struct.pack(f"<IQ{len(name)}s", ValueType.STRING, len(name), name)
 
 
 def read(lines: Iterable[str], architecture: str) -> Said:

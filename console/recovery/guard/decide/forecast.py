@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from console.models.sizing.load_curve import LEAST_SLACK, SLACK, Envelope, Sample
+from console.models.sizing.load_curve import LEAST_SLACK, SLACK, Envelope
 from console.recovery.guard.config import FLOOR_WITHIN_S, Defaults
 from console.recovery.guard.observe.snapshot import GpuMemory, Memory
 
@@ -192,7 +192,7 @@ class Forecast:
             if card.used is not None and card.uuid in known and card.uuid in base.cards
         ]
         ram, swap = (max(0, part) for part in taken)
-        return self.envelope.outside(Sample(ram=ram, swap=swap, vram=tuple(vram)))
+        return self.envelope.outside(ram=ram, swap=swap, vram=vram)
 
 
 class Stall:

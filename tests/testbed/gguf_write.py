@@ -1,4 +1,4 @@
-"""GGUF headers written out: a probe of a few dozen bytes that asks an engine what it knows."""
+"""GGUF headers written out as a writer of models would, for the tests that read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from console.models.gguf.header import (
     ALIGNMENT,
-    ARCHITECTURE,
     BY_NUMBER,
     CODES,
     DEFAULT_ALIGNMENT,
@@ -60,11 +59,6 @@ def encode(kv: Mapping[str, Item], tensors: Sequence[Planned] = ()) -> bytes:
         offset += pad(data_bytes(tensor), alignment)
     header = b"".join(parts)
     return header.ljust(pad(len(header), alignment), b"\0") if tensors else header
-
-
-def probe(architecture: str, more: Mapping[str, Item] | None = None) -> bytes:
-    """A file without tensors that makes a loader say whether it knows the architecture."""
-    return encode({ARCHITECTURE: architecture, **(more or {})})
 
 
 def data_bytes(tensor: Planned) -> int:
