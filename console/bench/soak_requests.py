@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from console.bench.benchmark import fetch_json, tokenize
+from console.bench.benchmark import tokenizer
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.metrics import Tokenize, measure, void_reason
 from console.bench.soak import Answer
@@ -80,8 +80,7 @@ class Out:
             )  # fmt: skip
             if reply.extras_refused:
                 asker.extras = False
-            counted = reply.failure is None and not self._cut.is_set()
-            tell: Tokenize | None = (lambda text: tokenize(asker.url, text)) if counted else None
+            tell = None if self._cut.is_set() else tokenizer(asker.url, reply)
             self._answer = answer_of(reply, asker.max_tokens, tell)
         except BaseException as error:  # handed over whole to the thread that asks
             self._error = error
@@ -99,11 +98,3 @@ def answer_of(reply: Reply, max_tokens: int, tell: Tokenize | None = None) -> An
         return Answer(sample, EMPTY, f"an answer without text ({tokens or 'no'} tokens counted)")
     void = void_reason(reply, tokens, min(tokens or 0, max_tokens))
     return Answer(replace(sample, void=void), void=void)
-
-
-def model_of(url: str) -> str:
-    """The name of the model that the server lists first: some refuse any other. "" for none."""
-    data = fetch_json(url, "/v1/models").get("data")
-    first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
-    name = first.get("id")
-    return name if isinstance(name, str) else ""

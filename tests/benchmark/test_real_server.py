@@ -90,7 +90,7 @@ def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
 def test_events_carry_the_running_count(url: str) -> None:
     reply = stream_chat(url, ChatRequest("Hello", 16))
     assert reply.failure is None
-    assert reply.events[0].kind is EventKind.ROLE
+    assert reply.events[0].kind is EventKind.OTHER
     counts = [event.tokens for event in reply.events if event.is_text]
     assert None not in counts
     assert counts[-1] == reply.completion_tokens == 16

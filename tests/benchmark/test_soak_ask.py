@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from console.bench.soak_requests import EMPTY, Asker, Out, model_of
+from console.bench.benchmark import model_of
+from console.bench.soak_requests import EMPTY, Asker, Out
 from console.bench.sse import FailureKind
 from tests.benchmark.scripted import (
     DONE,

@@ -170,7 +170,7 @@ def test_what_happened_in_a_soak(snapshot: SnapshotAssertion) -> None:
 def _result() -> BenchmarkResult:
     good = [Sample(tok_s=rate, decode_tok_s=rate + 1, ttft_s=0.5) for rate in (10.0, 10.5, 11.0)]
     result = BenchmarkResult("http://127.0.0.1:8001", runs=good)
-    result.metrics = summarise([*good, Sample(void="short output")]).metrics
+    result.metrics = summarise([*good, Sample(void="short output")])
     result.voids = [{"run": 4, "reason": "short output"}]
     result.levels = [
         Level(4, 12, 12, 31.2, 8.1, 0.41, 0.9, 60.0), Level(8, 24, 20, None, 7.0, 0.5, None, 9.0),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from console.bench.benchmark import PROMPTS
+from console.bench.benchmark import PROMPTS, model_of
 from console.bench.soak import End, Soak, SoakPlan, World
-from console.bench.soak_requests import REQUEST_S, Asker, model_of
+from console.bench.soak_requests import REQUEST_S, Asker
 from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
 from console.common.logs.last_lines import read_last
