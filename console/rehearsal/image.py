@@ -155,10 +155,10 @@ def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], N
     say("making the stand-in image from this interpreter (once; about a minute) …")
     cache.mkdir(parents=True, exist_ok=True)
     weights = cache / "stand-in.gguf"
-    model.write_llama(
-        weights, blocks=4, width=384, heads=6, feed_forward=512, seed=21, name="stand-in",
+    model.write_llama(weights, model.ModelSpec(
+        "stand-in", blocks=4, width=384, heads=6, feed_forward=512, seed=21,
         context=131_072, spare=131_072,
-    )  # fmt: skip
+    ))  # fmt: skip
     with tempfile.TemporaryFile(dir=cache) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             _fill(tar, {**files(), **_own(), MODEL: weights})

@@ -15,7 +15,7 @@ from console.bench.benchmark import Protocol, run_benchmark, tokenize
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.metrics import measure
 from console.bench.sse import EventKind, FailureKind
-from console.rehearsal.demo.model import write_llama
+from console.rehearsal.demo.model import ModelSpec, write_llama
 from tests.waiting import until
 
 pytestmark = pytest.mark.alone
@@ -28,7 +28,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server on a model of 51 MB, ready; a smaller one outruns the client."""
     folder = tmp_path_factory.mktemp("server")
     model, log = folder / "tiny.gguf", folder / "log"
-    write_llama(model, blocks=8, width=768, heads=12, feed_forward=2048, seed=11, name="tiny")
+    spec = ModelSpec("tiny", blocks=8, seed=11, width=768, heads=12, feed_forward=2048)
+    write_llama(model, spec)
     with log.open("wb") as out:
         server = subprocess.Popen(
             [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(model),
