@@ -67,6 +67,17 @@ def packed(told: Settings) -> str:
     return base64.b64encode(json.dumps(asdict(told)).encode()).decode()
 
 
+def fetched(port: int, path: str) -> Any:
+    """The JSON that a server on this machine has at `path`; None where it has none."""
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2) as answer:
+            return json.loads(answer.read())
+    except (OSError, ValueError):
+        return None
+
+
 def announce(name: str) -> None:
     """The first line of everything that stands in for something, on stderr."""
     print(f"{name}: stand-in of a rehearsal, not the real one", file=sys.stderr, flush=True)
