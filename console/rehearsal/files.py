@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common.units import parse_bytes
-from console.rehearsal import image, workspace
+from console.rehearsal import image
 from console.rehearsal import workspace as place
 from console.rehearsal.demo import model
 from console.rehearsal.inside.settings import HOLDS, VARIABLE, packed
@@ -83,7 +83,7 @@ def put_checkpoint(gguf: bool) -> Path:
     Names, config.json and headers are true to their kind; the weights are holes. What a preflight
     says of it says nothing of a real one.
     """
-    where = workspace.work() / "checkpoint" / ("gguf" if gguf else "bf16")
+    where = place.work() / "checkpoint" / ("gguf" if gguf else "bf16")
     where.mkdir(parents=True, exist_ok=True)
     if gguf:
         model.write_llama(where / "stand-in-F16.gguf", model.ModelSpec(

@@ -194,16 +194,12 @@ def dockerfile(base: str, told: Settings, stage: str = "") -> str:
 
 def _key() -> str:
     """What the base image is made of: this Python, the engine, and the stand-ins' own code."""
-    parts = [LAYOUT, sys.version, _engine_version(), json.dumps(MODULES)]
-    parts += [path.read_text() for _, path in sorted(_own().items())]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
-
-
-def _engine_version() -> str:
     from importlib import metadata
 
     engine()
-    return metadata.version("xllamacpp")
+    parts = [LAYOUT, sys.version, metadata.version("xllamacpp"), json.dumps(MODULES)]
+    parts += [path.read_text() for _, path in sorted(_own().items())]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def _own() -> Files:
@@ -240,13 +236,8 @@ def _made() -> Iterator[tuple[str, str]]:
         yield f"/opt/rehearsal/modules/{name}", text
     for name in (*COMMANDS, "entry"):
         where = "/opt/rehearsal/entry" if name == "entry" else f"/usr/local/bin/{name}"
-        yield (
-            where,
-            (
-                "#!/usr/bin/sh\n"
-                f'exec {interpreter()} -m console.rehearsal.inside.command {name} "$@"\n'
-            ),
-        )
+        module = f"{interpreter()} -m console.rehearsal.inside.command"
+        yield where, f'#!/usr/bin/sh\nexec {module} {name} "$@"\n'
 
 
 def _links(taken: set[str]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ A fault is what a rehearsal is told to let go wrong: one abort criterion each, a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +46,6 @@ MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
 """What a stand-in load may eat before the guard stops it, bytes."""
 EATEN_S = 10.0
 MODEL = "baseline.gguf"
-Say = Callable[[str], None]
 
 
 def known(name: str) -> str:
@@ -84,17 +83,17 @@ def engine(host: str) -> docker.DockerClient:
     return client
 
 
-def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> tuple[Playbook, Mapping]:
-    """The playbook as it is written, and a mapping without anything measured or started."""
+def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
+    """A mapping for the playbook as it is written, without anything measured or started."""
     services = frozenset(site.model.services)
     written = load_playbook(
         path, given, site_services=services, aliases=site.model.names, planning=True
     )
     told = Settings(cards=(of := sites.cards(site)), hold=sites.hold(of),
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
-    speed = scaling.aim(_criteria(written), sites.reference(site)).speed(known(fault))
+    speed = scaling.aim(_criteria(written), sites.reference(site)).speed(fault)
     base = image.base_tag()
-    return written, Mapping(
+    return Mapping(
         base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=speed,
         cpus=speed * (baseline.known(base) or baseline.FIRST), ram_below=_free() - _budget(),
         inputs=_inputs(written, given),
@@ -106,8 +105,8 @@ def fill(
 ) -> Rehearsal:
     """Site and playbook by a mapping; writes the site and what the playbook expects to find."""
     workspace.enter(mapping.for_image("this host"))
-    for name, value in mapping.inputs.items():
-        _lay(name, Path(value))
+    for value in mapping.inputs.values():
+        _lay(Path(value))
     rewriter = Rewriter(mapping, site.model.engine.host)
     # by its real name: a preflight knows the baseline's own weights by it
     model = (
@@ -168,11 +167,9 @@ def _inputs(playbook: Playbook, given: dict[str, str]) -> dict[str, str]:
     return moved
 
 
-def _lay(name: str, path: Path) -> None:
+def _lay(path: Path) -> None:
     """What stands at a moved path: an interpreter by its name, else a directory."""
-    del name
     if path.name.startswith("python"):
-        path.parent.mkdir(parents=True, exist_ok=True)
         files.python(path)
     else:
         path.mkdir(parents=True, exist_ok=True)

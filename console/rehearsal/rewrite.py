@@ -14,7 +14,7 @@ from typing import Any
 
 from console.rehearsal import image, scaling, stack
 from console.rehearsal import workspace as place
-from console.rehearsal.files import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint
+from console.rehearsal.files import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint, put_expected
 from console.rehearsal.inside.settings import HOLDS, packed
 from console.rehearsal.workspace import Mapping
 
@@ -49,11 +49,12 @@ class Rewriter:
         for name, service in (made.get("services") or {}).items():
             if isinstance(service, dict):
                 self.service(name, service, base)
-        scaling.shorten(made, self.mapping, self.notes)
-        for step in steps(made):
+        found = list(steps(made))
+        scaling.shorten(made, found, self.notes)
+        for step in found:
             self._step(step)
             self._looks_at(step, base)
-        for guard in _tables(made.get("guards") or ()):
+        for guard in _tables(made.get("guards")):
             self.guard(guard)
         return made
 
@@ -103,9 +104,8 @@ class Rewriter:
         made = stack.write(stack.stand_in(service, found, tag, self.mapping))
         self.notes.append(f"compose service {service} of {file} → {made}")
         self._stacks[str(file)] = str(made)
-        one.update(file=str(made))
-        for key in ("profile", "project"):
-            one.pop(key, None)
+        one["file"] = str(made)
+        _drop(one, "profile", "project")
 
     def _process(self, service: Tree, service_name: str) -> None:
         """A model server becomes a container, for its quota; anything else stays a process."""
@@ -137,8 +137,7 @@ class Rewriter:
         if isinstance(step.get("download"), dict):
             self.notes.append(f"step {step.get('id')}: nothing is downloaded")
             step["note"] = "REHEARSAL: nothing is downloaded here"
-            for key in ("download", "retry", "unless"):
-                step.pop(key, None)
+            _drop(step, "download", "retry", "unless")
         if isinstance(step.get("checkpoint"), dict):
             self._checkpoint(step["checkpoint"], f"step {step.get('id')}")
         if step.get("run"):
@@ -148,7 +147,7 @@ class Rewriter:
             report["to"] = stack.aside(str(report["to"]))
         if isinstance(step.get("script"), str):
             step["script"] = self._text(step["script"])
-        for check in _tables(step.get("requires") or ()):
+        for check in _tables(step.get("requires")):
             self._check(check)
 
     def _kinds(self) -> dict[str, Callable[[Tree], None]]:
@@ -163,7 +162,7 @@ class Rewriter:
         if repo != CHECKPOINT_WORD and not repo.startswith(f"{place.work()}/"):
             return  # what lies below the work directory is a path that was moved: nothing is there
         asked["repo"] = str(put_checkpoint(asked.get("engine") in GGUF_ENGINES))
-        asked.pop("include", None)
+        _drop(asked, "include")
         self.notes.append(f"{where}: a made-up checkpoint; no real one is judged by it")
 
     def _build(self, build: Tree) -> None:
@@ -174,14 +173,12 @@ class Rewriter:
         told = self.mapping.for_image(name)
         (context / "Dockerfile").write_text(image.dockerfile(self.mapping.base, told))
         build.update(context=str(context), dockerfile=str(context / "Dockerfile"))
-        for key in ("target", "args", "platform"):
-            build.pop(key, None)
+        _drop(build, "target", "args", "platform")
         self.notes.append(f"build of {name}: the stand-in is built, nothing is compiled")
 
     def _where(self, where: Tree) -> None:
         self._image(where)
-        for key in ("gpus", "network"):
-            where.pop(key, None)
+        _drop(where, "gpus", "network")
         if where.get("mounts"):
             where["mounts"] = [self._mount(str(one)) for one in where["mounts"]]
 
@@ -257,13 +254,18 @@ class Rewriter:
 
 def steps(tree: Tree) -> Iterator[Tree]:
     """Every step of a document, `finally` included."""
-    for phase in _tables(tree.get("phases") or ()):
-        yield from _tables(phase.get("steps") or ())
-    yield from _tables(tree.get("finally") or ())
+    for phase in _tables(tree.get("phases")):
+        yield from _tables(phase.get("steps"))
+    yield from _tables(tree.get("finally"))
 
 
 def _tables(values: Any) -> Iterator[Tree]:
-    return (one for one in values if isinstance(one, dict))
+    return (one for one in values or () if isinstance(one, dict))
+
+
+def _drop(table: Tree, *keys: str) -> None:
+    for key in keys:
+        table.pop(key, None)
 
 
 def _make(file: Any, least: Any, mapping: Mapping) -> bool:
@@ -273,7 +275,5 @@ def _make(file: Any, least: Any, mapping: Mapping) -> bool:
         return False
     path = Path(file)
     if not path.is_dir():
-        from console.rehearsal.files import put_expected
-
         put_expected(path, least, mapping)
     return True

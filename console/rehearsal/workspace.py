@@ -154,11 +154,6 @@ def site() -> Path:
     return directory() / "site.yaml"
 
 
-def is_rehearsal(path: str) -> bool:
-    """Whether a site file is a rehearsal's."""
-    return path.startswith(f"{directory()}/")
-
-
 def prepare() -> None:
     """Make the directories. Raises OSError."""
     for path in (holds(), work(), directory() / "bin", directory() / "host"):
@@ -202,9 +197,9 @@ def _commands(search: str, told: dict[str, str]) -> None:
     known = [f"{name}={value}" for name, value in told.items()]
     inside = shlex.join(["env", *known, *paths.module_argv("console.rehearsal.inside.command")])
     for name in ("nvidia-smi", "cuobjdump"):
-        _write(name, f'exec {inside} {name} "$@"')
-    _write("ldd", _ldd())
-    _write("docker", _docker(docker))
+        script(f'exec {inside} {name} "$@"', directory() / "bin" / name)
+    script(_ldd(), directory() / "bin" / "ldd")
+    script(_docker(docker), directory() / "bin" / "docker")
 
 
 def _ldd() -> str:
@@ -228,19 +223,13 @@ def _docker(docker: str) -> str:
     )
 
 
-def _write(name: str, text: str) -> None:
-    path = directory() / "bin" / name
-    fresh = path.with_name(f".{name}.new")
+def script(text: str, path: Path) -> None:
+    """An executable; one that is being run is replaced, not written over."""
+    paths.make(path.parent)
+    fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(f"#!/bin/sh\n{text}\n")
     fresh.chmod(0o755)
     fresh.replace(path)
-
-
-def script(text: str, path: Path) -> None:
-    """An executable of the work directory."""
-    paths.make(path.parent)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 def join() -> str:

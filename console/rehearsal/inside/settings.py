@@ -49,6 +49,12 @@ class Settings:
     eat_bytes_s: int = 256 << 20
 
     @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability of the scripted cards."""
+        major, _, minor = self.compute.partition(".")
+        return int(major), int(minor or 0)
+
+    @property
     def architectures(self) -> list[str]:
         """CUDA architectures that the stand-in claims to have kernels for."""
         own = "sm_" + self.compute.replace(".", "")

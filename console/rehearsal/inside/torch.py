@@ -14,13 +14,8 @@ NO_KERNEL = "CUDA error: no kernel image is available for execution on the devic
 announce("torch")
 
 
-def _compute() -> tuple[int, int]:
-    major, _, minor = settings().compute.partition(".")
-    return int(major), int(minor or 0)
-
-
 def _properties(index: int = 0) -> SimpleNamespace:
-    card, (major, minor) = settings().cards[index], _compute()
+    card, (major, minor) = settings().cards[index], settings().capability
     return SimpleNamespace(
         name=card["name"], total_memory=int(card["total"]), major=major, minor=minor
     )
@@ -32,7 +27,7 @@ def _name(index: int = 0) -> str:
 
 def _capability(index: int = 0) -> tuple[int, int]:
     settings().cards[index]
-    return _compute()
+    return settings().capability
 
 
 class Tensor:
