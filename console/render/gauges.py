@@ -21,9 +21,9 @@ from console.host.sample import (
     share,
 )
 from console.render.cells import (  # fmt: skip
+    Glyphs,
     Part,
     Row,
-    Signs,
     age_words,
     aged,
     amount,
@@ -56,7 +56,7 @@ class Field:
 
 
 def host_rows(
-    sample: Sample, width: int, now: float, signs: Signs, marks: Marks = NO_MARKS
+    sample: Sample, width: int, now: float, signs: Glyphs, marks: Marks = NO_MARKS
 ) -> list[Row]:
     """As many rows as the fields need at this width, each field where it first finds room."""
     rows: list[list[Part]] = []
@@ -73,7 +73,7 @@ def host_rows(
     return [first, *(aged(tuple(row), "", width, signs) for row in rows[1:])]
 
 
-def host_brief(sample: Sample, now: float, signs: Signs, width: int = 0) -> Row:
+def host_brief(sample: Sample, now: float, signs: Glyphs, width: int = 0) -> Row:
     """One row, what is worst first; with a `width`, as many fields as fit."""
     stale = age_words(sample.at, now)
     room = width - len(stale) - 1 if stale else width
@@ -87,7 +87,7 @@ def host_brief(sample: Sample, now: float, signs: Signs, width: int = 0) -> Row:
     return (*((text, "dim") for text, _ in parts), (f" {stale}", "warn"))
 
 
-def host_fields(sample: Sample, signs: Signs, marks: Marks = NO_MARKS) -> list[Field]:
+def host_fields(sample: Sample, signs: Glyphs, marks: Marks = NO_MARKS) -> list[Field]:
     """RAM, pressure, swap, its rates, and the disks."""
     disks = [_disk(disk, signs) for disk in sample.disks]
     if sample.memory is None:
@@ -102,7 +102,7 @@ def host_fields(sample: Sample, signs: Signs, marks: Marks = NO_MARKS) -> list[F
     ]  # fmt: skip
 
 
-def _groups(sample: Sample, signs: Signs, width: int, marks: Marks) -> list[Row]:
+def _groups(sample: Sample, signs: Glyphs, width: int, marks: Marks) -> list[Row]:
     """What belongs together stays in one row; a narrow screen has no room for the bar."""
     fields = host_fields(sample, signs, marks)
     if sample.memory is None:
@@ -131,7 +131,7 @@ def _field(name: str, text: str, width: int, level: Level, *, tone: str = "") ->
     return Field((label, shown, mark, space), brief, level)
 
 
-def _ram(memory: MemorySample, level: Level, signs: Signs, marks: Marks) -> Field:
+def _ram(memory: MemorySample, level: Level, signs: Glyphs, marks: Marks) -> Field:
     used = memory.total - memory.available
     words = pair(used, memory.total)
     plain = _field("RAM", words.strip(), 0, level)
@@ -163,7 +163,7 @@ def _rates(memory: MemorySample, level: Level) -> Field:
     return Field((*first.row, *second.row), (*first.brief, (" ", ""), *second.brief), level)
 
 
-def _disk(disk: DiskSample, signs: Signs) -> Field:
+def _disk(disk: DiskSample, signs: Glyphs) -> Field:
     """The end of a path says more than its beginning."""
     path = disk.path
     while cells(path) > PATH_CELLS:
@@ -174,7 +174,7 @@ def _disk(disk: DiskSample, signs: Signs) -> Field:
     return _field(f"DISK {path}", f"{amount(disk.free)} free", 13, disk_level(disk))
 
 
-def marked_rows(sample: Sample, marks: Marks, width: int, signs: Signs) -> list[Row]:
+def marked_rows(sample: Sample, marks: Marks, width: int, signs: Glyphs) -> list[Row]:
     """Every figure that a guard may watch as a bar of its own, with its mark, its limit and what is
     left to it: a row each for RAM, swap, cards and disks; what is not known is said in words."""
     rows: list[Row] = []
@@ -212,7 +212,7 @@ def _name(name: str) -> tuple[str, str]:
     return fitted(name, NAME - 1) + " ", "dim"
 
 
-def _row(name: str, used: int, total: int, mark: float | None, width: int, signs: Signs) -> Row:
+def _row(name: str, used: int, total: int, mark: float | None, width: int, signs: Glyphs) -> Row:
     long = min(LONGEST, max(SHORTEST, width - NAME - FIGURE - 33))
     figure = fitted(pair(used, total), FIGURE)
     drawn = bar(used / total, long, signs, mark)
@@ -226,7 +226,7 @@ def _row(name: str, used: int, total: int, mark: float | None, width: int, signs
 
 
 def all_rows(
-    sample: Sample, width: int, now: float, signs: Signs,
+    sample: Sample, width: int, now: float, signs: Glyphs,
     trends: Mapping[str, Trend], max_rows: int = 0, marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
     """Every gauge in `width` cells, cards first, then the host. Where `max_rows` (0: any number) is
@@ -243,6 +243,6 @@ def all_rows(
     return [cut(one_row(sample, now, signs), width, signs)]
 
 
-def one_row(sample: Sample, now: float, signs: Signs) -> Row:
+def one_row(sample: Sample, now: float, signs: Glyphs) -> Row:
     """Everything in one line, however long."""
     return (*gpu_brief(sample.gpu, now, signs), ("  ", ""), *host_brief(sample, now, signs))

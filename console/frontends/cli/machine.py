@@ -25,7 +25,7 @@ from console.host import systemd
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
 from console.host.sampler import Sampler
 from console.journal.guard_status import GuardView, GuardWatch, run_on
-from console.render.cells import Row, Signs, plain
+from console.render.cells import ASCII, UNICODE, Glyphs, Row, plain
 from console.render.gauges import all_rows, one_row
 from console.render.guard_text import lease_words
 from console.render.guard_text import line as guard_line
@@ -41,7 +41,6 @@ LOOK_S = 3.0
 """What one look waits for NVML and for a second reading of the swap counters."""
 LOOK_EVERY_S = 0.25
 LEAST_S, MOST_S = 0.1, 3600.0
-UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
 
 
 def doctor(args: Namespace) -> int:
@@ -239,10 +238,10 @@ def as_json(sample: Sample) -> dict[str, Any]:
     return out
 
 
-def text_signs() -> Signs:
+def text_signs() -> Glyphs:
     """What bars are drawn with on this standard output."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    return UNICODE if encoding == "utf8" else Signs()
+    return UNICODE if encoding == "utf8" else ASCII
 
 
 def install(args: Namespace) -> int:

@@ -32,8 +32,9 @@ from console.render.guard import deeds, event_words, value_words
 from console.render.guard_text import lease_words
 from console.render.guard_text import line as guard_line
 from console.render.report import compare as comparison
-from console.render.report.document import TROUBLE, evidence, markdown, sign, write_copy
+from console.render.report.document import TROUBLE, evidence, markdown, write_copy
 from console.render.report.document import as_json as reported
+from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
 
 HEALTH_S = 1.5

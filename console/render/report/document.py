@@ -45,22 +45,10 @@ from console.render.report.timeline import (
     lint_lines,
     planned_s,
     ran_lines,
-    sign,
     step_lines,
     summary,
     verb_lines,
 )
-
-__all__ = [
-    "Evidence",
-    "as_json",
-    "evidence",
-    "markdown",
-    "sign",
-    "write_copy",
-    "write_report",
-]
-
 
 TROUBLE = 20
 """Lines about events that make no sense that a report has, at most."""
