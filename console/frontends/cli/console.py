@@ -86,7 +86,7 @@ def _run(snapshot: Snapshot) -> list[str]:
     view, word = snapshot.view, snapshot.word.replace("_", " ")
     reason = f" ({clean(view.reason.replace('_', ' '))})" if view.reason else ""
     at = f", step {clean(view.current.id)}" if view.current and not view.over else ""
-    decision = str(view.decision).upper().replace("_", "-")
+    decision = view.decision.word
     said = f", decision {decision} {clean(view.outcome)}".rstrip() if decision else ""
     found = [f"run {snapshot.run.id}: {word}{reason}{at}{said}"]
     if view.cutover:

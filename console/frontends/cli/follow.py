@@ -268,7 +268,7 @@ class Follow:
                 self._line(f"   {text}")
             return Exit.HOLD, {**as_json(view), "state": word}
         code = exit_code(view.state, view.decision)
-        decision = str(view.decision).upper().replace("_", "-") or "none"
+        decision = view.decision.word or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""
         named += " REHEARSAL" if view.rehearsal else ""
         over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""

@@ -29,7 +29,7 @@ from console.journal.run_read import view_of
 from console.journal.run_view import RunView
 from console.journal.state import Decision, RunState, StepState
 from console.render.lessons import due_words, entry, row
-from console.render.report.decision import WORD
+from console.render.report.decision import deciding
 from console.render.report.lessons import lessons as noted
 from console.render.report.markdown import plain
 
@@ -68,7 +68,7 @@ def _decision(view: RunView) -> str:
     if view.decision is Decision.NONE:
         return ""
     outcome = f" ({plain(view.outcome, 60)})" if view.outcome else ""
-    return f"{WORD[view.decision]}{outcome}{f' {view.mark}' if view.mark else ''}"
+    return f"{view.decision.word}{outcome}{f' {view.mark}' if view.mark else ''}"
 
 
 def _failure(view: RunView) -> str:
@@ -88,7 +88,7 @@ def _symptom(view: RunView, outcome: str) -> str:
             last = f" It said: {redact.text(plain(step.lines[-1], 300))}" if step.lines else ""
             return f"Step {plain(step.id, 60)}: {plain(step.detail or step.cause, 300)}.{last}"
     for one in reversed(view.verdicts):
-        reasons = [row.get("why", "") for row in one.criteria if row.get("verdict") == one.verdict]
+        reasons = [row.get("why", "") for row in deciding(one)]
         return f"Gate {plain(one.step, 60)} said {one.verdict}: {plain('; '.join(reasons), 400)}."
     return f"The run ended: {outcome}."
 

@@ -211,7 +211,7 @@ def promote(args: Namespace) -> int:
 
 def _facts(site: Site, cut: CutOver, answered: str) -> list[str]:
     view, url = cut.view, site.model.baseline.url
-    decision = str(view.decision).upper().replace("_", "-") or "none: no gate judged it"
+    decision = view.decision.word or "none: no gate judged it"
     marks = f", {view.mark}" if view.mark else ""
     return [
         f"{cut.relay.service} answers at {url}: {clean(answered)}",

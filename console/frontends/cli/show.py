@@ -23,7 +23,7 @@ from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.journal.run_view import GuardEvent, RunView
-from console.journal.state import exit_code, possible_verbs
+from console.journal.state import Decision, exit_code, possible_verbs
 from console.recovery.rollback import sealed_plan as sealed
 from console.render.breach import cause_of
 from console.render.cells import plain
@@ -51,7 +51,7 @@ def runs(args: Namespace) -> int:
     if not found:
         print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
     for row in found:
-        decision = str(row.decision or "–").upper().replace("_", "-")
+        decision = Decision(row.decision).word or "–"
         text = format_duration(row.took_s) if row.took_s is not None else ""
         print(f"{row.id:<44} {row.state:<16} {decision:<6} {text:<12} {row.mark}".rstrip())
     return int(Exit.OK)
@@ -204,7 +204,12 @@ def report(args: Namespace) -> int:
     if args.to and several:
         raise UsageError("--to writes the report of one run", f"{len(found)} runs were named")
     if args.to:
-        path = _write_to(Path(args.to).expanduser(), found[0], seen[0][0])
+        path = Path(args.to).expanduser()
+        try:
+            write_copy(seen[0][0], evidence(found[0], seen[0][0]), path)
+        except OSError as error:
+            words = error.strerror or str(error)
+            raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
         print(json.dumps({"report": str(path)}) if args.json else path)
     elif args.json:
         known = [evidence(run, view) for run, (view, _) in zip(found, seen, strict=True)]
@@ -221,16 +226,6 @@ def report(args: Namespace) -> int:
         width = shutil.get_terminal_size().columns
         print("\n".join(comparison.lines(comparison.compare(seen), width)))
     return int(Exit.OK)
-
-
-def _write_to(path: Path, run: RunDir, view: RunView) -> Path:
-    """A copy of the report, with its charts beside it. Raises UsageError."""
-    try:
-        write_copy(run, view, path)
-    except OSError as error:
-        words = error.strerror or str(error)
-        raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
-    return path
 
 
 def logs(args: Namespace) -> int:

@@ -5,6 +5,7 @@ Figures are held against the baseline and the targets.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +97,10 @@ def is_benchmark(view: RunView, scope: str) -> bool:
     return any(scope + tail in view.benchmarks for tail in ("", BEFORE, AFTER))
 
 
+def benches(view: RunView) -> list[str]:
+    return [scope for scope in scopes(view) if is_benchmark(view, scope)]
+
+
 @dataclass(frozen=True, slots=True)
 class Drift:
     """The baseline's tok/s before and after a trial."""
@@ -178,11 +183,10 @@ def count_cell(found: Figures) -> str:
 
 def voids(bench: Figures) -> dict[str, int]:
     """Reasons for which runs were left out, and how often."""
-    found: dict[str, int] = {}
-    for one in bench.get("voids") or []:
-        reason = clean(str(one.get("reason", "") if isinstance(one, dict) else one), 300)
-        found[reason] = found.get(reason, 0) + 1
-    return found
+    return Counter(
+        clean(str(one.get("reason", "") if isinstance(one, dict) else one), 300)
+        for one in bench.get("voids") or []
+    )
 
 
 def captured_lines(view: RunView, scope: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from console.config.playbook.threshold import parse_threshold
 from console.journal.report_data import Gauge, SoakSeries, number, soak_series
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
-from console.render.report.benchmarks import BEFORE, SPEEDS, is_benchmark, names_of, scopes, targets
+from console.render.report.benchmarks import BEFORE, SPEEDS, benches, names_of, targets
 from console.render.report.markdown import figure, plural, prose
 from console.render.report.memory import card_names, envelope_of, rise_of, uuid_of
 from console.render.report.soak import happened, intervals, soak_of, soak_steps
@@ -64,10 +64,7 @@ class Chart:
 
 def charts(run: RunDir, view: RunView, gauges: Sequence[Gauge]) -> list[Chart]:
     """Every chart there is data for."""
-    found: list[Chart | None] = []
-    for scope in scopes(view):
-        if is_benchmark(view, scope):
-            found.append(sample_chart(view, scope))
+    found = [sample_chart(view, scope) for scope in benches(view)]
     for step in soak_steps(view):
         soak = soak_of(view, step)
         series = soak_series(run, soak)
@@ -301,7 +298,7 @@ def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:
     groups = _groups(view, gauges, gauges[0].at) if gauges else []
     if not groups or span <= 0:
         return None
-    predicted = _predictions(view, list(gauges), gauges[0].at)
+    predicted = _predictions(view, gauges, gauges[0].at)
     about = "In use, baseline included. Bands are the steps of the run."
     about += " Thin broken lines: predicted for the load." if predicted else ""
     svg = Svg(WIDTH, 92 + PANEL * len(groups), "Memory over the run", about)
@@ -348,7 +345,7 @@ def _groups(
 
 
 def _predictions(
-    view: RunView, gauges: list[Gauge], begin: float
+    view: RunView, gauges: Sequence[Gauge], begin: float
 ) -> list[tuple[str, float, float, float]]:
     """(line, from, to, bytes): the level just before a load plus what it was predicted to take."""
     found, names = [], card_names(view)
@@ -370,11 +367,9 @@ def _spans(gauges: Sequence[Gauge], begin: float) -> list[tuple[str, float, floa
     found: list[tuple[str, float, float]] = []
     for gauge in gauges:
         at = gauge.at - begin
-        if found and found[-1][0] == gauge.step:
-            found[-1] = (gauge.step, found[-1][1], at)
-        else:
-            if found:
-                found[-1] = (found[-1][0], found[-1][1], at)
+        if found:
+            found[-1] = (*found[-1][:2], at)
+        if not found or found[-1][0] != gauge.step:
             found.append((gauge.step, at, at))
     return found
 

@@ -100,9 +100,8 @@ def _troubles(tally: Tally) -> list[str]:
 
 def soak_steps(view: RunView) -> list[str]:
     """Soaks that measured something."""
-    soaks = getattr(view, "soaks", {}) or {}
     kinds = {step.id: step.kind for step in view.steps}
-    return [name for name in view.metrics if name in soaks or kinds.get(name) == "soak"]
+    return [name for name in view.metrics if name in view.soaks or kinds.get(name) == "soak"]
 
 
 def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
@@ -138,7 +137,7 @@ def _own_reason(one: dict[str, Any], soak: dict[str, Any]) -> str:
 
 
 def soak_of(view: RunView, step_id: str) -> dict[str, Any]:
-    found = (getattr(view, "soaks", {}) or {}).get(step_id)
+    found = view.soaks.get(step_id)
     return found if isinstance(found, dict) else {}
 
 
