@@ -120,7 +120,6 @@ class ChatRequest:
     endpoint: Endpoint = "chat"
 
     def body(self) -> dict[str, Any]:
-        """The JSON object to send."""
         options: dict[str, Any] = {"include_usage": True}
         asked: dict[str, Any] = {"prompt": self.prompt}
         if self.endpoint == "chat":

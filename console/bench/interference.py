@@ -130,7 +130,6 @@ class Surroundings:
         self._blind = False
 
     def open(self) -> None:
-        """Begin to watch the cards."""
         self._watch.start()
 
     def look(self) -> Look:

@@ -110,9 +110,6 @@ def _beside(entry: Entry, first: Entry | None) -> str:
     return f"also measured: {entry.name}{more}: {format_number(value or 0.0, UNIT)}"
 
 
-# --- llama-bench ----------------------------------------------------------------------------
-
-
 def _of_llama_bench(text: str, found: Figures) -> None:
     objects, broken = _objects(text)
     for one in objects:
@@ -194,13 +191,10 @@ def _table(text: str) -> Iterator[Entry]:
 
 
 def _cells(text: str) -> Iterator[list[str]]:
-    """The cells of each line of a table."""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("|"):
             yield [cell.strip() for cell in line.strip("|").split("|")]
 
-
-# --- sweep-bench ----------------------------------------------------------------------------
 
 _COLUMNS = {
     "PP": "pp", "TG": "tg", "N_KV": "n_kv", "T_PP s": "t_pp", "S_PP t/s": "speed_pp",

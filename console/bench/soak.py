@@ -191,8 +191,6 @@ class Soak:
             return End.ERRORS
         return End.DONE if self.t >= self.plan.duration_s - INSTANT_S else None
 
-    # -- time ----------------------------------------------------------------------------------
-
     def _pass(self, seconds: float, event: threading.Event | None = None) -> None:
         self._world.clock.wait(event or self._never, seconds)
         self._tick()
@@ -224,8 +222,6 @@ class Soak:
 
     def _event(self, name: str, **data: Any) -> None:
         self._line({"event": name, **data})
-
-    # -- requests ------------------------------------------------------------------------------
 
     def _one(self) -> None:
         """Send a request and see it to its end, its silence, or too long after the soak's end."""
@@ -299,8 +295,6 @@ class Soak:
         if not good and answer.error != HANG:
             self._ended(self._world.watch.gone())
 
-    # -- silence -------------------------------------------------------------------------------
-
     def _hang(self, prompt: str, heard: int, silent_s: float) -> str:
         normal, number = self._normal.silence(heard), len(self.tally.requests) + 1
         out = f"request {number} ({one_line(prompt, 60)})"
@@ -317,8 +311,6 @@ class Soak:
         until = self.t + CUT_S
         while not pending.ended.is_set() and self.t < until:
             self._pass(POLL_S, pending.ended)
-
-    # -- the server ----------------------------------------------------------------------------
 
     def _look(self, look: Look) -> None:
         known, start = self.tally.start, look.start

@@ -31,7 +31,6 @@ class Asker:
     extras: bool = True
 
     def __call__(self, prompt: str) -> Out:
-        """Send a prompt now."""
         text = f"[{self.nonce()}] {prompt}"
         request = ChatRequest(text, self.max_tokens, model=self.model, extras=self.extras)
         return Out(self, request)

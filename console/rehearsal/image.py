@@ -203,7 +203,6 @@ def _key() -> str:
 
 
 def _own() -> Files:
-    """This project's modules that run inside."""
     root = Path(next(iter(console.__path__)))
     wanted = [root / "__init__.py", root / "rehearsal/__init__.py",
               root / "rehearsal/demo/__init__.py", root / "rehearsal/demo/engine.py"]  # fmt: skip

@@ -142,7 +142,6 @@ def _criteria(playbook: Playbook) -> Iterator[CriterionModel]:
 
 
 def _ports(playbook: Playbook, site: Site) -> Iterator[int]:
-    """Every port that baseline, services and checks name."""
     yield sites.port_of(site.model.baseline.url)
     for spec in (*site.model.services.values(), *playbook.model.services.values()):
         yield sites.port_of(spec.url)

@@ -67,8 +67,6 @@ class Rewriter:
             self.notes.append(f"image {name} → {self.images[name]}")
         return self.images[name]
 
-    # -- services ------------------------------------------------------------------------------
-
     def service(self, name: str, service: Tree, base: Path) -> None:
         service["url"] = self._text(service.get("url"))
         if self.mapping.fault == "never-ready":
@@ -127,8 +125,6 @@ class Rewriter:
             limit = f"{self.mapping.ram_below >> 20}MiB"
             self.notes.append(f"guard host.ram_available below {guard.get('below')} → {limit}")
             guard["below"] = limit
-
-    # -- steps ---------------------------------------------------------------------------------
 
     def _step(self, step: Tree) -> None:
         for key, change in self._kinds().items():
@@ -223,8 +219,6 @@ class Rewriter:
     def _cutover(self, cutover: Tree) -> None:
         if "port" in cutover:
             cutover["port"] = self.mapping.port(cutover["port"])
-
-    # -- text ----------------------------------------------------------------------------------
 
     def _find_images(self, tree: Tree) -> None:
         """Names first: a command may name an image before the step that builds it."""

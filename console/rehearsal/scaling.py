@@ -106,7 +106,6 @@ def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
 
 
 def _asked(steps: list[Tree], soak: str) -> Iterator[int]:
-    """Samples that criteria on a soak ask for."""
     for step in steps:
         for one in step.get("gate") or ():
             if isinstance(one, dict) and str(one.get("metric", "")).startswith(f"{soak}."):

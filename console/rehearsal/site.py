@@ -26,7 +26,6 @@ DEFAULT_BYTES = 32 << 30
 
 
 def container() -> str:
-    """The name of the stand-in baseline's container."""
     return workspace.own_name("baseline")
 
 
@@ -35,7 +34,6 @@ def name_of(site: Site) -> str:
 
 
 def reference(site: Site) -> float:
-    """tok/s that the stand-in baseline is given."""
     known = site.model.baseline.reference
     return known.tok_s if known is not None else REFERENCE_TOK_S
 

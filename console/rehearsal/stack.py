@@ -41,7 +41,6 @@ def resolve(file: Path, service: str, profile: str, env: Table[str, str], host: 
 
 
 def stand_in(service: str, found: Table[str, Any], tag: str, mapping: Mapping) -> dict[str, Any]:
-    """A compose file with this one service."""
     kept = {key: found[key] for key in KEPT if found.get(key)}
     mounts = [_mount(one) for one in found.get("volumes") or () if one.get("type") == "bind"]
     holds = {"type": "bind", "source": str(workspace.holds()), "target": HOLDS}

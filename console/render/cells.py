@@ -48,7 +48,6 @@ class Glyphs:
     celsius: str
 
     def step(self, state: str) -> str:
-        """The sign of a step's state."""
         return str(getattr(self, state, " "))
 
 
@@ -76,7 +75,6 @@ def use_ascii(wanted: bool) -> None:
 
 
 def glyphs() -> Glyphs:
-    """The set in use."""
     return _current
 
 
@@ -103,7 +101,6 @@ def width_of(row: Row) -> int:
 
 
 def plain(row: Row) -> str:
-    """A row without its tones."""
     return "".join(text for text, _ in row).rstrip()
 
 
@@ -186,7 +183,6 @@ def padded(row: Row, width: int) -> Row:
 
 
 def cut(row: Row, width: int, signs: Glyphs) -> Row:
-    """No more than `width` cells."""
     if width_of(row) <= width:
         return row
     out: list[Part] = []

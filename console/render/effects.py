@@ -235,7 +235,6 @@ def _service(verb: str, spec: ServiceSpec | None) -> Iterator[str]:
 
 
 def service_words(spec: ServiceSpec) -> Iterator[str]:
-    """How a service is started."""
     runs = spec.runs
     if isinstance(runs, ContainerSpec):
         command = shown((*runs.entrypoint, *runs.command))

@@ -78,7 +78,6 @@ def memory_of(gpu: GpuSample) -> str:
 
 
 def dark(gpu: GpuSample) -> bool:
-    """Whether nothing at all is known of a card."""
     return all(
         one is None
         for one in (gpu.used_bytes, gpu.utilisation, gpu.temperature_c, gpu.power_w)

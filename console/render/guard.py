@@ -41,7 +41,6 @@ def limit_words(limit: Limit) -> str:
 
 
 def value_words(value: float, unit: str) -> str:
-    """A limit's figure with its unit."""
     if unit == "B":
         return format_bytes(value)
     if unit == "B/s":
@@ -62,7 +61,6 @@ def lease_words(lease_s: float) -> str:
 
 
 def event_words(event: GuardEvent) -> str:
-    """One line of an event, for a terminal."""
     if event.kind == "breach" and event.data.get("cause") == "lease":
         return f"LEASE RAN OUT: {clean(event.words, 400)}"
     return f"GUARD {MARKS.get(event.kind, clean(event.kind, 20))}: {clean(event.words, 400)}"
@@ -111,7 +109,6 @@ def held_words(held: object) -> str:
 
 
 def since_words(for_s: float = 0.0) -> str:
-    """What a kill is counted from."""
     return (
         f"it had been passed for {format_duration(for_s)}" if for_s else "the sample that showed it"
     )

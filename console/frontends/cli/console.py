@@ -154,7 +154,6 @@ def _tell(line: str) -> None:
 
 
 def _goodbye(desk: Desk) -> None:
-    """What goes on without the screens, and how to see it again."""
     snapshot = desk.watch.latest
     if snapshot is not None and snapshot.alive and snapshot.run is not None:
         short = snapshot.run.id[-4:]
@@ -211,7 +210,6 @@ def _utf8() -> bool:
 
 
 def _plain(args: Namespace) -> int:
-    """How things stand, for a pipe or a dumb terminal."""
 
     dumb = sys.stdout.isatty() and os.environ.get("TERM", "") in DUMB
     why = (

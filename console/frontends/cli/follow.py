@@ -164,8 +164,6 @@ class Follow:
         if not answer.get("ok"):
             self._line(f"  refused: {clean(str(answer.get('error', '')))}")
 
-    # -- printing --------------------------------------------------------------------------
-
     def _line(self, text: str) -> None:
         print(text, file=self.out, flush=True)
 

@@ -85,7 +85,6 @@ def lines(finding: Finding, width: int) -> list[str]:
 
 
 def last_line(findings: Sequence[Finding]) -> str:
-    """The sum, and what to do next."""
     failed, warnings = counts(findings)
     sums = f"{failed} failed, {warnings} warning{'' if warnings == 1 else 's'}."
     for level in (Level.FAILED, Level.WARNING):

@@ -43,7 +43,6 @@ LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
 
 
 def runs(args: Namespace) -> int:
-    """The list of runs; an unreadable one is listed as such."""
     found = rows()
     if args.json:
         print(json.dumps({"runs": [_as_json(row) for row in found]}))

@@ -71,7 +71,6 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -273,7 +272,6 @@ def feed_forward_tensors(block: str, width: int, hidden: int, blocks: int) -> li
 
 
 def _llama_tensors(spec: ModelSpec) -> list[Tensor]:
-    """The tensors of a ``llama`` model with grouped key-value heads."""
     width = spec.width
     narrow = width // spec.heads * _key_value_heads(spec.heads)
     share = ATTENTION_SHARE / math.sqrt(spec.blocks)

@@ -50,7 +50,6 @@ class Settings:
 
     @property
     def capability(self) -> tuple[int, int]:
-        """The compute capability of the scripted cards."""
         major, _, minor = self.compute.partition(".")
         return int(major), int(minor or 0)
 
@@ -69,7 +68,6 @@ def settings() -> Settings:
 
 
 def packed(told: Settings) -> str:
-    """The value of VARIABLE for these settings."""
     return base64.b64encode(json.dumps(asdict(told)).encode()).decode()
 
 

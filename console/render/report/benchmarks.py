@@ -29,7 +29,6 @@ SPEEDS = ("tok_s", "tg_tok_s")
 
 
 def targets(view: RunView, metric: str, of: object = None) -> list[dict[str, Any]]:
-    """The criteria that judge a metric, as the playbook has them."""
     rows = view.header.get("targets") or []
     return [
         row for row in rows
@@ -190,7 +189,6 @@ def voids(bench: Figures) -> dict[str, int]:
 
 
 def captured_lines(view: RunView, scope: str) -> Iterator[str]:
-    """Numbers that a step's output held."""
     rows = []
     for name, found in view.metrics.get(scope, {}).items():
         aims = targets(view, f"{scope}.{name}")
@@ -266,7 +264,6 @@ def _servers(view: RunView, scope: str) -> Iterator[str]:
 
 
 def _protocol(bench: dict[str, Any]) -> list[str]:
-    """How it was asked, where the benchmark says so."""
     asked = bench.get("protocol") or {}
     runs, tokens = number(asked.get("runs")), number(asked.get("max_tokens"))
     if not runs or not tokens:

@@ -63,7 +63,6 @@ class Chart:
 
 
 def charts(run: RunDir, view: RunView, gauges: Sequence[Gauge]) -> list[Chart]:
-    """Every chart there is data for."""
     found = [sample_chart(view, scope) for scope in benches(view)]
     for step in soak_steps(view):
         soak = soak_of(view, step)
@@ -76,9 +75,6 @@ def charts(run: RunDir, view: RunView, gauges: Sequence[Gauge]) -> list[Chart]:
 
 def file_name(kind: str, step: str) -> str:
     return f"{kind}-{re.sub(r'[^a-z0-9_-]', '-', step)[:60]}"
-
-
-# -- samples of a benchmark ------------------------------------------------------------------------
 
 
 def sample_chart(view: RunView, scope: str) -> Chart | None:
@@ -147,9 +143,6 @@ def _thresholds(svg: Svg, panel: Panel, marks: list[tuple[float, str]]) -> None:
             svg.text(x, panel.top - 10, name, at=("end", "start")[at], colour=BAD)
         else:
             svg.text(places[at], panel.top - 10, name, at="middle", colour=BAD)
-
-
-# -- a soak over time ------------------------------------------------------------------------------
 
 
 def soak_chart(step: str, series: SoakSeries, soak: dict[str, object]) -> Chart | None:
@@ -287,9 +280,6 @@ def draw_lines(svg: Svg, panel: Panel, lines: list[tuple[str, list[Point]]]) -> 
 def short_card(name: str) -> str:
     """A card's name without what every card's name has."""
     return words(re.sub(r"^(NVIDIA )?(GeForce |Quadro |Tesla )?", "", name), 22)
-
-
-# -- memory over the run ---------------------------------------------------------------------------
 
 
 def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:

@@ -147,7 +147,6 @@ def slower(view: RunView) -> str:
 
 
 def baseline_words(view: RunView) -> str:
-    """Where the baseline stands now, for the summary."""
     if view.cutover:
         return f"stopped, **{prose(cut_over(view))}**"
     if view.outage:

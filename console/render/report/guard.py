@@ -180,7 +180,6 @@ def guard_json(view: RunView) -> list[dict[str, Any]]:
 
 
 def guard_next(view: RunView) -> Iterator[str]:
-    """What to do after a breach."""
     breach = view.breach
     gone = any(event.kind == "gone" for event in view.guards)
     if breach is None and gone and view.over and view.reason == Cause.GUARD:

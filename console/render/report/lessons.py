@@ -36,7 +36,6 @@ def lessons(view: RunView, gauges: Sequence[Gauge]) -> list[str]:
 
 
 def trial(view: RunView) -> str:
-    """The run's title with its inputs."""
     return plain(view.title, 120) + (f" ({given(view)})" if view.inputs else "")
 
 

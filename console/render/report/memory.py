@@ -187,7 +187,6 @@ def _pair(name: str, predicted: int, measured: float | None) -> list[str]:
 def _verdict(
     view: RunView, step: str, envelope: Envelope, rise: Rise | None, names: dict[str, str]
 ) -> str:
-    """Whether the prediction held, in words."""
     if rise is None and load_step(view, step) is None:
         return "No service was started after it: there is nothing to hold it against."
     if rise is None:

@@ -102,7 +102,6 @@ class Svg:
     def path(
         self, points: Sequence[Point], colour: str, width: float = 1.6, dash: str = ""
     ) -> None:
-        """A line through pixels."""
         if len(points) < 2:
             return
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
@@ -164,7 +163,6 @@ def y_axis(svg: Svg, panel: Panel, unit: str, most: int = 6, size: float = 1.0) 
 
 
 def x_axis(svg: Svg, panel: Panel, marks: Iterable[tuple[float, str]]) -> None:
-    """The line at the bottom with its marks."""
     svg.line((panel.left, panel.bottom), (panel.right, panel.bottom), SOFT)
     for value, label in marks:
         x = panel.x(value)

@@ -150,7 +150,6 @@ def _size(found: object, lead: str = "") -> str:
 
 
 def step_lines(view: RunView) -> list[str]:
-    """Every step with its planned and actual duration."""
     rows = []
     for step in view.steps:
         again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
@@ -195,7 +194,6 @@ def _changed(verb: dict[str, Any]) -> str:
 
 
 def verb_lines(view: RunView) -> list[str]:
-    """Who did what, and why."""
     names = ("who", "verb", "step", "why")
     rows = [
         [
