@@ -30,8 +30,8 @@ ATTEND_S = 1.0
 """How often a terminal in the foreground says that somebody is there."""
 SAY_S = 1.0
 GRACE_S = 5.0
-"""A ladder that the sentinel woke has the run closed by another runner, a second after it."""
-"""How long a dead runner's run is waited for: an emergency rollback closes its journal."""
+"""How long a dead runner's run is waited for: an emergency rollback closes its journal, and after a
+ladder that the sentinel woke another runner closes the run, a second later."""
 
 
 def at_terminal() -> bool:

@@ -14,7 +14,7 @@ from datetime import date
 from typing import Any
 
 from console.common import redact
-from console.common.clock import Clock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
 from console.common.units import format_number
@@ -120,7 +120,7 @@ def lessons(args: Namespace) -> int:
     if args.draft is not None:
         return _draft(args)
     registry = load_registry()
-    today = _today(SystemClock())
+    today = date.fromtimestamp(SystemClock().now())
     if args.due:
         code = _due(registry, today, run=args.run, as_json=args.json)
     else:
@@ -139,10 +139,6 @@ def _check(args: Namespace) -> None:
         raise UsageError("--as goes with --draft", hint="omni-console lessons --draft RUN --as S")
     if args.due and args.query:
         raise UsageError("--due takes no query", hint="omni-console lessons --due")
-
-
-def _today(clock: Clock) -> date:
-    return date.fromtimestamp(clock.now())
 
 
 def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int:
@@ -220,7 +216,8 @@ def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
     for lesson in found:
         if not as_json:
             print(f"{row(lesson)}\n        {due_words(lesson, today)}", flush=True)
-        answer = _again(lesson) if run else None
+        asked = lesson.model.recheck
+        answer = recheck(lesson, asked) if run and asked is not None else None
         if answer is not None:
             answers.append(answer)
         if not as_json:
@@ -232,11 +229,6 @@ def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
         print(_sum(found, answers, today))
     news = any(one.answer is not Answer.PASSED for one in answers)
     return int(Exit.HOLD if news else Exit.OK)
-
-
-def _again(lesson: Lesson) -> Rechecked | None:
-    asked = lesson.model.recheck
-    return recheck(lesson, asked) if asked is not None else None
 
 
 def _answer_lines(lesson: Lesson, answer: Rechecked | None) -> list[str]:

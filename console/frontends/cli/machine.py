@@ -25,7 +25,7 @@ from console.host import systemd
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
 from console.host.sampler import Sampler
 from console.journal.guard_status import GuardView, GuardWatch, run_on
-from console.render.cells import ASCII, UNICODE, Glyphs, Row, plain
+from console.render.cells import ASCII, UNICODE, Glyphs, plain
 from console.render.gauges import all_rows, one_row
 from console.render.guard_text import lease_words
 from console.render.guard_text import line as guard_line
@@ -74,13 +74,12 @@ def lines(finding: Finding, width: int) -> list[str]:
         break_on_hyphens=False,
     )  # fmt: skip
     out = out or [head.rstrip()]
-    lead = "-> "
-    for text in finding.hint.splitlines():
+    inner = " " * (HINT + 3)
+    for at, text in enumerate(finding.hint.splitlines()):
+        lead = inner if at else f"{'->':>{HINT + 2}} "
         out += textwrap.wrap(
-            text, width, initial_indent=" " * HINT + lead,
-            subsequent_indent=" " * (HINT + 3), break_on_hyphens=False,
-        )  # fmt: skip
-        lead = "   "
+            text, width, initial_indent=lead, subsequent_indent=inner, break_on_hyphens=False
+        )
     return out
 
 
@@ -137,8 +136,9 @@ def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
         while True:
             sample = arrived.get()
             guard.aim(*run_on(), over=False)
-            line = _object(sample, guard.latest) if as_object else _line(sample, guard.latest)
-            print(line, flush=True)
+            view = guard.latest
+            told = json.dumps({**as_json(sample), "guard": guard_json(view)}) if as_object else ""
+            print(told or _line(sample, view), flush=True)
     finally:
         guard.close()
 
@@ -183,18 +183,9 @@ def _line(sample: Sample, view: GuardView) -> str:
     now, at = time.strftime("%H:%M:%S"), time.monotonic()
     row = one_row(sample, at, text_signs())
     told = [plain(guard_line(view, at, key="")), lease_words(view.lease)]
-    return f"{now}  {plain(row)}{plain(_age(sample, at))}  {'  '.join(x for x in told if x)}"
-
-
-def _age(sample: Sample, now: float) -> Row:
-    """How old the cards' figures are; nothing where there are none."""
-    if sample.gpu is None or not sample.gpu.gpus:
-        return ()
-    return ((f"  cards {max(0.0, now - sample.gpu.at):.1f} s old", "dim"),)
-
-
-def _object(sample: Sample, view: GuardView) -> str:
-    return json.dumps({**as_json(sample), "guard": guard_json(view)})
+    gpu = sample.gpu
+    age = f"  cards {max(0.0, at - gpu.at):.1f} s old" if gpu is not None and gpu.gpus else ""
+    return f"{now}  {plain(row)}{age}  {'  '.join(x for x in told if x)}"
 
 
 def guard_json(view: GuardView) -> dict[str, Any]:
