@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.units import format_bytes, format_duration
-from console.journal.breach import RAM, SWAP, Crossed, crossed, killed_row, limit_in
+from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
 from console.journal.guard_record import LAST_S, Recorded, breach, ending, ladder_at, load, table
 from console.journal.guard_status import GuardView, number
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
 from console.recovery.guard.config import words as limit_words
 from console.recovery.guard.record.read import utc
-from console.render import guard
+from console.render.guard import deeds, each
 from console.render.guard_text import wall_of
 from console.render.text_chart import Curve, curve_of
 
-BEFORE_S, AFTER_S = 100.0, 20.0
-"""What the curve shows around the kill: LAST_S in all."""
+AFTER_S = 20.0
+"""What the curve shows after the kill, of LAST_S in all."""
 Words = tuple[str, str]
 """A paragraph and its tone."""
 
@@ -94,18 +94,6 @@ def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> st
         return str(reasons[0])
     said = [str(one.get("text", "")) for one in events if one.get("what") in ("breach", "act")]
     return said[-1] if said else ""
-
-
-def deeds(found: dict[str, Any]) -> list[str]:
-    """One line for each thing that was killed: what, what it held, by which rungs, how fast; and
-    how late it was looked."""
-    rows = [killed_row(one) for one in each(found.get("killed")) if isinstance(one, dict)]
-    return guard.deeds({**found, "killed": rows})
-
-
-def each(value: object) -> list[Any]:
-    """A list as it is; an empty one for whatever else stands there."""
-    return value if isinstance(value, list) else []
 
 
 def _above(found: Found) -> Iterable[Words]:

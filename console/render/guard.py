@@ -7,7 +7,7 @@ from typing import Any
 
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration
-from console.journal.breach import limit_in
+from console.journal.breach import killed_row, limit_in
 from console.journal.run_view import GuardEvent
 from console.recovery.guard.config import NAMES, Limit
 
@@ -67,13 +67,18 @@ def event_words(event: GuardEvent) -> str:
 
 
 def deeds(breach: Mapping[str, Any]) -> list[str]:
-    """What was done, a line for each victim, and how late it was looked. `breach`: as the
-    journal has it."""
-    limit, rows = limit_in(breach), breach.get("killed")
+    """What was done, a line for each victim: what it held, by which rungs, how fast; and how late
+    it was looked. `breach`: as the journal or breach.json has it."""
+    limit = limit_in(breach)
     for_s = limit.for_s if limit is not None else 0.0
-    killed = [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
+    killed = [killed_row(one) for one in each(breach.get("killed")) if isinstance(one, dict)]
     gap = gap_words(breach)
     return [f"killed {killed_words(row, for_s)}" for row in killed] + ([gap] if gap else [])
+
+
+def each(value: object) -> list[Any]:
+    """A list as it is; an empty one for whatever else stands there."""
+    return value if isinstance(value, list) else []
 
 
 def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
@@ -109,9 +114,8 @@ def held_words(held: object) -> str:
 
 
 def since_words(for_s: float = 0.0) -> str:
-    return (
-        f"it had been passed for {format_duration(for_s)}" if for_s else "the sample that showed it"
-    )
+    passed = f"it had been passed for {format_duration(for_s)}"
+    return passed if for_s else "the sample that showed it"
 
 
 def gap_words(breach: Mapping[str, Any]) -> str:

@@ -14,7 +14,8 @@ from console.common.units import format_bytes
 from console.journal.guard_record import Recorded, ending, find
 from console.journal.guard_status import number
 from console.recovery.guard.record.read import FastSample
-from console.render.breach import cause_of, deeds, each
+from console.render.breach import cause_of
+from console.render.guard import deeds, each
 
 DENSE_S = 5.0
 DENSE_EVERY_S = 0.2

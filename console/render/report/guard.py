@@ -11,7 +11,7 @@ from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
 from console.journal.report_data import number
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Cause
-from console.render.guard import MARKS, deeds, limit_words, value_words
+from console.render.guard import MARKS, deeds, each, limit_words, value_words
 from console.render.report.charts import (
     LEFT,
     LEFT_EDGE,
@@ -87,10 +87,9 @@ def window(breach: GuardEvent) -> list[tuple[float, float, float | None]]:
     """(seconds, RAM available, swap used), 0 s being the kill; the two minutes before it, and what
     was recorded until its memory was back."""
     found = breach.data.get("window")
-    rows = found.get("fast") if isinstance(found, dict) else None
     known = [
         (t, available, number(row[2]) if len(row) > 2 else None)
-        for row in (rows if isinstance(rows, list) else [])
+        for row in each(found.get("fast") if isinstance(found, dict) else None)
         if isinstance(row, list) and len(row) > 1
         and (t := number(row[0])) is not None and (available := number(row[1])) is not None
     ]  # fmt: skip
@@ -210,13 +209,8 @@ def guard_lessons(view: RunView) -> Iterator[str]:
         return
     low = lowest(breach)
     least = f" Least RAM available: {format_bytes(low)}." if low is not None else ""
-    names = ", ".join(
-        plain(row.get("name") or "", 60) for row in _rows(breach.data.get("killed"))
-    )  # fmt: skip
+    killed = [one for one in each(breach.data.get("killed")) if isinstance(one, dict)]
+    names = ", ".join(plain(row.get("name") or "", 60) for row in killed)
     result = f"the guard killed {names or 'nothing'} and the baseline came back"
     cause = plain(breach.words, 300)
     yield f"Attempted: {plain(view.title, 120)}. Result: {result}. Cause: {cause}.{least}"
-
-
-def _rows(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
