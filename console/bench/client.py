@@ -15,10 +15,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from console.bench.sse import Capture, Failure, FailureKind, Reply, SseParser, read_reply
+from console.bench.sse import (
+    Capture,
+    Failure,
+    FailureKind,
+    Reply,
+    SseParser,
+    brings_text,
+    read_reply,
+)
 from console.common.text import decode, one_line
 
 if TYPE_CHECKING:
@@ -56,8 +63,6 @@ class Waiting:
         self._monotonic = monotonic
         self._events: deque[str] = deque(maxlen=LOOKED_AT)
         self._since = self._next = 0.0
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Waiting:
         self.begin()
@@ -66,13 +71,9 @@ class Waiting:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def begin(self) -> None:
         """A request goes out."""
@@ -84,7 +85,6 @@ class Waiting:
         self._events.append(data)
 
     def look(self) -> None:
-        """Say it if it is time to."""
         now = self._monotonic()
         if self._heard():
             self._since, self._next = now, FIRST_S
@@ -93,11 +93,10 @@ class Waiting:
             self._say(now - self._since)
 
     def _heard(self) -> bool:
-        """Whether text came since the last look. A role or progress comes from a silent server."""
+        """Whether text came since the last look."""
         found = False
         while self._events:
-            seen = read_reply(Capture(status=200, events=[(0, self._events.popleft())]))
-            found = found or any(event.is_text for event in seen.events)
+            found = brings_text(self._events.popleft()) or found
         return found
 
     def _run(self) -> None:

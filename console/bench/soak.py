@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from console.bench.benchmark import PROMPTS
 from console.bench.metrics import Sample
+from console.bench.soak_requests import Answer, Out
 from console.bench.soak_stats import Line, Normal, Patience, Tally
 from console.common.clock import Clock
 from console.common.text import one_line
@@ -58,36 +59,6 @@ class SoakPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One request's figures; `error` is its class ("" for a good one), `words` say why, `void`
-    why its rate is not used (a cached prompt)."""
-
-    sample: Sample
-    error: str = ""
-    words: str = ""
-    void: str = ""
-
-
-class Pending(Protocol):
-    """A request that is out."""
-
-    ended: threading.Event
-
-    @property
-    def heard(self) -> int:
-        """Chunks of text that came so far."""
-
-    def answer(self) -> Answer:
-        """What came of it, once it has ended."""
-
-    def cut(self) -> None:
-        """Give it up."""
-
-
-Ask = Callable[[str], Pending]
-
-
-@dataclass(frozen=True, slots=True)
 class Look:
     """The server at one moment, in bytes; None where it cannot be told.
 
@@ -124,7 +95,7 @@ class World:
     the soak."""
 
     clock: Clock
-    ask: Ask
+    ask: Callable[[str], Out]
     watch: Watch
     keep: Callable[[Line], None] = lambda line: None
     beat: Callable[[float, float], None] = lambda t, silent_s: None
@@ -240,7 +211,7 @@ class Soak:
         if self.plan.arrivals == "after_reply":
             self._due = self.t + self._every
 
-    def _follow(self, pending: Pending, prompt: str) -> Answer | None:
+    def _follow(self, pending: Out, prompt: str) -> Answer | None:
         """Until it has ended; an answer where that is not waited for any longer."""
         self._heard, since = 0, self.t
         self._since = since
@@ -306,7 +277,7 @@ class Soak:
         self._event("hang", at=self._world.clock.now(), what=words)
         return words
 
-    def _settle(self, pending: Pending) -> None:
+    def _settle(self, pending: Out) -> None:
         """Wait for a request that was cut: the next one must not run beside it."""
         until = self.t + CUT_S
         while not pending.ended.is_set() and self.t < until:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 from console.bench.benchmark import tokenizer
 from console.bench.client import ChatRequest, stream_chat
-from console.bench.metrics import Tokenize, measure, void_reason
-from console.bench.soak import Answer
-from console.bench.sse import Capture, Reply, read_reply
+from console.bench.metrics import Sample, Tokenize, measure, void_reason
+from console.bench.sse import Reply, brings_text
 from console.common.text import one_line
 
 EMPTY = "empty reply"
@@ -36,8 +35,19 @@ class Asker:
         return Out(self, request)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request's figures; `error` is its class ("" for a good one), `words` say why, `void`
+    why its rate is not used (a cached prompt)."""
+
+    sample: Sample
+    error: str = ""
+    words: str = ""
+    void: str = ""
+
+
 class Out:
-    """A request that is out (`Pending` of `soak`)."""
+    """A request that is out."""
 
     def __init__(self, asker: Asker, request: ChatRequest) -> None:
         self.ended = threading.Event()
@@ -53,12 +63,10 @@ class Out:
 
     @property
     def heard(self) -> int:
-        """Chunks of text so far. Roles, progress and pings come from a server that hangs, too."""
+        """Chunks of text so far."""
         while self._read < len(self._events):
-            data = self._events[self._read]
+            self._heard += brings_text(self._events[self._read])
             self._read += 1
-            seen = read_reply(Capture(status=200, events=[(0, data)]))
-            self._heard += any(event.is_text for event in seen.events)
         return self._heard
 
     def answer(self) -> Answer:
@@ -68,6 +76,7 @@ class Out:
         return self._answer
 
     def cut(self) -> None:
+        """Give it up."""
         self._cut.set()
 
     def _run(self) -> None:

@@ -179,6 +179,13 @@ def read_reply(got: Capture) -> Reply:
     return _Reader(reply).read(got.events)
 
 
+def brings_text(data: str) -> bool:
+    """Whether an event carries text: roles, progress and pings come from a silent server, too."""
+    return any(
+        event.is_text for event in read_reply(Capture(status=200, events=[(0, data)])).events
+    )
+
+
 class _Reader:
     """Collects a reply from the JSON of its events."""
 

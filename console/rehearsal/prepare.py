@@ -15,7 +15,6 @@ from console.common.errors import EngineError, UsageError
 from console.common.text import one_line
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
-from console.config.playbook.steps import CriterionModel
 from console.config.site.load import load_site
 from console.config.site.site import Site
 from console.rehearsal import baseline, files, image, scaling, workspace
@@ -91,7 +90,8 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
     )
     told = Settings(cards=(of := sites.cards(site)), hold=sites.hold(of),
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
-    speed = scaling.aim(_criteria(written), sites.reference(site)).speed(fault)
+    criteria = [one for _, step in written.steps() for one in step.gate or ()]
+    speed = scaling.aim(criteria, sites.reference(site)).speed(fault)
     base = image.base_tag()
     return Mapping(
         base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=speed,
@@ -134,11 +134,6 @@ def measured(mapping: Mapping, cpus_per_tok_s: float) -> Mapping:
     """The mapping with the quota that gives its speed; a load that eats RAM is to be quick."""
     cpus = 1.0 if mapping.fault == "ram" else mapping.speed * cpus_per_tok_s
     return replace(mapping, cpus=cpus)
-
-
-def _criteria(playbook: Playbook) -> Iterator[CriterionModel]:
-    for _, step in playbook.steps():
-        yield from step.gate or ()
 
 
 def _ports(playbook: Playbook, site: Site) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from console.host.sample import (
     NO_MARKS,
@@ -138,12 +138,6 @@ def _memory_parts(
     return drawn + marked(f"{memory_of(gpu):>{memory}}", level)
 
 
-def memory_width(gpus: Sequence[GpuSample]) -> int:
-    """Cells for the widest `used/total` of these cards."""
-    pairs = (pair(gpu.total_bytes, gpu.total_bytes) for gpu in gpus if gpu.total_bytes)
-    return max((len(one) for one in pairs), default=13)
-
-
 def gpu_rows(
     report: GpuReport | None, width: int, now: float, signs: Glyphs, trends: Mapping[str, Trend],
     marks: Marks = NO_MARKS,
@@ -157,7 +151,8 @@ def gpu_rows(
         return [aged((("GPU  ", "dim"), (words, "warn")), stale, width, signs)]
     two = width >= 120 and len(report.gpus) > 1
     each = (width - 2) // 2 if two else width
-    memory = memory_width(report.gpus)
+    pairs = (pair(gpu.total_bytes, gpu.total_bytes) for gpu in report.gpus if gpu.total_bytes)
+    memory = max(map(len, pairs), default=13)  # cells for the widest `used/total`
     room = each - len(stale) - 1 if stale else each
     rows = [
         aged(gpu_row(gpu, room, memory, signs, trends.get(gpu.uuid), marks), stale, each, signs)

@@ -93,7 +93,8 @@ def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
     text += f"{',' if held else ''} by {clean(str(row['rung']), 80)}" if row.get("rung") else ""
     wrote, empty = row.get("write_s"), row.get("empty_s")
     if isinstance(wrote, int | float):
-        text += f" {soon(wrote)} after {since_words(for_s)}"
+        passed = f"it had been passed for {format_duration(for_s)}"
+        text += f" {soon(wrote)} after {passed if for_s else 'the sample that showed it'}"
         text += "" if isinstance(empty, int | float) else ", not gone yet"
     if isinstance(empty, int | float):
         text += f", gone after {soon(empty)}"
@@ -111,11 +112,6 @@ def held_words(held: object) -> str:
     text += f" and {format_bytes(swap)} of swap" if isinstance(swap, int | float) and swap else ""
     old = isinstance(age, int | float) and age >= OLD_S
     return f"{text}, {format_duration(age)} before" if old and age is not None else text
-
-
-def since_words(for_s: float = 0.0) -> str:
-    passed = f"it had been passed for {format_duration(for_s)}"
-    return passed if for_s else "the sample that showed it"
 
 
 def gap_words(breach: Mapping[str, Any]) -> str:

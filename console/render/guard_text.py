@@ -163,17 +163,13 @@ def nearest(limits: tuple[Limit, ...]) -> list[str]:
     found: dict[str, Limit] = {}
     for one in limits:
         if one.act == "kill" and one.metric in SHORT and not one.scarce:
-            before = found.get(one.metric)
-            if before is None or _nearer(one, before):
-                found[one.metric] = one
+            before = found.setdefault(one.metric, one)
+            nearer = max if one.below is not None else min
+            found[one.metric] = nearer(before, one, key=_value)
     return [
         f"{SHORT[name]} {'<' if one.below is not None else '>'}{amount(_value(one))}"
         for name, one in found.items()
     ]
-
-
-def _nearer(one: Limit, before: Limit) -> bool:
-    return _value(one) > _value(before) if one.below is not None else _value(one) < _value(before)
 
 
 def _value(limit: Limit) -> float:

@@ -96,7 +96,7 @@ def sample_chart(view: RunView, scope: str) -> Chart | None:
     svg = Svg(WIDTH, 112 + ROW * len(rows), f"{metric} of {scope}, run by run", about)
     svg.head(LEFT_EDGE)
     edges = ticks(0, most * 1.04)
-    panel = Panel(136, 78, WIDTH - 136 - 100, ROW * len(rows), 0, most * 1.04, 0, 1)
+    panel = Panel(136, 78, WIDTH - 136 - 100, ROW * len(rows), most * 1.04, 1)
     for value in edges:
         svg.line((panel.x(value), panel.top), (panel.x(value), panel.bottom), GRID)
     x_axis(svg, panel, [(value, f"{value:g}") for value in edges])
@@ -160,7 +160,7 @@ def soak_chart(step: str, series: SoakSeries, soak: dict[str, object]) -> Chart 
     svg = Svg(WIDTH, 318, f"Throughput over {step}", about)
     svg.head(LEFT_EDGE)
     most = max([v for _, v in rates], default=1.0) * 1.08
-    panel = Panel(LEFT, 88, WIDTH - LEFT - RIGHT, 194, 0, end, 0, most)
+    panel = Panel(LEFT, 88, WIDTH - LEFT - RIGHT, 194, end, most)
     _gaps(svg, panel, gaps)
     y_axis(svg, panel, "tok/s")
     x_axis(svg, panel, seconds_ticks(end))
@@ -250,7 +250,7 @@ def soak_memory_chart(step: str, series: SoakSeries) -> Chart | None:
     svg.head(LEFT_EDGE)
     for at, (name, points) in enumerate(lines):
         top, most = 84 + PANEL * at, max(v for _, v in points) * 1.12
-        panel = Panel(LEFT, top, WIDTH - LEFT - 90, PANEL - 50, 0, series.end, 0, most)
+        panel = Panel(LEFT, top, WIDTH - LEFT - 90, PANEL - 50, series.end, most)
         draw_bytes_axis(svg, panel, name)
         x_axis(svg, panel, seconds_ticks(series.end) if at == len(lines) - 1 else [])
         draw_lines(svg, panel, [("", points)])
@@ -295,13 +295,13 @@ def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:
     svg.head(LEFT_EDGE)
     names = [short_card(name) for _, lines in groups for name, _ in lines]
     right = min(200.0, max(label_width(name) * BOLD for name in names) + 16)
-    frame = Panel(LEFT, 98, WIDTH - LEFT - right, PANEL * len(groups) - 50, 0, span, 0, 1)
+    frame = Panel(LEFT, 98, WIDTH - LEFT - right, PANEL * len(groups) - 50, span, 1)
     _bands(svg, frame, _spans(gauges, gauges[0].at))
     for at, (title, lines) in enumerate(groups):
         marks = [mark for mark in predicted if mark[0] in dict(lines)]
         values = [v for _, points in lines for _, v in points] + [level for *_, level in marks]
         top, most = frame.top + PANEL * at, max(*values, 1.0) * 1.12
-        panel = Panel(LEFT, top, frame.width, PANEL - 50, 0, span, 0, most)
+        panel = Panel(LEFT, top, frame.width, PANEL - 50, span, most)
         draw_bytes_axis(svg, panel, title)
         x_axis(svg, panel, seconds_ticks(span) if at == len(groups) - 1 else [])
         draw_lines(svg, panel, lines)

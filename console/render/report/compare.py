@@ -75,7 +75,9 @@ class Comparison:
 
 def compare(runs: Sequence[tuple[RunView, str]]) -> Comparison:
     """Runs, each with its state in one word, side by side."""
-    whole = several_scopes([view for view, _ in runs])
+    # whether a metric's name alone would be two things in one of the runs
+    named = ([name for _, name, _ in _headline(view)] for view, _ in runs)
+    whole = any(len(names) != len(set(names)) for names in named)
     found = [attempt(view, state, whole) for view, state in runs]
     found.sort(key=lambda one: (one.created, one.run))
     names = list(dict.fromkeys(name for one in found for name in one.inputs))
@@ -92,13 +94,7 @@ def compare(runs: Sequence[tuple[RunView, str]]) -> Comparison:
     return Comparison(tuple(found), differ, same, tuple(labels[:MOST_METRICS]))
 
 
-def several_scopes(views: Sequence[RunView]) -> bool:
-    """Whether a metric's name alone would be two things in one of the runs."""
-    named = ([name for _, name, _ in _headline(view)] for view in views)
-    return any(len(names) != len(set(names)) for names in named)
-
-
-def attempt(view: RunView, state: str, whole: bool = False) -> Attempt:
+def attempt(view: RunView, state: str, whole: bool) -> Attempt:
     """One run as a row; `whole`: metrics with the step they are of."""
     metrics, values = {}, {}
     for step, name, found in _headline(view):

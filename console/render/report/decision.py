@@ -97,11 +97,6 @@ def stopped_by(view: RunView) -> str:
     return ""
 
 
-def _troubled(view: RunView) -> bool:
-    """Whether its end is more than what its decision led to."""
-    return view.decision is Decision.GO or any(step.state in BAD for step in view.steps)
-
-
 def last_line(step: StepView) -> str:
     """The last thing a failed step said, where its detail does not say it already."""
     last = next((clean(line.strip(), 200) for line in reversed(step.lines) if line.strip()), "")
@@ -123,7 +118,9 @@ def headline(view: RunView) -> list[str]:
                 f"**The baseline itself moved by {drift_words(one)}** while this was measured: "
                 "find out why before anything is compared with it."
             )
-    if settled(view) and view.state in UNWELL and _troubled(view):
+    # its end is more than what its decision led to
+    more = view.decision is Decision.GO or any(step.state in BAD for step in view.steps)
+    if settled(view) and view.state in UNWELL and more:
         state = str(view.state).upper().replace("_", " ")
         lines.append(f"**The run itself is {state}**: {prose(stopped_by(view))}.")
     if view.cutover:

@@ -122,7 +122,7 @@ def guard_chart(view: RunView) -> Chart | None:
     svg = Svg(WIDTH, 84 + PANEL * 2, f"{title} before the guard acted", about)
     svg.head(LEFT_EDGE)
     high = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
-    panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, 0, span, 0, high)
+    panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, span, high)
     if found.unit.startswith("B"):
         draw_bytes_axis(svg, panel, title.lower())
     else:

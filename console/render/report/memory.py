@@ -66,7 +66,10 @@ def rise_of(view: RunView, predicted_by: str, gauges: Sequence[Gauge]) -> Rise |
         return None
     ends = [
         other.started for other in view.steps
-        if other.started > step.started and (other.kind == "restore" or _stops(other))
+        if other.started > step.started and (
+            other.kind == "restore"
+            or (other.kind == "service" and any(w.startswith("stops ") for w in other.effects))
+        )
     ]  # fmt: skip
     end = min(ends, default=view.ended or float("inf"))
     inside = [gauge for gauge in gauges if step.started <= gauge.at <= end]
@@ -86,10 +89,6 @@ def rise_of(view: RunView, predicted_by: str, gauges: Sequence[Gauge]) -> Rise |
 def _in_use(gauge: Gauge) -> dict[str, float]:
     host = {"ram": gauge.ram, "swap": gauge.swap}
     return {**gauge.gpu, **{name: size for name, size in host.items() if size is not None}}
-
-
-def _stops(step: StepView) -> bool:
-    return step.kind == "service" and any(line.startswith("stops ") for line in step.effects)
 
 
 def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:

@@ -172,19 +172,15 @@ def ran_lines(view: RunView) -> list[str]:
 
 
 def failures(view: RunView) -> list[str]:
+    """Every failed step: cause, detail and its last log lines, as an indented block."""
     lines: list[str] = []
     for step in view.steps:
         if step.state in (StepState.FAILED, StepState.IN_DOUBT):
-            lines += failure_lines(step)
+            cause = f"{prose(step.cause, 40)}: " if step.cause else ""
+            said = block(step.lines[-20:], 400)
+            lines += [f"{code(step.id, 60)}: {cause}{prose(step.detail)}", ""]
+            lines += [*said, ""] if said else []
     return ["## What went wrong", "", *lines] if lines else []
-
-
-def failure_lines(step: StepView) -> list[str]:
-    """A failed step: cause, detail and its last log lines, as an indented block."""
-    cause = f"{prose(step.cause, 40)}: " if step.cause else ""
-    lines = [f"{code(step.id, 60)}: {cause}{prose(step.detail)}", ""]
-    said = block(step.lines[-20:], 400)
-    return [*lines, *said, ""] if said else lines
 
 
 def _changed(verb: dict[str, Any]) -> str:
