@@ -18,8 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from console.rehearsal.demo.model import MODELS, ModelSpec, ensure_models, write_llama
-from console.rehearsal.demo.tokenizer import vocabulary
+from console.rehearsal.demo.model import MODELS, ModelSpec, ensure_models, vocabulary, write_llama
 from tests.testbed import models
 from tests.waiting import until
 

@@ -12,10 +12,11 @@ from console.rehearsal.demo.model import (
     Value,
     feed_forward_tensors,
     token_tensors,
+    tokenizer_metadata,
+    vocabulary,
     write_gguf,
     write_llama,
 )
-from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
 
 BLOCKS, WIDTH, HEADS, FEED_FORWARD = 2, 64, 4, 128
 Q_RANK, KV_RANK = 48, 32

@@ -28,8 +28,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
-
 Progress = Callable[[str, int, int], None]
 Value = str | bool | int | float | list[str] | list[int]
 Role = Literal["norm", "weight", "residual", "embedding", "output"]
@@ -41,6 +39,14 @@ _ALIGNMENT, _F32, _F16 = 32, 0, 1
 _STALE_AFTER_S = 60.0
 _SHARPNESS = 4.0
 ATTENTION_SHARE, _FEED_FORWARD_SHARE = 3.0, 1.0
+
+BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
+MERGES = ["t h", "Ġ a"]
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+_NORMAL, _CONTROL, _UNUSED = 1, 3, 5
 
 Guides = tuple[float, float, float]
 _OTHER: tuple[Guides, Guides] = (3.0, 0.0, 0.0), (-60.0, 0.0, 0.0)
@@ -103,6 +109,37 @@ MODELS: dict[str, ModelSpec] = {
     "slow": ModelSpec("slow", blocks=440, seed=13),
 }
 """The models of the demonstration: the baseline, one far above and one far below its speed."""
+
+
+def byte_symbols() -> list[str]:
+    """The 256 one-character symbols that GPT-2's byte-level tokenizer gives the bytes."""
+    plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    spare = iter(range(256, 512))
+    return [chr(byte if byte in plain else next(spare)) for byte in range(256)]
+
+
+def vocabulary(spare: int = 0) -> list[str]:
+    """Token texts in order of their ids: bytes, merged pairs, BOS and EOS, then spare ones."""
+    said = [*byte_symbols(), *(pair.replace(" ", "") for pair in MERGES), BOS, EOS]
+    return said + [f"<|spare {number}|>" for number in range(spare)]
+
+
+def tokenizer_metadata(spare: int = 0) -> dict[str, Value]:
+    """The ``tokenizer.*`` keys of a byte-level GPT-2 tokenizer with a chat template."""
+    tokens = vocabulary(spare)
+    kinds = [_CONTROL if token in (BOS, EOS) else _NORMAL for token in vocabulary()]
+    kinds += [_UNUSED] * spare
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.merges": list(MERGES),
+        "tokenizer.ggml.bos_token_id": tokens.index(BOS),
+        "tokenizer.ggml.eos_token_id": tokens.index(EOS),
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
+    }
 
 
 def _guides(token: str) -> tuple[Guides, Guides]:
