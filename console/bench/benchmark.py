@@ -112,14 +112,6 @@ class BenchmarkResult:
         """Plain dicts, lists, strings and finite numbers."""
         return asdict(self)
 
-    def lines(self) -> list[str]:
-        """The result in the seeds' words: `Average: 10.85 tok/s (±0.12)`."""
-        tok_s = self.metrics["tok_s"]
-        if tok_s.mean is None:
-            return ["Average: no valid run", f"Runs: {tok_s.n}"]
-        spread = f" (±{tok_s.std:.2f})" if tok_s.std is not None else ""
-        return [f"Average: {tok_s.mean:.2f} tok/s{spread}", f"Runs: {tok_s.n}"]
-
 
 def run_benchmark(
     url: str,

@@ -118,7 +118,7 @@ class Surroundings:
         monotonic: Callable[[], float] = time.monotonic,
         watch: Watch | None = None,
     ) -> None:
-        self._server = server
+        self._server = server or Engine("")
         self._others = [other for other in others if other.pid]
         self._proc = proc
         self._monotonic = monotonic
@@ -163,16 +163,15 @@ class Surroundings:
     def close(self) -> dict[str, Any]:
         """The context of the benchmark as plain values. `cards`: see console.host.gpu.clocks."""
         cards, words = self._watch.stop()
-        facts = dict(self._server.facts) if self._server is not None else {}
         return {
-            "server": facts,
+            "server": dict(self._server.facts),
             "cards": cards,
             "cards_words": one_line(words),
             "swapped_in": None if self._blind else self._swapped_in,
             "major_faults": self._faults,
             "client_cores": round(self._client_cpu_s / self._took, 3) if self._took else None,
             "console_cores": round(self._own_cpu_s / self._took, 3) if self._took else None,
-            "server_major_faults": self._own_faults if self._root() else None,
+            "server_major_faults": self._own_faults if self._server.pid else None,
             "busy": [
                 {"name": name, "cores": round(seen.cores, 2), "runs": seen.runs,
                  "engine": seen.engine}
@@ -198,9 +197,6 @@ class Surroundings:
     def _busiest(self) -> list[tuple[str, _Seen]]:
         return sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]
 
-    def _root(self) -> int:
-        return self._server.pid if self._server is not None else 0
-
     def _beside(self, before: Look, after: Look, took: float) -> list[str]:
         """Engines that were busy between the looks; every other busy process is remembered."""
         if took < SHORTEST_S:
@@ -208,7 +204,8 @@ class Surroundings:
         me = os.getpid()
         ours = _family(after.processes, me) | _line(after.processes, me)
         self._took += took
-        served = _family(after.processes, self._root()) if self._root() else set()
+        root = self._server.pid
+        served = _family(after.processes, root) if root else set()
         known = {pid: o.name for o in self._others for pid in _family(after.processes, o.pid)}
         shares: dict[str, float] = {}
         engines: set[str] = set()
@@ -222,7 +219,7 @@ class Surroundings:
             elif cores > BUSY_CORES and (one.pid in known or one.pid not in ours):
                 name = known.get(one.pid) or self._called(one)
                 shares[name] = shares.get(name, 0.0) + cores
-                if one.pid in known or (self._root() and self._is_engine(one, cores)):
+                if one.pid in known or (root and self._is_engine(one, cores)):
                     engines.add(name)
         unseen = _unseen(before, after, took)
         if unseen > UNSEEN_CORES:

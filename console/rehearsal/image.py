@@ -185,11 +185,9 @@ def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Sett
     ask(f"Making the stand-in image {tag}", build, IMPORT_S)
 
 
-def dockerfile(base: str, told: Settings, stage: str = "") -> str:
-    """A Dockerfile that gives the base its settings; `stage` is the target a build asks for."""
-    lines = [f"FROM {base}" + (f" AS {stage}" if stage else ""), f"ENV {VARIABLE}={packed(told)}",
-             f"LABEL {LABEL}=stand-in"]  # fmt: skip
-    return "\n".join(lines) + "\n"
+def dockerfile(base: str, told: Settings) -> str:
+    """A Dockerfile that gives the base its settings."""
+    return f"FROM {base}\nENV {VARIABLE}={packed(told)}\nLABEL {LABEL}=stand-in\n"
 
 
 def _key() -> str:

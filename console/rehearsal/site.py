@@ -29,10 +29,6 @@ def container() -> str:
     return workspace.own_name("baseline")
 
 
-def name_of(site: Site) -> str:
-    return f"REHEARSAL-{site.name}"
-
-
 def reference(site: Site) -> float:
     known = site.model.baseline.reference
     return known.tok_s if known is not None else REFERENCE_TOK_S
@@ -59,13 +55,14 @@ def hold(of: list[dict[str, Any]]) -> dict[str, int]:
     return {str(card["uuid"]): int(card["total"] * HELD) for card in of}
 
 
-def text(site: Site, rewriter: Rewriter, model: Path) -> str:
-    """The site file, as JSON. Services and guards are rewritten as a playbook's are."""
+def write(site: Site, rewriter: Rewriter, model: Path) -> Path:
+    """The site file of the rehearsal, as JSON, written to its directory. Services and guards are
+    rewritten as a playbook's are. Raises OSError."""
     data = json.loads(json.dumps(parse(site.text, str(site.path), "the site").data))
     mapping, real = rewriter.mapping, site.model.baseline
     made = {key: data["baseline"][key] for key in ("ready", "completion", "args")
             if key in data["baseline"]}  # fmt: skip
-    data["name"] = name_of(site)
+    data["name"] = f"REHEARSAL-{site.name}"
     data["baseline"] = {
         **made, "container": container(), "models": [str(model)],
         "url": mapping.text(f"http://127.0.0.1:{port_of(real.url)}", {}),
@@ -83,11 +80,6 @@ def text(site: Site, rewriter: Rewriter, model: Path) -> str:
     if not any(guard.get("metric") == "host.ram_available" for guard in guards):
         guards.append({"metric": "host.ram_available", "below": "24GiB"})
         rewriter.guard(guards[-1])
-    return json.dumps(data, indent=1) + "\n"
-
-
-def write(site: Site, rewriter: Rewriter, model: Path) -> Path:
-    """Write it to the rehearsal's directory. Raises OSError."""
     path = workspace.site()
-    path.write_text(text(site, rewriter, model))
+    path.write_text(json.dumps(data, indent=1) + "\n")
     return path

@@ -161,26 +161,21 @@ def prepare() -> None:
     holds().chmod(0o777)  # a container of another user writes there too
 
 
-def environment(told: Settings) -> dict[str, str]:
-    """What every process of a rehearsal has in its environment: scripted cards, its own lock, and
-    commands that stand in."""
+def enter(told: Settings) -> None:
+    """Take on what every process of a rehearsal has in its environment, for this one and all it
+    starts: scripted cards, its own lock, and commands that stand in, which are written."""
+    prepare()
     python = os.environ.get("PYTHONPATH", "")
-    search = os.environ.get("PATH", os.defpath)
+    before = os.environ.get("PATH", os.defpath)
     first = str(directory() / "bin")
-    return {
+    mine = {
         "OMNI_HOST_DIR": str(directory() / "host"),
         ROLE_VARIABLE: role_label(),
         "PYTHONPATH": f"{STAND_INS}:{python}" if python else str(STAND_INS),
-        "PATH": search if search.split(":")[0] == first else f"{first}:{search}",
+        "PATH": before if before.split(":")[0] == first else f"{first}:{before}",
         VARIABLE: packed(told),
         HOLDS_VARIABLE: str(holds()),
     }
-
-
-def enter(told: Settings) -> None:
-    """Take this environment on, for this process and all it starts; write the commands."""
-    prepare()
-    before, mine = os.environ.get("PATH", os.defpath), environment(told)
     (directory() / "environment.json").write_text(json.dumps(mine) + "\n")
     os.environ.update(mine)
     if str(STAND_INS) not in sys.path:

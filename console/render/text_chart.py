@@ -36,12 +36,11 @@ class Curve:
     bottom: float = 0.0
 
 
-def curve_of(found: Crossed, shift: float = 0.0, top: float = 0.0) -> Curve:
-    """The curve that made a breach, its times moved by `shift` seconds; `top`: how high the chart
-    is at least."""
+def curve_of(found: Crossed, shift: float = 0.0) -> Curve:
+    """The curve that made a breach, its times moved by `shift` seconds."""
     points = tuple((at + shift, figure) for at, figure in found.points)
     known = [figure for _, figure in points if figure is not None]
-    top = max(top, 1.1 * max([*known, found.level or 0.0, 1.0]))
+    top = 1.1 * max([*known, found.level or 0.0, 1.0])
     return Curve(found.name, points, top, found.level, found.below, found.unit)
 
 

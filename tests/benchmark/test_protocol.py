@@ -68,7 +68,6 @@ def test_result_is_json_with_the_names_of_the_table() -> None:
     assert tok_s["value"] == tok_s["mean"]
     assert (data["build_info"], data["model"]) == ("b42-abc", "deepseek-v3.2")
     assert data["voids"] == []
-    assert result.lines()[0].startswith("Average: ")
 
 
 def test_the_model_name_is_the_servers_unless_given() -> None:
@@ -112,7 +111,6 @@ def test_a_server_that_only_fails_is_left_after_three_runs() -> None:
     assert result.metrics["tok_s"].value is None
     assert result.metrics["error_rate"].value == 1.0
     assert any("in a row" in flag for flag in result.flags)
-    assert result.lines()[1] == "Runs: 0"
 
 
 def test_refused_extras_are_not_sent_again() -> None:

@@ -28,13 +28,9 @@ SPEEDS = ("tok_s", "tg_tok_s")
 """What a benchmark is about: a server's rate, or what llama-bench printed."""
 
 
-def targets(view: RunView, metric: str, of: object = None) -> list[dict[str, Any]]:
+def targets(view: RunView, metric: str) -> list[dict[str, Any]]:
     rows = view.header.get("targets") or []
-    return [
-        row for row in rows
-        if isinstance(row, dict) and row.get("metric") == metric
-        and (of is None or row.get("of") == of)
-    ]  # fmt: skip
+    return [row for row in rows if isinstance(row, dict) and row.get("metric") == metric]
 
 
 def target_words(row: dict[str, Any], base: Figures | None = None) -> str:

@@ -227,11 +227,11 @@ def unbroken(points: Sequence[Point], gaps: list[tuple[float, float]]) -> list[l
     return [piece for piece in pieces if piece]
 
 
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
-    """At most `most` points; of each heap the lowest and the highest stay, so that no peak goes."""
-    if len(points) <= most:
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """So many that a line has; of each heap the lowest and the highest stay: no peak goes."""
+    if len(points) <= MOST_POINTS:
         return list(points)
-    size = -(-len(points) * 2 // most)
+    size = -(-len(points) * 2 // MOST_POINTS)
     kept: list[Point] = []
     for at in range(0, len(points), size):
         heap = points[at : at + size]

@@ -40,12 +40,10 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [round((first + n) * step, 12) for n in range(count + 1)]
 
 
-def seconds_ticks(high: float, most: int = 9) -> list[tuple[float, str]]:
+def seconds_ticks(high: float) -> list[tuple[float, str]]:
     """Moments from 0 to `high` seconds, in the unit people count it by."""
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
-    step = next(
-        (s for s in steps if high / s <= most - 1), math.ceil(high / (most - 1) / 86400) * 86400
-    )
+    step = next((s for s in steps if high / s <= 8), math.ceil(high / 8 / 86400) * 86400)
     size, unit = (3600, "h") if high >= 7200 else (60, "min") if high >= 120 else (1, "s")
     found = [n * step for n in range(int(high // step) + 1)]
     return [(float(t), f"{t / size:g} {unit}" if t else "0") for t in found]
