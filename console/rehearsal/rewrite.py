@@ -52,8 +52,7 @@ class Rewriter:
         found = list(steps(made))
         scaling.shorten(made, found, self.notes)
         for step in found:
-            self._step(step)
-            self._looks_at(step, base)
+            self._step(step, base)
         for guard in _tables(made.get("guards")):
             self.guard(guard)
         return made
@@ -126,16 +125,19 @@ class Rewriter:
             self.notes.append(f"guard host.ram_available below {guard.get('below')} → {limit}")
             guard["below"] = limit
 
-    def _step(self, step: Tree) -> None:
+    def _step(self, step: Tree, base: Path) -> None:
+        where = f"step {step.get('id')}"
         for key, change in self._kinds().items():
             if isinstance(step.get(key), dict):
                 change(step[key])
         if isinstance(step.get("download"), dict):
-            self.notes.append(f"step {step.get('id')}: nothing is downloaded")
+            self.notes.append(f"{where}: nothing is downloaded")
             step["note"] = "REHEARSAL: nothing is downloaded here"
             _drop(step, "download", "retry", "unless")
         if isinstance(step.get("checkpoint"), dict):
-            self._checkpoint(step["checkpoint"], f"step {step.get('id')}")
+            self._checkpoint(step["checkpoint"], where)
+        if isinstance(step.get("host"), dict):
+            self._host(step["host"], where, base)
         if step.get("run"):
             step["run"] = [self._argument(one) for one in step["run"]]
         report = step.get("report")
@@ -150,7 +152,7 @@ class Rewriter:
         return {
             "build": self._build, "where": self._where, "check": self._check,
             "unless": self._unless, "imports": self._image, "gguf": self._image,
-            "host": self._host, "cutover": self._cutover,
+            "cutover": self._cutover,
         }  # fmt: skip
 
     def _checkpoint(self, asked: Tree, where: str) -> None:
@@ -198,22 +200,17 @@ class Rewriter:
         if _make(unless.get("file"), unless.get("min_bytes"), self.mapping):
             self.notes.append(f"{unless['file']} stands there: that work is taken as done")
 
-    def _host(self, host: Tree) -> None:
+    def _host(self, host: Tree, where: str, base: Path) -> None:
+        """What a host step looks at is the rehearsal's: ports, images, files and disks."""
         host["ports"] = [self.mapping.port(one) for one in host.get("ports") or ()]
         for key in ("images", "torch"):
             if host.get(key):
                 host[key] = [self.tag(str(one)) for one in host[key]]
-
-    def _looks_at(self, step: Tree, base: Path) -> None:
-        """Files and disks that a host step looks at: those of the rehearsal."""
-        host = step.get("host")
-        if not isinstance(host, dict):
-            return
         files = [str(base / str(one)) for one in host.get("compose") or ()]
         host["compose"] = [self._stacks.get(one, one) for one in files]
         disk = host.get("disk")
         if isinstance(disk, dict) and disk.get("free"):
-            self.notes.append(f"step {step.get('id')}: disk free {disk['free']} → {DISK}")
+            self.notes.append(f"{where}: disk free {disk['free']} → {DISK}")
             disk["free"] = DISK
 
     def _cutover(self, cutover: Tree) -> None:

@@ -17,7 +17,6 @@ from console.common import redact
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
-from console.common.units import format_number
 from console.config.lessons import draft, ids
 from console.config.lessons.draft import Found
 from console.config.lessons.recheck import Answer, Rechecked, recheck
@@ -29,6 +28,7 @@ from console.journal.run_read import view_of
 from console.journal.run_view import RunView
 from console.journal.state import Decision, RunState, StepState
 from console.render.lessons import due_words, entry, row
+from console.render.report.benchmarks import figures_line
 from console.render.report.decision import deciding
 from console.render.report.lessons import lessons as noted
 from console.render.report.markdown import plain
@@ -95,12 +95,7 @@ def _symptom(view: RunView, outcome: str) -> str:
 
 def _figures(view: RunView) -> Iterator[str]:
     for scope, metrics in view.metrics.items():
-        found = ", ".join(
-            f"{name} {format_number(one['value'], one.get('unit', ''))}"
-            for name, one in metrics.items()
-            if isinstance(one, dict) and one.get("value") is not None
-        )
-        if found:
+        if found := figures_line(metrics):
             yield f"{plain(scope, 60)}: {plain(found, 400)}"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.logs.last_lines import read_last
 from console.common.text import clean
-from console.common.units import format_duration, format_number
+from console.common.units import format_duration
 from console.frontends.cli.machine import guard_json, text_signs
 from console.frontends.tui.watch.baseline import answers_200
 from console.frontends.tui.watch.history import RunRow, rows
@@ -32,6 +32,7 @@ from console.render.guard import deeds, event_words, value_words
 from console.render.guard_text import lease_words
 from console.render.guard_text import line as guard_line
 from console.render.report import compare as comparison
+from console.render.report.benchmarks import figures_line
 from console.render.report.document import TROUBLE, evidence, markdown, write_copy
 from console.render.report.document import as_json as reported
 from console.render.report.timeline import sign
@@ -108,12 +109,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         for text in [*deeds(event.data), *(_curve(event) if event is view.breach else [])]:
             print(f"  {text}".rstrip())
     for scope, metrics in view.metrics.items():
-        found = ", ".join(
-            f"{name} {format_number(m['value'], m.get('unit', ''))}"
-            for name, m in metrics.items()
-            if m.get("value") is not None
-        )
-        print(f"\n{clean(scope)}: {clean(found)}")
+        print(f"\n{clean(scope)}: {clean(figures_line(metrics))}")
     for verdict in view.verdicts:
         print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}".rstrip())
         if verdict.overridden:

@@ -13,7 +13,7 @@ from typing import Any
 from console.bench.metrics import METRICS
 from console.common import redact
 from console.common.text import clean
-from console.common.units import format_bytes
+from console.common.units import format_bytes, format_number
 from console.config.playbook.threshold import parse_threshold
 from console.journal.report_data import number
 from console.journal.run_view import RunView
@@ -174,6 +174,15 @@ def count_cell(found: Figures) -> str:
         return "–"
     void = f" ({found['void']} void)" if found.get("void") else ""
     return f"{found.get('n', 1)}{void}"
+
+
+def figures_line(metrics: Figures) -> str:
+    """`tok_s 10.8 tok/s, ttft_s 412 ms`: every figure there is of one step."""
+    return ", ".join(
+        f"{name} {format_number(one['value'], one.get('unit', ''))}"
+        for name, one in metrics.items()
+        if isinstance(one, dict) and one.get("value") is not None
+    )
 
 
 def voids(bench: Figures) -> dict[str, int]:
