@@ -292,13 +292,9 @@ def _capture(
             got.failure = _transport(error, bool(got.events))
     got.started_ns = watch.started_ns
     got.ended_ns = got.ended_ns or (got.events[-1][0] if got.events else clock_ns())
-    if watch.cut is not None and not _finished(got):
+    if watch.cut is not None and not (got.events and got.events[-1][1] == "[DONE]"):
         got.failure = watch.cut
     return got
-
-
-def _finished(got: Capture) -> bool:
-    return bool(got.events) and got.events[-1][1] == "[DONE]"
 
 
 def _follow(

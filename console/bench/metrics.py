@@ -51,9 +51,7 @@ METRICS: dict[str, Metric] = {
 }
 """The one table of names and units."""
 
-PER_SAMPLE = (
-    "tok_s", "decode_tok_s", "prompt_tok_s", "ttft_s", "ttfo_s", "tpot_s", "e2e_s", "stall_s",
-)  # fmt: skip
+PER_SAMPLE = tuple(name for name in METRICS if name not in ("error_rate", "runs"))
 """The metrics that a single request has; the others are of the benchmark as a whole."""
 
 

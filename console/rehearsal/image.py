@@ -169,15 +169,11 @@ def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], N
 
 def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Settings) -> None:
     """A tag on the base with these settings. Raises EngineError."""
-    recipe = dockerfile(base, told).encode()
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        _add(tar, "Dockerfile", recipe)
-    context.seek(0)
+    recipe = io.BytesIO(dockerfile(base, told).encode())
     api: Any = client.api
 
     def build() -> None:
-        lines = list(api.build(fileobj=context, custom_context=True, tag=tag, rm=True, decode=True))
+        lines = list(api.build(fileobj=recipe, tag=tag, rm=True, decode=True))
         broken = [str(line["error"]) for line in lines if "error" in line]
         if broken:
             raise EngineError(f"the stand-in image {tag} cannot be made", broken[-1])
@@ -209,9 +205,10 @@ def _own() -> Files:
 
 
 def _fill(tar: tarfile.TarFile, files: Files) -> None:
-    _folder(tar, "tmp", 0o1777)
-    for name in ("proc", "sys", "dev", "run", "root", "models", "workspace"):
-        _folder(tar, name)
+    for name in ("tmp", "proc", "sys", "dev", "run", "root", "models", "workspace"):
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+        tar.addfile(entry)
     for inside, path in sorted(files.items()):
         entry = tarfile.TarInfo(inside.lstrip("/"))
         entry.size, entry.mode = path.stat().st_size, 0o755 if os.access(path, os.X_OK) else 0o644
@@ -219,7 +216,9 @@ def _fill(tar: tarfile.TarFile, files: Files) -> None:
         with path.open("rb") as source:
             tar.addfile(entry, source)
     for name, text in _made():
-        _add(tar, name.lstrip("/"), text.encode())
+        entry = tarfile.TarInfo(name.lstrip("/"))
+        entry.size, entry.mode = len(text.encode()), 0o755
+        tar.addfile(entry, io.BytesIO(text.encode()))
     for name, target in _links(set(files)):
         entry = tarfile.TarInfo(name.lstrip("/"))
         entry.type, entry.linkname = tarfile.SYMTYPE, target
@@ -245,18 +244,6 @@ def _links(taken: set[str]) -> Iterator[tuple[str, str]]:
     yield "/bin", "usr/bin"
     if not any(name.startswith("/lib64/") for name in taken):
         yield "/lib64", "usr/lib64"
-
-
-def _folder(tar: tarfile.TarFile, name: str, mode: int = 0o755) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, mode
-    tar.addfile(entry)
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), 0o755
-    tar.addfile(entry, io.BytesIO(data))
 
 
 def _import(client: docker.DockerClient, file: Any, tag: str) -> None:

@@ -178,41 +178,33 @@ def marked_rows(sample: Sample, marks: Marks, width: int, signs: Glyphs) -> list
     """Every figure that a guard may watch as a bar of its own, with its mark, its limit and what is
     left to it: a row each for RAM, swap, cards and disks; what is not known is said in words."""
     rows: list[Row] = []
+
+    def add(name: str, used: int | None, total: int | None, mark: float | None, why: str) -> None:
+        label = (fitted(name, NAME - 1) + " ", "dim")
+        if used is None or not total:
+            rows.append((label, (why or "not known", "dim" if why == "none" else "warn")))
+        else:
+            rows.append((label, *_figure(used, total, mark, width, signs)))
+
     memory = sample.memory
     if memory is None:
-        rows.append((_name("RAM"), (sample.memory_why or "not known", "warn")))
+        add("RAM", None, None, None, sample.memory_why)
     else:
-        used = memory.total - memory.available
-        rows.append(_row("RAM", used, memory.total, marks.ram(memory), width, signs))
-        if memory.swap_total:
-            share = marks.swap(memory)
-            row = _row("swap", memory.swap_used, memory.swap_total, share, width, signs)
-            if share is None and marks.swap_growth is not None:
-                row = (*row[:-1], (f"acts when it grows by {amount(marks.swap_growth)}", ""))
-            rows.append(row)
-        else:
-            rows.append((_name("swap"), ("none", "dim")))
+        add("RAM", memory.total - memory.available, memory.total, marks.ram(memory), "")
+        mark = marks.swap(memory)
+        add("swap", memory.swap_used, memory.swap_total, mark, "none")
+        if memory.swap_total and mark is None and marks.swap_growth is not None:
+            words = f"acts when it grows by {amount(marks.swap_growth)}"
+            rows[-1] = (*rows[-1][:-1], (words, ""))
     for gpu in sample.gpu.gpus if sample.gpu is not None else ():
-        name = f"GPU{gpu.index}"
-        if gpu.used_bytes is None or not gpu.total_bytes:
-            rows.append((_name(name), (memory_of(gpu), "warn")))
-            continue
-        rows.append(_row(name, gpu.used_bytes, gpu.total_bytes, marks.card(gpu), width, signs))
+        add(f"GPU{gpu.index}", gpu.used_bytes, gpu.total_bytes, marks.card(gpu), memory_of(gpu))
     for disk in sample.disks:
-        name = f"disk {disk.path}"
-        if disk.free is None or not disk.total:
-            rows.append((_name(name), (disk.why or "not known", "warn")))
-            continue
-        used = disk.total - disk.free
-        rows.append(_row(name, used, disk.total, marks.disk(disk), width, signs))
+        used = None if disk.free is None or not disk.total else disk.total - disk.free
+        add(f"disk {disk.path}", used, disk.total, marks.disk(disk), disk.why)
     return [cut(row, width, signs) for row in rows]
 
 
-def _name(name: str) -> tuple[str, str]:
-    return fitted(name, NAME - 1) + " ", "dim"
-
-
-def _row(name: str, used: int, total: int, mark: float | None, width: int, signs: Glyphs) -> Row:
+def _figure(used: int, total: int, mark: float | None, width: int, signs: Glyphs) -> Row:
     long = min(LONGEST, max(SHORTEST, width - NAME - FIGURE - 33))
     figure = fitted(pair(used, total), FIGURE)
     drawn = bar(used / total, long, signs, mark)
@@ -222,7 +214,7 @@ def _row(name: str, used: int, total: int, mark: float | None, width: int, signs
         words = (f"PAST its limit {amount(mark * total)}", "bad")
     else:
         words = (f"acts at {amount(mark * total)}, {amount(mark * total - used)} left", "")
-    return (_name(name), (drawn + " ", ""), (figure + " ", ""), words)
+    return ((drawn + " ", ""), (figure + " ", ""), words)
 
 
 def all_rows(
