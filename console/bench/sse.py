@@ -97,7 +97,6 @@ class Reply:
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     timings: Timings | None = None
-    status: int | None = None
     failure: Failure | None = None
     transport_retries: int = 0
     extras_refused: bool = False
@@ -171,7 +170,7 @@ class SseParser:
 
 def read_reply(got: Capture) -> Reply:
     """A Reply from a raw exchange; pure, so a test hands in stamps of its own."""
-    reply = Reply(got.started_ns, got.ended_ns, status=got.status, failure=got.failure)
+    reply = Reply(got.started_ns, got.ended_ns, failure=got.failure)
     if got.failure is not None and not got.events:
         return reply
     if got.status != 200 or (not got.events and "event-stream" not in got.content_type):
