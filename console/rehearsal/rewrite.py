@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.rehearsal import image, scaling, stack
+from console.common.errors import UsageError
+from console.common.text import one_line
+from console.rehearsal import image, scaling
 from console.rehearsal import workspace as place
 from console.rehearsal.files import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint, put_expected
 from console.rehearsal.inside.settings import HOLDS, packed
 from console.rehearsal.workspace import Mapping
+from console.runtime.docker.client import engine_host
+from console.runtime.docker.compose import base_argv
+from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.engine_state import silent
 
 SERVERS = ("sglang.launch_server", "ktransformers.server.main")
 HOST = "host-process"
 NEVER_READY_S = 20
 DISK = "1GiB"
 """A rehearsal's images take a few hundred MB."""
+KEPT = ("command", "entrypoint", "environment", "working_dir", "shm_size", "ipc", "ulimits", "user",
+        "init", "stop_grace_period")  # fmt: skip
+"""Of a compose service; the operator's file is only read."""
+RESOLVE_S = 30.0
 Tree = dict[str, Any]
 
 
@@ -93,12 +104,12 @@ class Rewriter:
         file, service = base / str(one.get("file")), str(one.get("service"))
         env = {str(key): str(value) for key, value in (one.get("env") or {}).items()}
         cards = ",".join(card["uuid"] for card in self.mapping.told.cards)
-        found = stack.resolve(
+        found = _resolved(
             file, service, str(one.get("profile") or ""), {"OMNI_GPUS": cards, **env},
             self.engine_host,
         )  # fmt: skip
         tag = self.tag(str(found.get("image") or service))
-        made = stack.write(stack.stand_in(service, found, tag, self.mapping))
+        made = _written(_stand_in(service, found, tag, self.mapping))
         self.notes.append(f"compose service {service} of {file} → {made}")
         self._stacks[str(file)] = str(made)
         one["file"] = str(made)
@@ -142,7 +153,7 @@ class Rewriter:
             step["run"] = [self._argument(one) for one in step["run"]]
         report = step.get("report")
         if isinstance(report, dict) and report.get("to"):
-            report["to"] = stack.aside(str(report["to"]))
+            report["to"] = _aside(str(report["to"]))
         if isinstance(step.get("script"), str):
             step["script"] = self._text(step["script"])
         for check in _tables(step.get("requires")):
@@ -240,7 +251,7 @@ class Rewriter:
 
     def _mount(self, text: str) -> str:
         source, _, rest = text.partition(":")
-        return f"{stack.moved(source)}:{rest}" if source.startswith("/") else text
+        return f"{_moved(source)}:{rest}" if source.startswith("/") else text
 
 
 def steps(tree: Tree) -> Iterator[Tree]:
@@ -268,3 +279,69 @@ def _make(file: Any, least: Any, mapping: Mapping) -> bool:
     if not path.is_dir():
         put_expected(path, least, mapping)
     return True
+
+
+def _resolved(file: Path, service: str, profile: str, env: dict[str, str], host: str) -> Tree:
+    """The service as `docker compose config` gives it. Raises ConsoleError."""
+    argv = base_argv((file,), profiles=(profile,) if profile else ())
+    text = compose(
+        [*argv, "config", "--format", "json"], engine_host(host or None), env,
+        "Reading the compose file", RESOLVE_S, silent,
+    )  # fmt: skip
+    found = (json.loads(text).get("services") or {}).get(service)
+    if not isinstance(found, dict):
+        raise UsageError(f"there is no service {one_line(service)} in {file}")
+    return found
+
+
+def _stand_in(service: str, found: Tree, tag: str, mapping: Mapping) -> Tree:
+    kept = {key: found[key] for key in KEPT if found.get(key)}
+    mounts = [_bind(one) for one in found.get("volumes") or () if one.get("type") == "bind"]
+    holds = {"type": "bind", "source": str(place.holds()), "target": HOLDS}
+    limits = ((found.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    memory = found.get("mem_limit") or limits.get("memory")
+    made: Tree = {
+        **kept, "image": tag, "volumes": [*mounts, holds], "cpus": round(mapping.cpus, 4),
+        "ports": [_port(one, mapping) for one in found.get("ports") or ()], "restart": "no",
+    }  # fmt: skip
+    if memory:
+        made["mem_limit"] = memory
+    if found.get("container_name"):
+        made["container_name"] = place.own_name(found["container_name"])
+    return {"name": "omni-rehearsal", "services": {service: made}}
+
+
+def _written(content: Tree) -> Path:
+    """The file, named after its content. Raises OSError."""
+    text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = place.directory() / "stacks" / f"{digest}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _moved(source: str) -> str:
+    """A path of the playbook's machine in the rehearsal's work directory; made if need be."""
+    if source.startswith(str(place.directory())):
+        return source
+    path = place.work() / source.lstrip("/")
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)
+
+
+def _aside(path: str) -> str:
+    """Where a report goes that would be filed as a real trial's."""
+    if path.startswith(str(place.directory())):
+        return path
+    return str(place.directory() / "reports" / Path(path).name)
+
+
+def _bind(one: Tree) -> Tree:
+    kept = {key: value for key, value in one.items() if key in ("type", "target", "read_only")}
+    return {**kept, "source": _moved(str(one["source"]))}
+
+
+def _port(one: Tree, mapping: Mapping) -> Tree:
+    published = str(mapping.port(str(one.get("published") or one["target"])))
+    return {**one, "host_ip": "127.0.0.1", "published": published}

@@ -35,7 +35,6 @@ from console.recovery.rollback.trigger import LOCK
 from console.rehearsal import baseline, image
 from console.rehearsal import prepare as making
 from console.rehearsal import workspace as place
-from console.rehearsal.site import container, port_of, reference
 from console.rehearsal.workspace import join
 from console.runner.prepare.baseline import restore_time
 from console.runner.prepare.header import record
@@ -159,8 +158,8 @@ def rehearse(args: Namespace) -> int:
     HostLock().release()  # raises HostBusy before anything is started
     say("REHEARSAL: stand-ins serve, GPUs are scripted; nothing of the real site is touched")
     image.ensure_base(client, place.directory() / "cache", say)
-    port = mapping.ports[str(port_of(site.model.baseline.url))]
-    per = baseline.bring_up(client, mapping, port, reference(site), say)
+    port = mapping.ports[str(making.port_of(site.model.baseline.url))]
+    per = baseline.bring_up(client, mapping, port, making.reference(site), say)
     made = making.fill(path, given, site, making.measured(mapping, per), planning=False)
     making.make_images(client, made)
     return _go(args, client, made, say)
@@ -222,7 +221,7 @@ def _go_back(client: docker.DockerClient, say: baseline.Say) -> None:
 
 def _end(args: Namespace, client: docker.DockerClient, say: baseline.Say) -> None:
     if args.keep:
-        say(f"the stand-in baseline goes on serving; docker stop {container()} ends it")
+        say(f"the stand-in baseline goes on serving; docker stop {baseline.container()} ends it")
         return
     _go_back(client, say)
     baseline.stop(client)
