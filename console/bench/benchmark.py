@@ -122,7 +122,6 @@ def run_benchmark(
     clock_ns: ClockNs = time.perf_counter_ns,
     cancelled: threading.Event | None = None,
     progress: Progress | None = None,
-    nonce: Callable[[], str] = lambda: secrets.token_hex(8),
     surroundings: Surroundings | None = None,
     say: Say | None = None,
     waiting: Waiting | None = None,
@@ -137,7 +136,7 @@ def run_benchmark(
     """
     bench = _Bench(
         url, protocol or Protocol(), model, clock or SystemClock(), clock_ns,
-        cancelled or threading.Event(), progress, nonce, surroundings, say, waiting,
+        cancelled or threading.Event(), progress, surroundings, say, waiting,
     )  # fmt: skip
     if surroundings is None:
         return bench.run()
@@ -162,7 +161,6 @@ class _Bench:
     clock_ns: ClockNs
     cancelled: threading.Event
     progress: Progress | None
-    nonce: Callable[[], str]
     surroundings: Surroundings | None
     say: Say | None
     waiting: Waiting | None
@@ -246,7 +244,7 @@ class _Bench:
         if cancelled.is_set():
             return None
         # At the front, since a server reuses the longest common beginning of two prompts.
-        request = replace(self._request, prompt=f"[{self.nonce()}] {prompt}")
+        request = replace(self._request, prompt=f"[{secrets.token_hex(8)}] {prompt}")
         reply = stream_chat(
             self.url,
             request,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from console.bench.benchmark import tokenizer
@@ -26,11 +25,10 @@ class Asker:
     max_tokens: int = 128
     model: str = ""
     timeout_s: float = REQUEST_S
-    nonce: Callable[[], str] = lambda: secrets.token_hex(8)
     extras: bool = True
 
     def __call__(self, prompt: str) -> Out:
-        text = f"[{self.nonce()}] {prompt}"
+        text = f"[{secrets.token_hex(8)}] {prompt}"
         request = ChatRequest(text, self.max_tokens, model=self.model, extras=self.extras)
         return Out(self, request)
 
