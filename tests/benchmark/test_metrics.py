@@ -39,7 +39,7 @@ def made(
         events.append(Event(at, kind, last if counted else None))
     end = (FIRST_MS + TOKEN_MS * tokens) * MS
     events.append(Event(end, EventKind.OTHER))
-    values = {"prompt_tokens": 12, "done": True, "status": 200} | values
+    values = {"prompt_tokens": 12, "done": True} | values
     return Reply(
         0,
         end,
