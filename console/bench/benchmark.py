@@ -113,20 +113,9 @@ class BenchmarkResult:
         return asdict(self)
 
 
-def run_benchmark(
-    url: str,
-    protocol: Protocol | None = None,
-    *,
-    model: str = "",
-    clock: Clock | None = None,
-    clock_ns: ClockNs = time.perf_counter_ns,
-    cancelled: threading.Event | None = None,
-    progress: Progress | None = None,
-    surroundings: Surroundings | None = None,
-    say: Say | None = None,
-    waiting: Waiting | None = None,
-) -> BenchmarkResult:
-    """Measure the server at `url` (with or without /v1), one request at a time.
+@dataclass
+class Benchmark:
+    """Measures the server at `url` (with or without /v1), one request at a time; once.
 
     Never raises for what the server does: a run that cannot be used is void, with its reason.
     Three failures in a row end it early, a silence at once; a cancel, or the end of the budget,
@@ -134,36 +123,17 @@ def run_benchmark(
     while several streams are under way, `waiting` hears the events of a single one. What
     `progress` and `say` raise ends it.
     """
-    bench = _Bench(
-        url, protocol or Protocol(), model, clock or SystemClock(), clock_ns,
-        cancelled or threading.Event(), progress, surroundings, say, waiting,
-    )  # fmt: skip
-    if surroundings is None:
-        return bench.run()
-    surroundings.open()
-    try:
-        result = bench.run()
-    finally:
-        context = surroundings.close()  # whatever is raised: the watch is a process
-    result.context |= context
-    result.flags += surroundings.flags()
-    return result
-
-
-@dataclass
-class _Bench:
-    """The state of one benchmark, and what run_benchmark was given."""
 
     url: str
-    protocol: Protocol
-    model: str
-    clock: Clock
-    clock_ns: ClockNs
-    cancelled: threading.Event
-    progress: Progress | None
-    surroundings: Surroundings | None
-    say: Say | None
-    waiting: Waiting | None
+    protocol: Protocol = Protocol()
+    model: str = ""
+    clock: Clock = field(default_factory=SystemClock)
+    clock_ns: ClockNs = time.perf_counter_ns
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    progress: Progress | None = None
+    surroundings: Surroundings | None = None
+    say: Say | None = None
+    waiting: Waiting | None = None
 
     def __post_init__(self) -> None:
         protocol = self.protocol
@@ -176,6 +146,19 @@ class _Bench:
         self._result = BenchmarkResult(one_line(_without_password(self.url)), one_line(self.model))
 
     def run(self) -> BenchmarkResult:
+        around = self.surroundings
+        if around is None:
+            return self._run()
+        around.open()
+        try:
+            result = self._run()
+        finally:
+            context = around.close()  # whatever is raised: the watch is a process
+        result.context |= context
+        result.flags += around.flags()
+        return result
+
+    def _run(self) -> BenchmarkResult:
         result, protocol = self._result, self.protocol
         started = self.clock.monotonic()
         result.started_at = self.clock.now()

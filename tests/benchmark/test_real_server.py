@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from console.bench.benchmark import Protocol, run_benchmark, tokenize
+from console.bench.benchmark import Benchmark, Protocol, tokenize
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.metrics import measure
 from console.bench.sse import EventKind, FailureKind
@@ -60,7 +60,7 @@ def _ready(server: subprocess.Popen[bytes], log: Path) -> str:
 
 def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
     """How close its rate comes to the server's depends on the load; one above it is not kept."""
-    result = run_benchmark(url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2))
+    result = Benchmark(url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2)).run()
     assert result.voids == []
     assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (2, 0)
     assert result.model == "tiny"
@@ -76,7 +76,7 @@ def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
 
 def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
     protocol = Protocol(max_tokens=16, runs=2, max_runs=2, endpoint="completions", levels=(2,))
-    result = run_benchmark(url, protocol)
+    result = Benchmark(url, protocol).run()
     assert result.voids == []
     for sample in result.runs:
         assert (sample.completion_tokens, sample.token_source) == (16, "usage")
