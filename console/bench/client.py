@@ -6,6 +6,7 @@ then drops the connection, so a pooled one fails now and then.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import socket
@@ -183,11 +184,9 @@ class _Watch:
                 text = f"no complete reply within {self._timeout_s:g} s"
                 self.cut = Failure(FailureKind.TRANSPORT, text)
             if self.cut is not None and self._socket is not None:
-                try:
+                with contextlib.suppress(OSError):
                     # The plain method: SSLSocket.shutdown would pull TLS from under the reader.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-                except OSError:
-                    pass
 
 
 def endpoint(url: str, path: str) -> str:

@@ -101,10 +101,8 @@ def _above(found: Found) -> Iterable[Words]:
     yield cause_of(found.breach, events) or "A limit was passed; which one was not written.", "bad"
     at = wall_of(found.breach)
     killed = deeds(found.breach)
-    for text in killed:
-        yield text, "bold"
-    for text in each(found.breach.get("refused")):
-        yield f"spared: {text}", "dim"
+    yield from ((text, "bold") for text in killed)
+    yield from ((f"spared: {text}", "dim") for text in each(found.breach.get("refused")))
     if not killed and found.breach.get("cause") == "lease":
         yield "the lease ran out: the ladder stops what runs and brings the baseline back", "bold"
     elif not killed:
@@ -134,18 +132,16 @@ def _below(found: Found, view: GuardView) -> Iterable[Words]:
     yield "What next", "bold"
     yield "Esc, then o: the report, with this breach in it", ""
     yield f"omni-console recorder {tail} prints the last two minutes as a table", ""
-    for text in _advice(limit):
-        yield text, ""
+    yield from ((text, "") for text in _advice(limit))
     if found.recorded is not None:
-        for text in ending(found.recorded):
-            yield text, "dim"
+        yield from ((text, "dim") for text in ending(found.recorded))
     yield from _lacks(view)
 
 
 def _lacks(view: GuardView) -> Iterable[Words]:
     """What it must not kill, cannot watch and did not get."""
-    for text in (*view.spared, *view.trouble, *(f"not obtained: {one}" for one in view.missing)):
-        yield text, "warn"
+    missing = (f"not obtained: {one}" for one in view.missing)
+    return [(text, "warn") for text in (*view.spared, *view.trouble, *missing)]
 
 
 def _advice(limit: Limit | None) -> Iterable[str]:

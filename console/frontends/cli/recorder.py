@@ -81,12 +81,10 @@ def second_words(record: dict[str, Any]) -> str:
         parts.append(f"{str(one.get('uuid') or 'a card')[:12]} {_of(one, 'used', 'total')}")
     if record.get("gpu_trouble"):
         parts.append(str(record["gpu_trouble"]))
-    parts += [
-        f"{one.get('name', '?')} {_of(one, 'ram', 'limit')}" for one in _each(record, "loads")
-    ]
-    parts += [
-        f"{one.get('path', '?')} {_of(one, 'free', '')} free" for one in _each(record, "disks")
-    ]
+    for one in _each(record, "loads"):
+        parts.append(f"{one.get('name', '?')} {_of(one, 'ram', 'limit')}")
+    for one in _each(record, "disks"):
+        parts.append(f"{one.get('path', '?')} {_of(one, 'free', '')} free")
     return f"{clock_of(record)}  {', '.join(parts)}"[:400] if parts else ""
 
 

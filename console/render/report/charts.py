@@ -67,8 +67,7 @@ def charts(run: RunDir, view: RunView, gauges: Sequence[Gauge]) -> list[Chart]:
     for step in soak_steps(view):
         soak = soak_of(view, step)
         series = soak_series(run, soak)
-        found.append(soak_chart(step, series, soak))
-        found.append(soak_memory_chart(step, series))
+        found += [soak_chart(step, series, soak), soak_memory_chart(step, series)]
     found.append(memory_chart(view, gauges))
     return [chart for chart in found if chart is not None]
 

@@ -60,8 +60,7 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
     limit = limit_in(breach.data)
     if limit is not None:
         yield f"- the limit: {prose(limit_words(limit), 300)}"
-    for text in deeds(breach.data):
-        yield f"- {prose(text, 300)}"
+    yield from (f"- {prose(text, 300)}" for text in deeds(breach.data))
     if not breach.data.get("killed") and not lease:
         yield "- killed: nothing was alive that it may kill"
     low = lowest(breach)
