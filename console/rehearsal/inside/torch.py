@@ -21,15 +21,6 @@ def _properties(index: int = 0) -> SimpleNamespace:
     )
 
 
-def _name(index: int = 0) -> str:
-    return str(settings().cards[index]["name"])
-
-
-def _capability(index: int = 0) -> tuple[int, int]:
-    settings().cards[index]
-    return settings().capability
-
-
 class Tensor:
     """A square of equal numbers, as much as a check that a kernel runs needs."""
 
@@ -63,7 +54,7 @@ cuda = SimpleNamespace(
     is_available=lambda: bool(settings().cards),
     device_count=lambda: len(settings().cards),
     get_arch_list=lambda: settings().architectures,
-    get_device_name=_name,
-    get_device_capability=_capability,
+    get_device_name=lambda index=0: str(settings().cards[index]["name"]),
+    get_device_capability=lambda index=0: settings().cards[index] and settings().capability,
     get_device_properties=_properties,
 )
