@@ -72,9 +72,9 @@ def _verdict_words(view: RunView, verdict: Verdicts) -> str:
         return f"{lead} said {verdict.verdict}"
     text = f"{lead}: {with_baseline(view, rows[0])}"
     more = len(rows) - 1
-    if verdict.verdict == "GO" and not verdict.overridden:
-        return f"{text}; and {_more(more)} met" if more else text
-    return f"{text}; and {_more(more)}" if more else text
+    met = " met" if verdict.verdict == "GO" and not verdict.overridden else ""
+    others = f"; and {more} more {'criterion' if more == 1 else 'criteria'}{met}"
+    return text + (others if more else "")
 
 
 def stopped_by(view: RunView) -> str:
@@ -182,7 +182,3 @@ def with_baseline(view: RunView, row: dict[str, str]) -> str:
     if value is None or "baseline" in why:
         return why
     return f"{why}; the baseline: {figure(value, base.get('unit', ''))}"
-
-
-def _more(count: int) -> str:
-    return f"{count} more {'criterion' if count == 1 else 'criteria'}"
