@@ -156,9 +156,8 @@ def _tell(line: str) -> None:
 def _goodbye(desk: Desk) -> None:
     snapshot = desk.watch.latest
     if snapshot is not None and snapshot.alive and snapshot.run is not None:
-        short = snapshot.run.id[-4:]
-        with contextlib.suppress(OSError):
-            print(f"run {snapshot.run.id} goes on; omni-console, or omni-console attach {short}")
+        run = snapshot.run.id
+        _tell(f"run {run} goes on; omni-console, or omni-console attach {run[-4:]}")
 
 
 def _screens(desk: Desk) -> int:
@@ -210,12 +209,9 @@ def _utf8() -> bool:
 
 
 def _plain(args: Namespace) -> int:
-
-    dumb = sys.stdout.isatty() and os.environ.get("TERM", "") in DUMB
-    why = (
-        f"TERM={os.environ.get('TERM', '')} cannot draw screens" if dumb else "this is no terminal"
-    )
-
+    term = os.environ.get("TERM", "")
+    dumb = sys.stdout.isatty() and term in DUMB
+    why = f"TERM={term} cannot draw screens" if dumb else "this is no terminal"
     print("\n".join(lines(args.site)))
     sys.stderr.write(f"omni-console: {why}; every part runs without screens: omni-console --help\n")
     return int(Exit.OK)

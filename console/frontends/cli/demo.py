@@ -60,8 +60,7 @@ def demo(args: Namespace) -> int:
     _bring_up(site, out)
     screens = can_draw() and not args.json and not args.plain
     args.yes, args.step, args.detach = not screens, screens, False
-    inputs = [f"candidate={args.candidate}"]
-    playbook = playbook_of("demo", inputs, site)
+    playbook = playbook_of("demo", [f"candidate={args.candidate}"], site)
     made = run_command.start(site, playbook, {"candidate": args.candidate}, args)
     if screens:
         args.site, args.run, args.readonly = str(site.path), made.id, False

@@ -93,9 +93,7 @@ def last_line(findings: Sequence[Finding]) -> str:
     if failed:
         return f"{sums} Next: omni-console doctor again when that is mended."
     demo = any(f.id == "baseline.demo" and f.level is Level.OK for f in findings)
-    return f"{sums} Next: omni-console " + (
-        "demo shows a whole run." if demo else "opens the console."
-    )
+    return f"{sums} Next: omni-console {'demo shows a whole run' if demo else 'opens the console'}."
 
 
 def gauges(args: Namespace) -> int:

@@ -232,9 +232,8 @@ def logs(args: Namespace) -> int:
     for path in paths:
         if path.exists():
             lines = read_last(path, max(1, args.lines))
-            print(
-                json.dumps({"file": str(path), "lines": lines}) if args.json else "\n".join(lines)
-            )
+            found = {"file": str(path), "lines": lines}
+            print(json.dumps(found) if args.json else "\n".join(lines))
             return int(Exit.OK)
     step = view_of(run)[0].step(args.name)
     if step is not None and step.lines:  # it wrote no file of its own: what is in the journal

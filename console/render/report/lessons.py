@@ -54,9 +54,8 @@ def _of_steps(view: RunView) -> Iterator[str]:
 
 def _of_decision(view: RunView) -> Iterator[str]:
     verdict = decided(view)
-    if verdict is None or view.decision is Decision.HOLD or not settled(view):
-        return
-    if verdict.overridden:
+    held = view.decision is Decision.HOLD or not settled(view)
+    if verdict is None or verdict.overridden or held:
         return
     rows = deciding(verdict)
     why = "; ".join(
