@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView
+from console.render.cells import glyphs
 from console.render.guard_text import acted, line
 from console.render.text_chart import LABEL, Curve, chart
 from screens.base import Page
 from widgets.bars import BaselineBadge, KeyLine
-from widgets.gauge_strip import signs
 from widgets.lists import TextView
 from widgets.rows import Row, Rows, fit, spread
 from widgets.step_text import wrapped
@@ -157,7 +157,7 @@ def _curve_rows(page: BreachPage, curve: Curve | None, width: int, high: int) ->
     if curve is None:
         return []
     head: Row = ((curve.name, "bold"), (f"  {page.end - page.begin:.0f} s", "dim"))
-    rows = [(), head, *chart(curve, page.begin, page.end, width, high, signs(), page.moment)]
+    rows = [(), head, *chart(curve, page.begin, page.end, width, high, glyphs(), page.moment)]
     begin, end = page.spans
     if begin:
         rows.append(spread(((" " * LABEL + begin, "dim"),), ((end, "dim"),), width))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from console.common.text import clean
+from console.render.cells import glyphs
 from console.render.gauges import marked_rows
 from console.render.guard_text import line
 from screens.base import Page
 from widgets.bars import BaselineBadge, KeyLine
-from widgets.gauge_strip import signs
 from widgets.lists import TextView
 from widgets.rows import Row
 from widgets.step_text import wrapped
@@ -81,7 +81,7 @@ class HostScreen(Page):
         guard, sample = self.console.watchers.guard.latest, self.console.sample
         rows: list[Row] = [line(guard, time.monotonic(), width)]
         if sample is not None:
-            rows += marked_rows(sample, guard.marks, width, signs())
+            rows += marked_rows(sample, guard.marks, width, glyphs())
         return [*rows, ()]
 
 

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from console.common import paths
 from console.common.text import clean
 from console.journal.run_dir import RunDir
+from console.journal.state import Decision
 from console.render.cells import glyphs
 from screens.base import Page
 from widgets.bars import DECISION_TONE, STATE_TONE, BaselineBadge, KeyLine, bindings
@@ -295,7 +296,7 @@ def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
     width -= len(mark)
     form = "%Y-%m-%d %H:%M" if width >= 76 else "%m-%d %H:%M"
     when = time.strftime(form, time.localtime(row.created)) if row.created else "?" * 11
-    decision = (row.decision or "").upper().replace("_", "-")
+    decision = Decision(row.decision).word
     state = row.state.replace("_", " ").upper()
     took = short(row.took_s) if row.took_s is not None else ""
     name = max(8, width - len(when) - 1 - 17 - 7 - 7 - 4 - 1)

@@ -264,10 +264,9 @@ def status(
         left.append((f"{dot}{was}", "bad"))
     if lease:
         left.append((f"{dot}{lease}", "warn"))
-    decision = str(view.decision)
-    if decision:
-        text = decision.upper().replace("_", "-")
-        left += [(f"{dot}decision ", "dim"), (text, DECISION_TONE.get(decision, ""))]
+    if view.decision:
+        tone = DECISION_TONE.get(view.decision, "")
+        left += [(f"{dot}decision ", "dim"), (view.decision.word, tone)]
         if view.outcome:
             left.append((f" {clean(view.outcome)}", "bold"))
         if view.mark and not view.rehearsal:

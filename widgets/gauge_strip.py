@@ -10,17 +10,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from console.host.sample import NO_MARKS, GpuReport, Marks, Sample, Trend
-from console.render.cells import ASCII, Glyphs, Signs, glyphs
+from console.render.cells import glyphs
 from console.render.gauges import all_rows
 from console.render.gpu import trend_value
 from widgets.rows import Row, changed_cells, strip_of, tones
-
-
-def signs(chosen: Glyphs | None = None) -> Signs:
-    """What bars and trends are drawn with; the set in use unless one is given."""
-    one = chosen or glyphs()
-    celsius = "C" if one is ASCII else "°C"
-    return Signs(one.full, one.empty, one.levels, one.ellipsis, celsius, one.mark, one.up, one.line)
 
 
 def gauge_rows(
@@ -31,7 +24,7 @@ def gauge_rows(
     monotonic seconds. Before the first sample: one row that says so."""
     if sample is None:
         return [(("sampling ", "dim"), (glyphs().ellipsis, "dim"))]
-    return all_rows(sample, width, now, signs(), trends, max_rows, marks)
+    return all_rows(sample, width, now, glyphs(), trends, max_rows, marks)
 
 
 class GaugeStrip(Widget):

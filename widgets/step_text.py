@@ -9,7 +9,7 @@ from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
-from console.render.cells import glyphs
+from console.render.cells import SAID, glyphs
 from console.render.cutover import cut_over
 from widgets.rows import Part, Row, fit, spread
 
@@ -18,8 +18,6 @@ TONE = {
     "cancelled": "warn", "in_doubt": "warn", "retry_wait": "warn", "pending": "dim",
 }  # fmt: skip
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
-SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}
-"""Verdicts that are no success, and the state whose sign they have."""
 
 EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
 """Figures that an approval is shown."""

@@ -23,14 +23,12 @@ from console.bench.client import (
 )
 from console.bench.concurrency import Level, Say, measure_level
 from console.bench.interference import Surroundings
-from console.bench.metrics import METRICS, Sample, Tokenize, measure, repeated
-from console.bench.sse import SILENCE_S, FailureKind, Reply
+from console.bench.metrics import Sample, Tokenize, measure, repeated
+from console.bench.sse import SILENCE_S, FailureKind, Reply, json_object
 from console.bench.statistics import MetricSummary, cv, finite, summarise
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.runtime.probe import ProbeError, fetch
-
-__all__ = ["METRICS", "BenchmarkResult", "Protocol", "run_benchmark"]
 
 PROMPTS = (
     "Explain quantum entanglement in simple terms.",
@@ -114,30 +112,10 @@ class BenchmarkResult:
         """Plain dicts, lists, strings and finite numbers."""
         return asdict(self)
 
-    def lines(self) -> list[str]:
-        """The result in the seeds' words: `Average: 10.85 tok/s (±0.12)`."""
-        tok_s = self.metrics["tok_s"]
-        if tok_s.mean is None:
-            return ["Average: no valid run", f"Runs: {tok_s.n}"]
-        spread = f" (±{tok_s.std:.2f})" if tok_s.std is not None else ""
-        return [f"Average: {tok_s.mean:.2f} tok/s{spread}", f"Runs: {tok_s.n}"]
 
-
-def run_benchmark(
-    url: str,
-    protocol: Protocol | None = None,
-    *,
-    model: str = "",
-    clock: Clock | None = None,
-    clock_ns: ClockNs = time.perf_counter_ns,
-    cancelled: threading.Event | None = None,
-    progress: Progress | None = None,
-    nonce: Callable[[], str] = lambda: secrets.token_hex(8),
-    surroundings: Surroundings | None = None,
-    say: Say | None = None,
-    waiting: Waiting | None = None,
-) -> BenchmarkResult:
-    """Measure the server at `url` (with or without /v1), one request at a time.
+@dataclass
+class Benchmark:
+    """Measures the server at `url` (with or without /v1), one request at a time; once.
 
     Never raises for what the server does: a run that cannot be used is void, with its reason.
     Three failures in a row end it early, a silence at once; a cancel, or the end of the budget,
@@ -145,80 +123,73 @@ def run_benchmark(
     while several streams are under way, `waiting` hears the events of a single one. What
     `progress` and `say` raise ends it.
     """
-    bench = _Bench(url, protocol or Protocol(), clock or SystemClock(), clock_ns, model)
-    bench.cancelled = cancelled or bench.cancelled
-    bench.progress, bench.say = progress, say
-    bench.nonce = nonce
-    bench.surroundings, bench.waiting = surroundings, waiting
-    if surroundings is None:
-        return bench.run()
-    surroundings.open()
-    context: dict[str, Any] = {}
-    try:
-        result = bench.run()
-    finally:
-        context = surroundings.close()  # whatever is raised: the watch is a process
-    result.context |= context
-    result.flags += surroundings.flags()
-    return result
 
+    url: str
+    protocol: Protocol = Protocol()
+    model: str = ""
+    clock: Clock = field(default_factory=SystemClock)
+    clock_ns: ClockNs = time.perf_counter_ns
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    progress: Progress | None = None
+    surroundings: Surroundings | None = None
+    say: Say | None = None
+    waiting: Waiting | None = None
 
-class _Bench:
-    """The state of one benchmark."""
-
-    def __init__(
-        self, url: str, protocol: Protocol, clock: Clock, clock_ns: ClockNs, model: str
-    ) -> None:
-        self.cancelled = threading.Event()
-        self.progress: Progress | None = None
-        self.say: Say | None = None
-        self.surroundings: Surroundings | None = None
-        self.waiting: Waiting | None = None
-        self.nonce: Callable[[], str] = str
-        self._url = url
-        self._protocol = protocol
-        self._clock = clock
-        self._clock_ns = clock_ns
-        self._prompts = itertools.cycle(protocol.prompts)
+    def __post_init__(self) -> None:
+        protocol = self.protocol
         self._retries: list[int] = []
         self._hangs = False
-        self._ends = clock.monotonic() + protocol.budget_s
+        self._ends = self.clock.monotonic() + protocol.budget_s
         self._request = ChatRequest(
-            "", protocol.max_tokens, protocol.seed, model, endpoint=protocol.endpoint
+            "", protocol.max_tokens, protocol.seed, self.model, endpoint=protocol.endpoint
         )
-        self._result = BenchmarkResult(one_line(_without_password(url)), one_line(model))
+        self._result = BenchmarkResult(one_line(_without_password(self.url)), one_line(self.model))
 
     def run(self) -> BenchmarkResult:
-        result, protocol = self._result, self._protocol
-        started = self._clock.monotonic()
-        result.started_at = self._clock.now()
+        around = self.surroundings
+        if around is None:
+            return self._run()
+        around.open()
+        try:
+            result = self._run()
+        finally:
+            context = around.close()  # whatever is raised: the watch is a process
+        result.context |= context
+        result.flags += around.flags()
+        return result
+
+    def _run(self) -> BenchmarkResult:
+        result, protocol = self._result, self.protocol
+        started = self.clock.monotonic()
+        result.started_at = self.clock.now()
         result.protocol = _plain(protocol)
         self._identify()
+        prompts = itertools.cycle(protocol.prompts)
         for number in range(protocol.warmup):
-            sample = self._one()
+            sample = self._one(next(prompts))
             if sample is None:
                 break
             result.cold = sample if number == 0 else result.cold
             self._report(0, sample)
         # Warm-ups take prompts of their own, so that the measured set is always the same.
-        self._prompts = itertools.cycle(protocol.prompts)
+        prompts = itertools.cycle(protocol.prompts)
         while not self.cancelled.is_set() and self._left() > 0 and self._wants_more():
-            sample = self._one()
+            sample = self._one(next(prompts))
             if sample is not None:
                 result.runs.append(sample)
                 self._report(len(result.runs), sample)
         for streams in protocol.levels if any(not s.void for s in result.runs) else ():
             if not self.cancelled.is_set() and self._left() > 0:
                 result.levels.append(self._level(streams))
-        result.duration_s = self._clock.monotonic() - started
+        result.duration_s = self.clock.monotonic() - started
         return self._conclude()
 
     def _report(self, number: int, sample: Sample) -> None:
         if self.progress is not None:
-            self.progress(number, self._protocol.runs, sample)
+            self.progress(number, self.protocol.runs, sample)
 
     def _wants_more(self) -> bool:
-        runs, protocol = self._result.runs, self._protocol
+        runs, protocol = self._result.runs, self.protocol
         last = runs[-MOST_FAILURES:]
         if self._hangs:
             return False
@@ -234,17 +205,17 @@ class _Bench:
 
     def _left(self) -> float:
         """Seconds of the budget."""
-        return self._ends - self._clock.monotonic()
+        return self._ends - self.clock.monotonic()
 
-    def _one(self) -> Sample | None:
+    def _one(self, prompt: str) -> Sample | None:
         """One request with what went on around it; None when it was cancelled."""
         around = self.surroundings
         before = around.look() if around is not None else None
         if self.waiting is None:
-            sample = self._send(next(self._prompts), self.cancelled)
+            sample = self._send(prompt, self.cancelled)
         else:
             with self.waiting as waiting:
-                sample = self._send(next(self._prompts), self.cancelled, waiting.take)
+                sample = self._send(prompt, self.cancelled, waiting.take)
         if around is None or before is None or sample is None:
             return sample
         return around.judge(sample, before, around.look())
@@ -256,13 +227,13 @@ class _Bench:
         if cancelled.is_set():
             return None
         # At the front, since a server reuses the longest common beginning of two prompts.
-        request = replace(self._request, prompt=f"[{self.nonce()}] {prompt}")
+        request = replace(self._request, prompt=f"[{secrets.token_hex(8)}] {prompt}")
         reply = stream_chat(
-            self._url,
+            self.url,
             request,
-            clock_ns=self._clock_ns,
-            timeout_s=max(0.001, min(self._protocol.timeout_s, self._left())),
-            silence_s=self._protocol.silence_s,
+            clock_ns=self.clock_ns,
+            timeout_s=max(0.001, min(self.protocol.timeout_s, self._left())),
+            silence_s=self.protocol.silence_s,
             cancelled=cancelled,
             on_event=on_event,
         )
@@ -272,12 +243,12 @@ class _Bench:
         if reply.extras_refused:
             self._request = replace(self._request, extras=False)
         self._hangs = reply.failure is not None and reply.failure.kind is FailureKind.SILENT
-        return measure(reply, request.max_tokens, self._tokenizer(reply))
+        return measure(reply, request.max_tokens, tokenizer(self.url, reply))
 
     def _level(self, streams: int) -> Level:
         """Several streams at once, after and apart from the single one."""
         level = measure_level(
-            self._send, self._protocol.prompts, streams, cancelled=self.cancelled, say=self.say
+            self._send, self.protocol.prompts, streams, cancelled=self.cancelled, say=self.say
         )
         slots = self._result.context.get("slots")
         if slots is not None and streams > slots:
@@ -285,28 +256,22 @@ class _Bench:
             level.flags.append(f"{streams} streams on {room}: the others waited")
         return level
 
-    def _tokenizer(self, reply: Reply) -> Tokenize | None:
-        return None if reply.failure else lambda text: tokenize(self._url, text)
-
     def _identify(self) -> None:
         """Build and model as the server names them; a server that does not say is no error."""
-        props = fetch_json(self._url, "/props")
-        models = fetch_json(self._url, "/v1/models")
+        props = fetch_json(self.url, "/props")
+        name = model_of(self.url) or _text(props.get("model_alias"))
         self._result.build_info = one_line(_text(props.get("build_info")))
         slots = props.get("total_slots")
         self._result.context["slots"] = slots if type(slots) is int and slots > 0 else None
-        data = models.get("data")
-        first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
-        name = _text(first.get("id")) or _text(props.get("model_alias"))
         if not self._request.model:
             self._request = replace(self._request, model=name)
             self._result.model = one_line(name)
 
     def _conclude(self) -> BenchmarkResult:
-        result, protocol = self._result, self._protocol
+        result, protocol = self._result, self.protocol
         result.cancelled = self.cancelled.is_set()
-        summary = summarise(result.runs)
-        result.metrics = summary.metrics
+        result.metrics = summarise(result.runs)
+        valid = result.metrics["runs"].n
         result.voids = [
             {"run": number, "reason": sample.void}
             for number, sample in enumerate(result.runs, 1)
@@ -316,9 +281,9 @@ class _Bench:
         flags = repeated(sum(map(bool, self._retries)), len(self._retries))
         flags += [flag for sample in result.runs for flag in sample.flags]
         flags += [flag for level in result.levels for flag in level.flags]
-        if summary.valid < ENOUGH_RUNS:
-            flags.append(f"{summary.valid} valid runs, at least {ENOUGH_RUNS} are advised")
-        spread = summary.metrics["tok_s"].cv
+        if valid < ENOUGH_RUNS:
+            flags.append(f"{valid} valid runs, at least {ENOUGH_RUNS} are advised")
+        spread = result.metrics["tok_s"].cv
         if spread is not None and spread > protocol.cv_target:
             target = f"{protocol.cv_target:.1%}"
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
@@ -337,10 +302,21 @@ def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[
     asked = endpoint(url, path)
     try:
         reply = fetch(asked, body=data, timeout_s=INFO_S, limit=INFO_LIMIT, headers=headers)
-        value = json.loads(reply.body) if reply.status == 200 else None
-    except (ProbeError, ValueError, RecursionError):
+    except (ProbeError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return (json_object(reply.body) if reply.status == 200 else None) or {}
+
+
+def model_of(url: str) -> str:
+    """The name of the model that the server lists first: some refuse any other. "" for none."""
+    data = fetch_json(url, "/v1/models").get("data")
+    first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
+    return _text(first.get("id"))
+
+
+def tokenizer(url: str, reply: Reply) -> Tokenize | None:
+    """Counts the tokens of a reply by its server; None for one that failed."""
+    return None if reply.failure else lambda text: tokenize(url, text)
 
 
 def tokenize(url: str, text: str) -> int | None:

@@ -6,6 +6,7 @@ then drops the connection, so a pooled one fails now and then.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import socket
@@ -15,10 +16,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from console.bench.sse import Capture, Failure, FailureKind, Reply, SseParser, read_reply
+from console.bench.sse import (
+    Capture,
+    Failure,
+    FailureKind,
+    Reply,
+    SseParser,
+    brings_text,
+    read_reply,
+)
 from console.common.text import decode, one_line
 
 if TYPE_CHECKING:
@@ -56,8 +64,6 @@ class Waiting:
         self._monotonic = monotonic
         self._events: deque[str] = deque(maxlen=LOOKED_AT)
         self._since = self._next = 0.0
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Waiting:
         self.begin()
@@ -66,13 +72,9 @@ class Waiting:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def begin(self) -> None:
         """A request goes out."""
@@ -84,7 +86,6 @@ class Waiting:
         self._events.append(data)
 
     def look(self) -> None:
-        """Say it if it is time to."""
         now = self._monotonic()
         if self._heard():
             self._since, self._next = now, FIRST_S
@@ -93,11 +94,10 @@ class Waiting:
             self._say(now - self._since)
 
     def _heard(self) -> bool:
-        """Whether text came since the last look. A role or progress comes from a silent server."""
+        """Whether text came since the last look."""
         found = False
         while self._events:
-            seen = read_reply(Capture(status=200, events=[(0, self._events.popleft())]))
-            found = found or any(event.is_text for event in seen.events)
+            found = brings_text(self._events.popleft()) or found
         return found
 
     def _run(self) -> None:
@@ -120,7 +120,6 @@ class ChatRequest:
     endpoint: Endpoint = "chat"
 
     def body(self) -> dict[str, Any]:
-        """The JSON object to send."""
         options: dict[str, Any] = {"include_usage": True}
         asked: dict[str, Any] = {"prompt": self.prompt}
         if self.endpoint == "chat":
@@ -185,11 +184,9 @@ class _Watch:
                 text = f"no complete reply within {self._timeout_s:g} s"
                 self.cut = Failure(FailureKind.TRANSPORT, text)
             if self.cut is not None and self._socket is not None:
-                try:
+                with contextlib.suppress(OSError):
                     # The plain method: SSLSocket.shutdown would pull TLS from under the reader.
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-                except OSError:
-                    pass
 
 
 def endpoint(url: str, path: str) -> str:
@@ -294,13 +291,9 @@ def _capture(
             got.failure = _transport(error, bool(got.events))
     got.started_ns = watch.started_ns
     got.ended_ns = got.ended_ns or (got.events[-1][0] if got.events else clock_ns())
-    if watch.cut is not None and not _finished(got):
+    if watch.cut is not None and not (got.events and got.events[-1][1] == "[DONE]"):
         got.failure = watch.cut
     return got
-
-
-def _finished(got: Capture) -> bool:
-    return bool(got.events) and got.events[-1][1] == "[DONE]"
 
 
 def _follow(

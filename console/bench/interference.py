@@ -118,7 +118,7 @@ class Surroundings:
         monotonic: Callable[[], float] = time.monotonic,
         watch: Watch | None = None,
     ) -> None:
-        self._server = server
+        self._server = server or Engine("")
         self._others = [other for other in others if other.pid]
         self._proc = proc
         self._monotonic = monotonic
@@ -130,17 +130,15 @@ class Surroundings:
         self._blind = False
 
     def open(self) -> None:
-        """Begin to watch the cards."""
         self._watch.start()
 
     def look(self) -> Look:
-        counters = dict(_counters(self._proc / "vmstat"))
-        pages = counters.get("pswpin")
+        pages, faults = _counters(self._proc / "vmstat")
         found = {one.pid: one for one in _processes(self._proc)}
         page = os.sysconf("SC_PAGE_SIZE")
         swapped = None if pages is None else pages * page
         cpu_s = _busy_time(self._proc / "stat")
-        return Look(self._monotonic(), found, cpu_s, swapped, counters.get("pgmajfault"))
+        return Look(self._monotonic(), found, cpu_s, swapped, faults)
 
     def judge(self, sample: Sample, before: Look, after: Look) -> Sample:
         """The sample with what was swapped in and read meanwhile, void where that spoilt it."""
@@ -165,21 +163,19 @@ class Surroundings:
     def close(self) -> dict[str, Any]:
         """The context of the benchmark as plain values. `cards`: see console.host.gpu.clocks."""
         cards, words = self._watch.stop()
-        facts = dict(self._server.facts) if self._server is not None else {}
-        busiest = sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]
         return {
-            "server": facts,
+            "server": dict(self._server.facts),
             "cards": cards,
             "cards_words": one_line(words),
             "swapped_in": None if self._blind else self._swapped_in,
             "major_faults": self._faults,
             "client_cores": round(self._client_cpu_s / self._took, 3) if self._took else None,
             "console_cores": round(self._own_cpu_s / self._took, 3) if self._took else None,
-            "server_major_faults": self._own_faults if self._root() else None,
+            "server_major_faults": self._own_faults if self._server.pid else None,
             "busy": [
                 {"name": name, "cores": round(seen.cores, 2), "runs": seen.runs,
                  "engine": seen.engine}
-                for name, seen in busiest
+                for name, seen in self._busiest()
             ],
             "runs": self._runs,
         }  # fmt: skip
@@ -187,7 +183,7 @@ class Surroundings:
     def flags(self) -> list[str]:
         """What a reader of the figures should know, a line each."""
         found = []
-        for name, seen in sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]:
+        for name, seen in self._busiest():
             if not seen.engine:
                 share = f"up to {seen.cores:.1f} cores in {seen.runs} of {self._runs} requests"
                 found.append(f"busy at the same time: {name}, {share}")
@@ -198,8 +194,8 @@ class Surroundings:
             found.append(f"{words}, the process that measured {client:.2f}")
         return found
 
-    def _root(self) -> int:
-        return self._server.pid if self._server is not None else 0
+    def _busiest(self) -> list[tuple[str, _Seen]]:
+        return sorted(self._busy.items(), key=lambda item: -item[1].cores)[:MOST_NAMED]
 
     def _beside(self, before: Look, after: Look, took: float) -> list[str]:
         """Engines that were busy between the looks; every other busy process is remembered."""
@@ -208,20 +204,22 @@ class Surroundings:
         me = os.getpid()
         ours = _family(after.processes, me) | _line(after.processes, me)
         self._took += took
-        served = _family(after.processes, self._root()) if self._root() else set()
+        root = self._server.pid
+        served = _family(after.processes, root) if root else set()
         known = {pid: o.name for o in self._others for pid in _family(after.processes, o.pid)}
         shares: dict[str, float] = {}
         engines: set[str] = set()
-        for one, cores in _shares(before, after, took):
+        for one, cpu_s, faults in _gains(before, after):
+            cores = cpu_s / took
             if one.pid in served:
-                self._own_faults += _faults(before, one)
+                self._own_faults += faults
             elif one.pid == me or (cores and one.pid not in known and self._is_own(one)):
-                self._own_cpu_s += cores * took
-                self._client_cpu_s += cores * took if one.pid == me else 0.0
+                self._own_cpu_s += cpu_s
+                self._client_cpu_s += cpu_s if one.pid == me else 0.0
             elif cores > BUSY_CORES and (one.pid in known or one.pid not in ours):
                 name = known.get(one.pid) or self._called(one)
                 shares[name] = shares.get(name, 0.0) + cores
-                if one.pid in known or (self._root() and self._is_engine(one, cores)):
+                if one.pid in known or (root and self._is_engine(one, cores)):
                     engines.add(name)
         unseen = _unseen(before, after, took)
         if unseen > UNSEEN_CORES:
@@ -266,25 +264,20 @@ def _since(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else max(0, after - before)
 
 
-def _shares(before: Look, after: Look, took: float) -> Iterator[tuple[Process, float]]:
-    """Every process that is there at the end, with the cores it kept busy in between."""
+def _gains(before: Look, after: Look) -> Iterator[tuple[Process, float, int]]:
+    """Every process that is there at the end, with its CPU seconds and major faults in between."""
     for one in after.processes.values():
         old = before.processes.get(one.pid)
-        then = old.cpu_s if old is not None and old.start == one.start else 0.0
-        yield one, (one.cpu_s - then) / took
-
-
-def _faults(before: Look, one: Process) -> int:
-    old = before.processes.get(one.pid)
-    return one.faults - (old.faults if old is not None and old.start == one.start else 0)
+        then, faults = (old.cpu_s, old.faults) if old and old.start == one.start else (0.0, 0)
+        yield one, one.cpu_s - then, one.faults - faults
 
 
 def _unseen(before: Look, after: Look, took: float) -> float:
     """Cores that were busy for nobody who is there at the end."""
     if before.cpu_s is None or after.cpu_s is None:
         return 0.0
-    seen = sum(cores for _, cores in _shares(before, after, took))
-    return (after.cpu_s - before.cpu_s) / took - seen
+    seen = sum(cpu_s for _, cpu_s, _ in _gains(before, after))
+    return (after.cpu_s - before.cpu_s - seen) / took
 
 
 def _busy_time(path: Path) -> float | None:
@@ -297,15 +290,15 @@ def _busy_time(path: Path) -> float | None:
     return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
-def _counters(path: Path) -> Iterator[tuple[str, int]]:
+def _counters(path: Path) -> tuple[int | None, int | None]:
+    """Pages swapped in and major faults since boot."""
     try:
-        lines = path.read_text("ascii", "replace").splitlines()
+        words = path.read_text("ascii", "replace").split()
     except OSError:
-        return
-    for line in lines:
-        name, _, value = line.partition(" ")
-        if name in ("pswpin", "pgmajfault") and value.isdigit():
-            yield name, int(value)
+        return None, None
+    found = dict(zip(words[::2], words[1::2], strict=False))
+    pages, faults = (found.get(name, "") for name in ("pswpin", "pgmajfault"))
+    return int(pages) if pages.isdigit() else None, int(faults) if faults.isdigit() else None
 
 
 def _processes(proc: Path) -> Iterator[Process]:

@@ -19,6 +19,9 @@ from console.common.text import one_line
 from console.common.units import format_number
 
 Form = Literal["llama-bench", "sweep-bench"]
+Kind = Literal["tg", "pp", "both"]
+"""Generating, reading a prompt, or both in one test."""
+KINDS: tuple[Kind, ...] = ("tg", "pp")
 UNIT = "tok/s"
 AGREE = 0.05
 """Between a rate that is printed and the same worked out from what is printed beside it."""
@@ -37,31 +40,23 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?) *± *(\d+(?:\.\d+)?|nan|-nan)")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One test: `kind` tg (generating), pp (reading a prompt) or both; `samples` in tok/s.
+    """One test, `samples` in tok/s. The table of llama-bench does not tell them: its mean is then
+    the only one."""
 
-    The table of llama-bench does not tell the samples: its mean is then the only one.
-    """
-
-    kind: Literal["tg", "pp", "both"]
+    kind: Kind
     name: str
     samples: tuple[float, ...]
     std: float | None = None
     settings: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """`metrics` as a gate reads them (tg_tok_s, pp_tok_s); `flags`: what else is to be known."""
-
-    metrics: dict[str, dict[str, Any]]
-    flags: list[str]
-    build: str = ""
-    model: str = ""
-
-
 @dataclass(slots=True)
-class _Found:
+class Figures:
+    """`metrics` as a gate reads them (tg_tok_s, pp_tok_s), made of the `entries`; `flags`: what
+    else is to be known."""
+
     entries: list[Entry] = field(default_factory=list)
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     build: str = ""
     model: str = ""
@@ -69,22 +64,23 @@ class _Found:
 
 def read_figures(text: str, form: Form) -> Figures:
     """The figures in a command's output. Raises ValueError when it holds no usable result."""
-    found = _of_llama_bench(text) if form == "llama-bench" else _of_sweep(text)
+    found = Figures()
+    (_of_llama_bench if form == "llama-bench" else _of_sweep)(text, found)
     if not any(entry.kind != "both" for entry in found.entries):
         words = f"; {found.flags[0]}" if found.flags else ""
         expected = "-o json, -o jsonl or its table" if form == "llama-bench" else "its table"
         raise ValueError(f"no result of {form} in the output ({expected}){words}")
-    metrics = {}
-    for kind in ("tg", "pp"):
+    for kind in KINDS:
         same = [entry for entry in found.entries if entry.kind == kind]
-        metrics[f"{kind}_tok_s"] = _metric(same[0] if same else None)
+        found.metrics[f"{kind}_tok_s"] = _metric(same[0] if same else None)
         if not same:
             found.flags.append(f"nothing measured {kind}: {kind}_tok_s has no figure")
         found.flags += [_beside(entry, same[0]) for entry in same[1:]]
     found.flags += [_beside(entry, None) for entry in found.entries if entry.kind == "both"]
     more = len(found.flags) - MOST_FLAGS
-    flags = found.flags[:MOST_FLAGS] + ([f"and {more} more"] if more > 0 else [])
-    return Figures(metrics, flags, found.build, found.model)
+    if more > 0:
+        found.flags[MOST_FLAGS:] = [f"and {more} more"]
+    return found
 
 
 def _metric(entry: Entry | None) -> dict[str, Any]:
@@ -114,11 +110,7 @@ def _beside(entry: Entry, first: Entry | None) -> str:
     return f"also measured: {entry.name}{more}: {format_number(value or 0.0, UNIT)}"
 
 
-# --- llama-bench ----------------------------------------------------------------------------
-
-
-def _of_llama_bench(text: str) -> _Found:
-    found = _Found()
+def _of_llama_bench(text: str, found: Figures) -> None:
     objects, broken = _objects(text)
     for one in objects:
         if "n_gen" not in one or "n_prompt" not in one:
@@ -135,11 +127,10 @@ def _of_llama_bench(text: str) -> _Found:
         if broken or (_OPENED.search(text) and not _CLOSED.search(text)):
             whole = f"{len(found.entries)} whole entries count"
             found.flags.insert(0, f"the output was cut off: {whole}")
-        return found
+        return
     found.entries = list(_table(text))
     if found.entries:
         found.flags.append("from the table, which does not tell the single samples: n is 1")
-    return found
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
@@ -180,16 +171,15 @@ def _entry(one: dict[str, Any]) -> Entry | None:
     name = "+".join(f"{word}{count}" for word, count in (("pp", prompt), ("tg", gen)) if count) + (
         f" @ d{depth}" if depth else ""
     )
-    kind: Literal["tg", "pp", "both"] = "both" if prompt and gen else "tg" if gen else "pp"
+    kind: Kind = "both" if prompt and gen else "tg" if gen else "pp"
     settings = tuple((key, value) for key, value in one.items() if key not in _RESULTS)
     return Entry(kind, name, good, _rate(one.get("stddev_ts")), settings)
 
 
 def _table(text: str) -> Iterator[Entry]:
     """Rows `| … | pp512 | 100.00 ± 0.50 |` of the table that llama-bench prints by itself."""
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if not line.lstrip().startswith("|") or len(cells) < 3:
+    for cells in _cells(text):
+        if len(cells) < 3:
             continue
         test, rate = _TEST.fullmatch(cells[-2]), _RATE.fullmatch(cells[-1])
         value = _rate(float(rate[1])) if rate else None
@@ -200,7 +190,11 @@ def _table(text: str) -> Iterator[Entry]:
         yield Entry("pp" if test[1] else "tg", one_line(cells[-2], 40), (value,), spread, settings)
 
 
-# --- sweep-bench ----------------------------------------------------------------------------
+def _cells(text: str) -> Iterator[list[str]]:
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("|"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
 
 _COLUMNS = {
     "PP": "pp", "TG": "tg", "N_KV": "n_kv", "T_PP s": "t_pp", "S_PP t/s": "speed_pp",
@@ -208,12 +202,11 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _of_sweep(text: str) -> _Found:
-    found = _Found()
+def _of_sweep(text: str, found: Figures) -> None:
     rows = [*_sweep_rows(text), *(one for one in _objects(text)[0] if "speed_tg" in one)]
     for row in rows:
         depth = _count(row.get("n_kv"))
-        for kind in ("tg", "pp"):
+        for kind in KINDS:
             count, speed = _count(row.get(kind)), _rate(row.get(f"speed_{kind}"))
             took = _rate(row.get(f"t_{kind}"))
             if depth is None or not count or speed is None or took is None:
@@ -224,17 +217,13 @@ def _of_sweep(text: str) -> _Found:
                 found.flags.append("a row whose rate and time contradict each other was left out")
                 continue
             name = f"{kind}{count} at N_KV {depth}"
-            found.entries.append(Entry("tg" if kind == "tg" else "pp", name, (speed,)))
-    return found
+            found.entries.append(Entry(kind, name, (speed,)))
 
 
 def _sweep_rows(text: str) -> Iterator[dict[str, Any]]:
     """The rows under the header, by its names: later versions add columns."""
     columns: list[str] = []
-    for line in text.splitlines():
-        if not line.lstrip().startswith("|"):
-            continue
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+    for cells in _cells(text):
         if _COLUMNS.keys() <= set(cells):
             columns = cells
         elif columns and len(cells) == len(columns) and not set("".join(cells)) <= set("-: "):

@@ -51,9 +51,7 @@ METRICS: dict[str, Metric] = {
 }
 """The one table of names and units."""
 
-PER_SAMPLE = (
-    "tok_s", "decode_tok_s", "prompt_tok_s", "ttft_s", "ttfo_s", "tpot_s", "e2e_s", "stall_s",
-)  # fmt: skip
+PER_SAMPLE = tuple(name for name in METRICS if name not in ("error_rate", "runs"))
 """The metrics that a single request has; the others are of the benchmark as a whole."""
 
 
@@ -216,9 +214,10 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
         return str(reply.failure)
     if reply.contradiction:
         return f"the server contradicts itself: {reply.contradiction}"
-    timed = reply.timings.predicted_n if reply.timings else None
-    if _apart(reply.completion_tokens, timed):
-        both = f"usage says {reply.completion_tokens} tokens, timings say {timed:g}"
+    used, timed = reply.completion_tokens, reply.timings.predicted_n if reply.timings else None
+    # more than one token apart: some count the one that ended the text
+    if used is not None and timed is not None and abs(used - timed) > 1:
+        both = f"usage says {used} tokens, timings say {timed:g}"
         return f"the server contradicts itself: {both}"
     cached = max(
         reply.cached_tokens or 0, int((reply.timings.cache_n if reply.timings else None) or 0)
@@ -234,11 +233,6 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
     if not any(event.is_text for event in reply.events):
         return "no text arrived"
     return ""
-
-
-def _apart(one: float | None, other: float | None) -> bool:
-    """More than one token: some count the one that ended the text."""
-    return one is not None and other is not None and abs(one - other) > 1
 
 
 def repeated(count: int, asked: int) -> list[str]:

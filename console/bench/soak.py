@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from console.bench.benchmark import PROMPTS
 from console.bench.metrics import Sample
+from console.bench.soak_requests import Answer, Out
 from console.bench.soak_stats import Line, Normal, Patience, Tally
 from console.common.clock import Clock
 from console.common.text import one_line
@@ -58,36 +59,6 @@ class SoakPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One request's figures; `error` is its class ("" for a good one), `words` say why, `void`
-    why its rate is not used (a cached prompt)."""
-
-    sample: Sample
-    error: str = ""
-    words: str = ""
-    void: str = ""
-
-
-class Pending(Protocol):
-    """A request that is out."""
-
-    ended: threading.Event
-
-    @property
-    def heard(self) -> int:
-        """Chunks of text that came so far."""
-
-    def answer(self) -> Answer:
-        """What came of it, once it has ended."""
-
-    def cut(self) -> None:
-        """Give it up."""
-
-
-Ask = Callable[[str], Pending]
-
-
-@dataclass(frozen=True, slots=True)
 class Look:
     """The server at one moment, in bytes; None where it cannot be told.
 
@@ -117,19 +88,6 @@ class Watch(Protocol):
         """What its process does now, in words, for the record of a hang."""
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """What a soak is given. `keep` makes a line durable. `beat` is called about each second with
-    the observed time and for how long no token came, 0 where that is normal; what it raises ends
-    the soak."""
-
-    clock: Clock
-    ask: Ask
-    watch: Watch
-    keep: Callable[[Line], None] = lambda line: None
-    beat: Callable[[float, float], None] = lambda t, silent_s: None
-
-
 class End(StrEnum):
     """Why a soak is over."""
 
@@ -138,24 +96,31 @@ class End(StrEnum):
     GONE = "the server is gone"
 
 
+@dataclass
 class Soak:
-    """One soak from where `tally` stands to its end."""
+    """One soak from where `tally` stands to its end. `keep` makes a line durable. `beat` is called
+    about each second with the observed time and for how long no token came, 0 where that is
+    normal; what it raises ends the soak."""
 
-    def __init__(
-        self, plan: SoakPlan, world: World, tally: Tally | None = None,
-        patience: Patience | None = None,
-    ) -> None:  # fmt: skip
-        self.plan = plan
-        self.tally = tally if tally is not None else Tally()
-        self._world = world
-        self._normal = Normal(patience or Patience())
+    plan: SoakPlan
+    clock: Clock
+    ask: Callable[[str], Out]
+    watch: Watch
+    keep: Callable[[Line], None]
+    beat: Callable[[float, float], None]
+    tally: Tally
+    patience: Patience
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self._normal = Normal(self.patience)
         self._heard = 0
         self._since: float | None = None
         """When the request that is out brought its last token, or was sent."""
         self._prompts = itertools.cycle(plan.prompts)
         self._every = max(LEAST_PAUSE_S, plan.every_s)
         self._never = threading.Event()
-        self._last = world.clock.monotonic()
+        self._last = self.clock.monotonic()
         begun = self.tally.observed
         self._zero = self._last - begun
         self._slot = math.ceil(begun / self._every)
@@ -169,7 +134,7 @@ class Soak:
     def run(self) -> End:
         """Ask until the end. What `beat` raises goes through; the request that is out is cut."""
         if not self.tally.began:
-            self._event("began", at=self._world.clock.now())
+            self._event("began", at=self.clock.now())
         try:
             self._tick()
             while (end := self._over()) is None:
@@ -191,22 +156,20 @@ class Soak:
             return End.ERRORS
         return End.DONE if self.t >= self.plan.duration_s - INSTANT_S else None
 
-    # -- time ----------------------------------------------------------------------------------
-
     def _pass(self, seconds: float, event: threading.Event | None = None) -> None:
-        self._world.clock.wait(event or self._never, seconds)
+        self.clock.wait(event or self._never, seconds)
         self._tick()
 
     def _tick(self) -> None:
         """Take in what has happened since the last tick, however long ago that was."""
-        now = self._world.clock.monotonic()
+        now = self.clock.monotonic()
         took, self._last = now - self._last, now
         if took > BLIND_S:
             self._zero += took
             start = self.t + self.tally.gap_s
             self._event("gap", **{"t": start + took, "from": start, "to": start + took})
         self.take_looks()
-        self._world.beat(self.t, self._silent())
+        self.beat(self.t, self._silent())
 
     def _silent(self) -> float:
         silent = 0.0 if self._since is None else self.t - self._since
@@ -214,24 +177,22 @@ class Soak:
 
     def take_looks(self) -> None:
         """Count what the watch has seen; once more by the caller, when the watch is over."""
-        for look in self._world.watch.drain():
+        for look in self.watch.drain():
             self._look(look)
 
     def _line(self, line: Line) -> None:
         line = {"t": round(self.t + self.tally.gap_s, 3), **line}
-        self._world.keep(line)
+        self.keep(line)
         self.tally.take(line)
 
     def _event(self, name: str, **data: Any) -> None:
         self._line({"event": name, **data})
 
-    # -- requests ------------------------------------------------------------------------------
-
     def _one(self) -> None:
         """Send a request and see it to its end, its silence, or too long after the soak's end."""
         arrival = self._arrive()
         prompt = next(self._prompts)
-        pending = self._world.ask(prompt)
+        pending = self.ask(prompt)
         try:
             given_up = self._follow(pending, prompt)
         finally:
@@ -244,7 +205,7 @@ class Soak:
         if self.plan.arrivals == "after_reply":
             self._due = self.t + self._every
 
-    def _follow(self, pending: Pending, prompt: str) -> Answer | None:
+    def _follow(self, pending: Out, prompt: str) -> Answer | None:
         """Until it has ended; an answer where that is not waited for any longer."""
         self._heard, since = 0, self.t
         self._since = since
@@ -297,28 +258,24 @@ class Soak:
                 figures[name] = one_line(text, 300)
         self._line(figures | arrival)
         if not good and answer.error != HANG:
-            self._ended(self._world.watch.gone())
-
-    # -- silence -------------------------------------------------------------------------------
+            self._ended(self.watch.gone())
 
     def _hang(self, prompt: str, heard: int, silent_s: float) -> str:
         normal, number = self._normal.silence(heard), len(self.tally.requests) + 1
         out = f"request {number} ({one_line(prompt, 60)})"
         out += f", after {heard} chunks" if heard else ", before its first token"
         usual = f", normal is {format_number(normal, 's')}" if normal is not None else ""
-        state = self._world.watch.state()
+        state = self.watch.state()
         words = f"no token for {format_duration(silent_s)}{usual}; out: {out}"
         words += f"; its process: {state}" if state else ""
-        self._event("hang", at=self._world.clock.now(), what=words)
+        self._event("hang", at=self.clock.now(), what=words)
         return words
 
-    def _settle(self, pending: Pending) -> None:
+    def _settle(self, pending: Out) -> None:
         """Wait for a request that was cut: the next one must not run beside it."""
         until = self.t + CUT_S
         while not pending.ended.is_set() and self.t < until:
             self._pass(POLL_S, pending.ended)
-
-    # -- the server ----------------------------------------------------------------------------
 
     def _look(self, look: Look) -> None:
         known, start = self.tally.start, look.start
@@ -336,9 +293,9 @@ class Soak:
         self._ended(look.gone)
 
     def _restarted(self, what: str) -> None:
-        self._event("restart", at=self._world.clock.now(), what=what)
+        self._event("restart", at=self.clock.now(), what=what)
         self._normal.forget()  # a model that is paged in anew is no hang
 
     def _ended(self, how: str) -> None:
         if how and not self.tally.gone:
-            self._event("gone", at=self._world.clock.now(), what=one_line(how, 300))
+            self._event("gone", at=self.clock.now(), what=one_line(how, 300))

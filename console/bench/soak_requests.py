@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from console.bench.benchmark import fetch_json, tokenize
+from console.bench.benchmark import tokenizer
 from console.bench.client import ChatRequest, stream_chat
-from console.bench.metrics import Tokenize, measure, void_reason
-from console.bench.soak import Answer
-from console.bench.sse import Capture, Reply, read_reply
+from console.bench.metrics import Sample, Tokenize, measure, void_reason
+from console.bench.sse import Reply, brings_text
 from console.common.text import one_line
 
 EMPTY = "empty reply"
@@ -27,18 +25,27 @@ class Asker:
     max_tokens: int = 128
     model: str = ""
     timeout_s: float = REQUEST_S
-    nonce: Callable[[], str] = lambda: secrets.token_hex(8)
     extras: bool = True
 
     def __call__(self, prompt: str) -> Out:
-        """Send a prompt now."""
-        text = f"[{self.nonce()}] {prompt}"
+        text = f"[{secrets.token_hex(8)}] {prompt}"
         request = ChatRequest(text, self.max_tokens, model=self.model, extras=self.extras)
         return Out(self, request)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One request's figures; `error` is its class ("" for a good one), `words` say why, `void`
+    why its rate is not used (a cached prompt)."""
+
+    sample: Sample
+    error: str = ""
+    words: str = ""
+    void: str = ""
+
+
 class Out:
-    """A request that is out (`Pending` of `soak`)."""
+    """A request that is out."""
 
     def __init__(self, asker: Asker, request: ChatRequest) -> None:
         self.ended = threading.Event()
@@ -54,12 +61,10 @@ class Out:
 
     @property
     def heard(self) -> int:
-        """Chunks of text so far. Roles, progress and pings come from a server that hangs, too."""
+        """Chunks of text so far."""
         while self._read < len(self._events):
-            data = self._events[self._read]
+            self._heard += brings_text(self._events[self._read])
             self._read += 1
-            seen = read_reply(Capture(status=200, events=[(0, data)]))
-            self._heard += any(event.is_text for event in seen.events)
         return self._heard
 
     def answer(self) -> Answer:
@@ -69,6 +74,7 @@ class Out:
         return self._answer
 
     def cut(self) -> None:
+        """Give it up."""
         self._cut.set()
 
     def _run(self) -> None:
@@ -80,8 +86,7 @@ class Out:
             )  # fmt: skip
             if reply.extras_refused:
                 asker.extras = False
-            counted = reply.failure is None and not self._cut.is_set()
-            tell: Tokenize | None = (lambda text: tokenize(asker.url, text)) if counted else None
+            tell = None if self._cut.is_set() else tokenizer(asker.url, reply)
             self._answer = answer_of(reply, asker.max_tokens, tell)
         except BaseException as error:  # handed over whole to the thread that asks
             self._error = error
@@ -99,11 +104,3 @@ def answer_of(reply: Reply, max_tokens: int, tell: Tokenize | None = None) -> An
         return Answer(sample, EMPTY, f"an answer without text ({tokens or 'no'} tokens counted)")
     void = void_reason(reply, tokens, min(tokens or 0, max_tokens))
     return Answer(replace(sample, void=void), void=void)
-
-
-def model_of(url: str) -> str:
-    """The name of the model that the server lists first: some refuse any other. "" for none."""
-    data = fetch_json(url, "/v1/models").get("data")
-    first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
-    name = first.get("id")
-    return name if isinstance(name, str) else ""

@@ -96,7 +96,6 @@ class Normal:
         self._cold_s = patience.cold_s
 
     def learn(self, sample: Sample) -> None:
-        """Take in a request that was answered."""
         if sample.ttft_s is None or sample.e2e_s is None:
             return
         self._firsts.append(sample.ttft_s)
@@ -288,8 +287,6 @@ class Tally:
     def _on_end(self, line: Line) -> None:
         self.ended = str(line.get("why", "")) or "ended"
 
-    # -- figures -------------------------------------------------------------------------------
-
     @property
     def rates(self) -> list[tuple[float, float]]:
         """(observed seconds, tok/s) of every request whose rate counts, in order."""
@@ -333,7 +330,6 @@ class Tally:
         return found | self._memory("rss", self.rss) | self._memory("vram", self.vram)
 
     def _memory(self, name: str, seen: list[tuple[float, float]]) -> dict[str, dict[str, Any]]:
-        """Peak and growth of one kind of memory."""
         unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}
         unsure = self.seen[name].unsure(self.observed) if seen else unseen[name]
         most = None if unsure else max(size for _, size in seen)

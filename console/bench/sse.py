@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from console.common.text import clean_lines, decode, one_line
+from console.common.text import decode, one_line
 
 EVENT_LIMIT = 8 * 2**20
 MOST = 1e12
@@ -44,10 +44,8 @@ class Failure:
 
 
 class EventKind(StrEnum):
-    """What an event carries; only CONTENT, REASONING and TOOL are tokens of the reply."""
+    """What an event carries: tokens of the reply, or something OTHER (a role, progress, usage)."""
 
-    ROLE = "role"
-    PROGRESS = "progress"
     CONTENT = "content"
     REASONING = "reasoning"
     TOOL = "tool"
@@ -64,7 +62,7 @@ class Event:
 
     @property
     def is_text(self) -> bool:
-        return self.kind in (EventKind.CONTENT, EventKind.REASONING, EventKind.TOOL)
+        return self.kind is not EventKind.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +97,11 @@ class Reply:
     completion_tokens: int | None = None
     cached_tokens: int | None = None
     timings: Timings | None = None
-    status: int | None = None
     failure: Failure | None = None
     transport_retries: int = 0
     extras_refused: bool = False
     contradiction: str = ""
     """Where the server's own counts of what it generated cannot all be true, in words."""
-
-    @property
-    def text(self) -> str:
-        """The reply, clean."""
-        return "\n".join(clean_lines(self.raw_text))
 
 
 @dataclass(slots=True)
@@ -178,12 +170,19 @@ class SseParser:
 
 def read_reply(got: Capture) -> Reply:
     """A Reply from a raw exchange; pure, so a test hands in stamps of its own."""
-    reply = Reply(got.started_ns, got.ended_ns, status=got.status, failure=got.failure)
+    reply = Reply(got.started_ns, got.ended_ns, failure=got.failure)
     if got.failure is not None and not got.events:
         return reply
     if got.status != 200 or (not got.events and "event-stream" not in got.content_type):
         return replace(reply, failure=_refusal(got))
     return _Reader(reply).read(got.events)
+
+
+def brings_text(data: str) -> bool:
+    """Whether an event carries text: roles, progress and pings come from a silent server, too."""
+    return any(
+        event.is_text for event in read_reply(Capture(status=200, events=[(0, data)])).events
+    )
 
 
 class _Reader:
@@ -231,14 +230,14 @@ class _Reader:
         if chunk.get("error"):
             return _error_of(chunk["error"], 500)
         finished = bool(self._reply.finish_reason)
-        tokens = self._counts(chunk)
+        used, tokens = self._counts(chunk)
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else {}
         choice = choice if isinstance(choice, dict) else {}
         if isinstance(choice.get("finish_reason"), str):
             self._set(finish_reason=one_line(choice["finish_reason"], 40))
-        self._compare(_used(chunk), finished)
-        kind, text = _carried(choice, "prompt_progress" in chunk)
+        self._compare(used, finished)
+        kind, text = _carried(choice)
         self._text.append(text)
         if text and self._first_ns in (0, at_ns):
             self._first_ns = at_ns
@@ -261,8 +260,9 @@ class _Reader:
         if self._reply.finish_reason:
             self._final = used
 
-    def _counts(self, chunk: dict[str, Any]) -> int | None:
-        """Take over usage and timings; returns the running number of completion tokens."""
+    def _counts(self, chunk: dict[str, Any]) -> tuple[int | None, int | None]:
+        """Take over usage and timings; the running number of completion tokens by the usage
+        alone, and by either."""
         tokens: int | None = None
         usage, timings = chunk.get("usage"), chunk.get("timings")
         if isinstance(usage, dict):
@@ -278,16 +278,11 @@ class _Reader:
         if isinstance(timings, dict):
             read = Timings(**{key: _number(timings.get(key)) for key in Timings.__slots__})
             self._set(timings=read)
-            tokens = tokens if tokens is not None else _count(read.predicted_n)
-        return tokens
+            return tokens, tokens if tokens is not None else _count(read.predicted_n)
+        return tokens, tokens
 
 
-def _used(chunk: dict[str, Any]) -> int | None:
-    usage = chunk.get("usage")
-    return _count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
-
-
-def _carried(choice: dict[str, Any], progress: bool) -> tuple[EventKind, str]:
+def _carried(choice: dict[str, Any]) -> tuple[EventKind, str]:
     """What a choice carries, and its text; a role or an empty string is no token.
 
     A chat's text is in `delta`, a plain completion's in `text`.
@@ -296,7 +291,7 @@ def _carried(choice: dict[str, Any], progress: bool) -> tuple[EventKind, str]:
     if isinstance(text, str) and text:
         return EventKind.CONTENT, text
     if not isinstance(delta, dict):
-        return (EventKind.PROGRESS if progress else EventKind.OTHER), ""
+        return EventKind.OTHER, ""
     content = delta.get("content")
     thought = delta.get("reasoning_content") or delta.get("reasoning")
     thought = thought if isinstance(thought, str) else ""
@@ -306,12 +301,10 @@ def _carried(choice: dict[str, Any], progress: bool) -> tuple[EventKind, str]:
         return EventKind.REASONING, thought
     if isinstance(delta.get("tool_calls"), list) and delta["tool_calls"]:
         return EventKind.TOOL, json.dumps(delta["tool_calls"])
-    if progress:
-        return EventKind.PROGRESS, ""
-    return (EventKind.ROLE if "role" in delta else EventKind.OTHER), ""
+    return EventKind.OTHER, ""
 
 
-def json_object(data: str) -> dict[str, Any] | None:
+def json_object(data: str | bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

@@ -53,16 +53,6 @@ class MetricSummary:
     samples: list[float] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """All metrics by name; `voids` counts the runs left out, by reason."""
-
-    metrics: dict[str, MetricSummary]
-    valid: int
-    void: int
-    voids: dict[str, int]
-
-
 def finite(values: Iterable[float | None]) -> list[float]:
     """The numbers among them: None, NaN and Inf are left out."""
     return [float(v) for v in values if v is not None and math.isfinite(v)]
@@ -154,8 +144,8 @@ def describe(name: str, values: Iterable[float | None]) -> MetricSummary:
     )
 
 
-def summarise(samples: Sequence[Sample]) -> Summary:
-    """Every metric over the runs that are not void; errors count against all runs."""
+def summarise(samples: Sequence[Sample]) -> dict[str, MetricSummary]:
+    """Every metric by name, over the runs that are not void; errors count against all runs."""
     valid = [sample for sample in samples if not sample.void]
     metrics = {
         name: describe(name, [getattr(sample, name) for sample in valid]) for name in PER_SAMPLE
@@ -163,11 +153,7 @@ def summarise(samples: Sequence[Sample]) -> Summary:
     metrics["error_rate"] = describe("error_rate", [float(bool(s.error)) for s in samples])
     count = float(len(valid))
     metrics["runs"] = MetricSummary(count, "mean", METRICS["runs"].unit, len(valid), mean=count)
-    voids: dict[str, int] = {}
-    for sample in samples:
-        if sample.void:
-            voids[sample.void] = voids.get(sample.void, 0) + 1
-    return Summary(metrics, len(valid), len(samples) - len(valid), voids)
+    return metrics
 
 
 def drift(rates: Part, observed_s: float) -> tuple[float | None, int]:

@@ -49,6 +49,11 @@ class Decision(StrEnum):
     HOLD = "hold"
     NO_GO = "no_go"
 
+    @property
+    def word(self) -> str:
+        """`NO-GO`, as people write it; empty where nothing was decided."""
+        return self.value.upper().replace("_", "-")
+
 
 R = RunState
 ENDS = frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED, R.ROLLED_BACK, R.ROLLBACK_FAILED})

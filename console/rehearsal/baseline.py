@@ -17,7 +17,6 @@ from console.common import paths
 from console.common.errors import ServiceError
 from console.rehearsal import image, workspace
 from console.rehearsal.inside.settings import HOLDS
-from console.rehearsal.site import container
 from console.rehearsal.workspace import Mapping
 from console.runtime.docker.client import ask, inspect
 from console.runtime.probe import Health, complete, health
@@ -36,6 +35,10 @@ FIRST = 0.009
 READY_S = 120.0
 LABEL = "omni.rehearsal.recipe"
 Say = Callable[[str], None]
+
+
+def container() -> str:
+    return workspace.own_name("baseline")
 
 
 def memory_file() -> Path:

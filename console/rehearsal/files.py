@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common.units import parse_bytes
-from console.rehearsal import image, workspace
+from console.rehearsal import image
 from console.rehearsal import workspace as place
 from console.rehearsal.demo import model
 from console.rehearsal.inside.settings import HOLDS, VARIABLE, packed
@@ -83,13 +83,12 @@ def put_checkpoint(gguf: bool) -> Path:
     Names, config.json and headers are true to their kind; the weights are holes. What a preflight
     says of it says nothing of a real one.
     """
-    where = workspace.work() / "checkpoint" / ("gguf" if gguf else "bf16")
+    where = place.work() / "checkpoint" / ("gguf" if gguf else "bf16")
     where.mkdir(parents=True, exist_ok=True)
     if gguf:
-        model.write_llama(
-            where / "stand-in-F16.gguf", blocks=2, width=64, heads=2, feed_forward=128, seed=22,
-            name="stand-in", context=131_072,
-        )  # fmt: skip
+        model.write_llama(where / "stand-in-F16.gguf", model.ModelSpec(
+            "stand-in", blocks=2, width=64, heads=2, feed_forward=128, seed=22, context=131_072,
+        ))  # fmt: skip
         return where
     (where / "config.json").write_text(json.dumps(CONFIG, indent=1) + "\n")
     head, size = _header()

@@ -155,10 +155,10 @@ def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], N
     say("making the stand-in image from this interpreter (once; about a minute) …")
     cache.mkdir(parents=True, exist_ok=True)
     weights = cache / "stand-in.gguf"
-    model.write_llama(
-        weights, blocks=4, width=384, heads=6, feed_forward=512, seed=21, name="stand-in",
+    model.write_llama(weights, model.ModelSpec(
+        "stand-in", blocks=4, width=384, heads=6, feed_forward=512, seed=21,
         context=131_072, spare=131_072,
-    )  # fmt: skip
+    ))  # fmt: skip
     with tempfile.TemporaryFile(dir=cache) as file:
         with tarfile.open(fileobj=file, mode="w") as tar:
             _fill(tar, {**files(), **_own(), MODEL: weights})
@@ -169,15 +169,11 @@ def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], N
 
 def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Settings) -> None:
     """A tag on the base with these settings. Raises EngineError."""
-    recipe = dockerfile(base, told).encode()
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        _add(tar, "Dockerfile", recipe)
-    context.seek(0)
+    recipe = io.BytesIO(dockerfile(base, told).encode())
     api: Any = client.api
 
     def build() -> None:
-        lines = list(api.build(fileobj=context, custom_context=True, tag=tag, rm=True, decode=True))
+        lines = list(api.build(fileobj=recipe, tag=tag, rm=True, decode=True))
         broken = [str(line["error"]) for line in lines if "error" in line]
         if broken:
             raise EngineError(f"the stand-in image {tag} cannot be made", broken[-1])
@@ -185,29 +181,22 @@ def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Sett
     ask(f"Making the stand-in image {tag}", build, IMPORT_S)
 
 
-def dockerfile(base: str, told: Settings, stage: str = "") -> str:
-    """A Dockerfile that gives the base its settings; `stage` is the target a build asks for."""
-    lines = [f"FROM {base}" + (f" AS {stage}" if stage else ""), f"ENV {VARIABLE}={packed(told)}",
-             f"LABEL {LABEL}=stand-in"]  # fmt: skip
-    return "\n".join(lines) + "\n"
+def dockerfile(base: str, told: Settings) -> str:
+    """A Dockerfile that gives the base its settings."""
+    return f"FROM {base}\nENV {VARIABLE}={packed(told)}\nLABEL {LABEL}=stand-in\n"
 
 
 def _key() -> str:
     """What the base image is made of: this Python, the engine, and the stand-ins' own code."""
-    parts = [LAYOUT, sys.version, _engine_version(), json.dumps(MODULES)]
+    from importlib import metadata
+
+    engine()
+    parts = [LAYOUT, sys.version, metadata.version("xllamacpp"), json.dumps(MODULES)]
     parts += [path.read_text() for _, path in sorted(_own().items())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def _engine_version() -> str:
-    from importlib import metadata
-
-    engine()
-    return metadata.version("xllamacpp")
-
-
 def _own() -> Files:
-    """This project's modules that run inside."""
     root = Path(next(iter(console.__path__)))
     wanted = [root / "__init__.py", root / "rehearsal/__init__.py",
               root / "rehearsal/demo/__init__.py", root / "rehearsal/demo/engine.py"]  # fmt: skip
@@ -216,9 +205,10 @@ def _own() -> Files:
 
 
 def _fill(tar: tarfile.TarFile, files: Files) -> None:
-    _folder(tar, "tmp", 0o1777)
-    for name in ("proc", "sys", "dev", "run", "root", "models", "workspace"):
-        _folder(tar, name)
+    for name in ("tmp", "proc", "sys", "dev", "run", "root", "models", "workspace"):
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
+        tar.addfile(entry)
     for inside, path in sorted(files.items()):
         entry = tarfile.TarInfo(inside.lstrip("/"))
         entry.size, entry.mode = path.stat().st_size, 0o755 if os.access(path, os.X_OK) else 0o644
@@ -226,7 +216,9 @@ def _fill(tar: tarfile.TarFile, files: Files) -> None:
         with path.open("rb") as source:
             tar.addfile(entry, source)
     for name, text in _made():
-        _add(tar, name.lstrip("/"), text.encode())
+        entry = tarfile.TarInfo(name.lstrip("/"))
+        entry.size, entry.mode = len(text.encode()), 0o755
+        tar.addfile(entry, io.BytesIO(text.encode()))
     for name, target in _links(set(files)):
         entry = tarfile.TarInfo(name.lstrip("/"))
         entry.type, entry.linkname = tarfile.SYMTYPE, target
@@ -240,13 +232,8 @@ def _made() -> Iterator[tuple[str, str]]:
         yield f"/opt/rehearsal/modules/{name}", text
     for name in (*COMMANDS, "entry"):
         where = "/opt/rehearsal/entry" if name == "entry" else f"/usr/local/bin/{name}"
-        yield (
-            where,
-            (
-                "#!/usr/bin/sh\n"
-                f'exec {interpreter()} -m console.rehearsal.inside.command {name} "$@"\n'
-            ),
-        )
+        module = f"{interpreter()} -m console.rehearsal.inside.command"
+        yield where, f'#!/usr/bin/sh\nexec {module} {name} "$@"\n'
 
 
 def _links(taken: set[str]) -> Iterator[tuple[str, str]]:
@@ -257,18 +244,6 @@ def _links(taken: set[str]) -> Iterator[tuple[str, str]]:
     yield "/bin", "usr/bin"
     if not any(name.startswith("/lib64/") for name in taken):
         yield "/lib64", "usr/lib64"
-
-
-def _folder(tar: tarfile.TarFile, name: str, mode: int = 0o755) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, mode
-    tar.addfile(entry)
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(data), 0o755
-    tar.addfile(entry, io.BytesIO(data))
 
 
 def _import(client: docker.DockerClient, file: Any, tag: str) -> None:

@@ -6,20 +6,22 @@ A fault is what a rehearsal is told to let go wrong: one abort criterion each, a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from console.common.errors import EngineError, UsageError
 from console.common.text import one_line
+from console.common.units import parse_bytes
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
-from console.config.playbook.steps import CriterionModel
 from console.config.site.load import load_site
 from console.config.site.site import Site
+from console.config.yaml import parse
 from console.rehearsal import baseline, files, image, scaling, workspace
-from console.rehearsal import site as sites
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.rewrite import Rewriter
 from console.rehearsal.scaling import SOAK_TOKENS
@@ -46,7 +48,17 @@ MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
 """What a stand-in load may eat before the guard stops it, bytes."""
 EATEN_S = 10.0
 MODEL = "baseline.gguf"
-Say = Callable[[str], None]
+REFERENCE_TOK_S = 10.9
+"""What a baseline without a reference is taken to do."""
+WORKSTATION = (
+    {"uuid": "GPU-rehearsal-0", "name": "RTX PRO 6000 (scripted)", "memory": "96GiB",
+     "compute": "12.0"},
+    {"uuid": "GPU-rehearsal-1", "name": "RTX 5090 (scripted)", "memory": "32GiB",
+     "compute": "12.0"},
+)  # fmt: skip
+HELD = 0.84
+"""Of each card that a stand-in holds; the seeds' baseline holds 115 GB of 128 GiB."""
+DEFAULT_BYTES = 32 << 30
 
 
 def known(name: str) -> str:
@@ -84,17 +96,18 @@ def engine(host: str) -> docker.DockerClient:
     return client
 
 
-def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> tuple[Playbook, Mapping]:
-    """The playbook as it is written, and a mapping without anything measured or started."""
+def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
+    """A mapping for the playbook as it is written, without anything measured or started."""
     services = frozenset(site.model.services)
     written = load_playbook(
         path, given, site_services=services, aliases=site.model.names, planning=True
     )
-    told = Settings(cards=(of := sites.cards(site)), hold=sites.hold(of),
+    told = Settings(cards=(of := cards(site)), hold=hold(of),
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
-    speed = scaling.aim(_criteria(written), sites.reference(site)).speed(known(fault))
+    criteria = [one for _, step in written.steps() for one in step.gate or ()]
+    speed = scaling.aim(criteria, reference(site)).speed(fault)
     base = image.base_tag()
-    return written, Mapping(
+    return Mapping(
         base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=speed,
         cpus=speed * (baseline.known(base) or baseline.FIRST), ram_below=_free() - _budget(),
         inputs=_inputs(written, given),
@@ -106,8 +119,8 @@ def fill(
 ) -> Rehearsal:
     """Site and playbook by a mapping; writes the site and what the playbook expects to find."""
     workspace.enter(mapping.for_image("this host"))
-    for name, value in mapping.inputs.items():
-        _lay(name, Path(value))
+    for value in mapping.inputs.values():
+        _lay(Path(value))
     rewriter = Rewriter(mapping, site.model.engine.host)
     # by its real name: a preflight knows the baseline's own weights by it
     model = (
@@ -115,12 +128,66 @@ def fill(
     )
     model.parent.mkdir(exist_ok=True)
     model.write_text("stand-in: the model is in the image\n")
-    own = load_site(sites.write(site, rewriter, model))
+    own = load_site(write_site(site, rewriter, model))
     playbook = load_playbook(
         path, {**mapping.inputs, **given}, planning=planning, rewrite=rewriter,
         site_services=frozenset(own.model.services), aliases=own.model.names,
     )  # fmt: skip
     return Rehearsal(own, playbook, rewriter)
+
+
+def reference(site: Site) -> float:
+    known = site.model.baseline.reference
+    return known.tok_s if known is not None else REFERENCE_TOK_S
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 80
+
+
+def cards(site: Site) -> list[dict[str, Any]]:
+    """{uuid, name, total} of each scripted card: the site's, or a workstation's."""
+    if not site.model.gpus:
+        return [{**one, "total": parse_bytes(one["memory"])} for one in WORKSTATION]
+    return [
+        {"uuid": gpu.uuid, "name": gpu.name or gpu.uuid, "total": gpu.memory or DEFAULT_BYTES}
+        for gpu in site.model.gpus
+    ]
+
+
+def hold(of: list[dict[str, Any]]) -> dict[str, int]:
+    """UUID → bytes that a load takes."""
+    return {str(card["uuid"]): int(card["total"] * HELD) for card in of}
+
+
+def write_site(site: Site, rewriter: Rewriter, model: Path) -> Path:
+    """The site file of the rehearsal, as JSON, written to its directory. Services and guards are
+    rewritten as a playbook's are. Raises OSError."""
+    data = json.loads(json.dumps(parse(site.text, str(site.path), "the site").data))
+    mapping, real = rewriter.mapping, site.model.baseline
+    made = {key: data["baseline"][key] for key in ("ready", "completion", "args")
+            if key in data["baseline"]}  # fmt: skip
+    data["name"] = f"REHEARSAL-{site.name}"
+    data["baseline"] = {
+        **made, "container": baseline.container(), "models": [str(model)],
+        "url": mapping.text(f"http://127.0.0.1:{port_of(real.url)}", {}),
+        "reference": {**data["baseline"].get("reference", {}), "tok_s": reference(site)},
+    }  # fmt: skip
+    names = site.model.names  # the baseline's real container is a name of its stand-in
+    data["aliases"] = {old: names.get(new, new) for old, new in names.items()}
+    if not site.model.gpus:
+        data["gpus"] = list(WORKSTATION)
+    for name, service in (data.get("services") or {}).items():
+        rewriter.service(name, service, site.base)
+    guards = data.setdefault("guards", [])
+    for guard in guards:
+        rewriter.guard(guard)
+    if not any(guard.get("metric") == "host.ram_available" for guard in guards):
+        guards.append({"metric": "host.ram_available", "below": "24GiB"})
+        rewriter.guard(guards[-1])
+    path = workspace.site()
+    path.write_text(json.dumps(data, indent=1) + "\n")
+    return path
 
 
 def make_images(client: docker.DockerClient, made: Rehearsal) -> None:
@@ -137,16 +204,10 @@ def measured(mapping: Mapping, cpus_per_tok_s: float) -> Mapping:
     return replace(mapping, cpus=cpus)
 
 
-def _criteria(playbook: Playbook) -> Iterator[CriterionModel]:
-    for _, step in playbook.steps():
-        yield from step.gate or ()
-
-
 def _ports(playbook: Playbook, site: Site) -> Iterator[int]:
-    """Every port that baseline, services and checks name."""
-    yield sites.port_of(site.model.baseline.url)
+    yield port_of(site.model.baseline.url)
     for spec in (*site.model.services.values(), *playbook.model.services.values()):
-        yield sites.port_of(spec.url)
+        yield port_of(spec.url)
     for _, step in playbook.steps():
         if step.host is not None:
             yield from step.host.ports
@@ -168,11 +229,9 @@ def _inputs(playbook: Playbook, given: dict[str, str]) -> dict[str, str]:
     return moved
 
 
-def _lay(name: str, path: Path) -> None:
+def _lay(path: Path) -> None:
     """What stands at a moved path: an interpreter by its name, else a directory."""
-    del name
     if path.name.startswith("python"):
-        path.parent.mkdir(parents=True, exist_ok=True)
         files.python(path)
     else:
         path.mkdir(parents=True, exist_ok=True)

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.rehearsal import image, scaling, stack
+from console.common.errors import UsageError
+from console.common.text import one_line
+from console.rehearsal import image, scaling
 from console.rehearsal import workspace as place
-from console.rehearsal.files import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint
+from console.rehearsal.files import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint, put_expected
 from console.rehearsal.inside.settings import HOLDS, packed
 from console.rehearsal.workspace import Mapping
+from console.runtime.docker.client import engine_host
+from console.runtime.docker.compose import base_argv
+from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.engine_state import silent
 
 SERVERS = ("sglang.launch_server", "ktransformers.server.main")
 HOST = "host-process"
 NEVER_READY_S = 20
 DISK = "1GiB"
 """A rehearsal's images take a few hundred MB."""
+KEPT = ("command", "entrypoint", "environment", "working_dir", "shm_size", "ipc", "ulimits", "user",
+        "init", "stop_grace_period")  # fmt: skip
+"""Of a compose service; the operator's file is only read."""
+RESOLVE_S = 30.0
 Tree = dict[str, Any]
 
 
@@ -49,11 +60,11 @@ class Rewriter:
         for name, service in (made.get("services") or {}).items():
             if isinstance(service, dict):
                 self.service(name, service, base)
-        scaling.shorten(made, self.mapping, self.notes)
-        for step in steps(made):
-            self._step(step)
-            self._looks_at(step, base)
-        for guard in _tables(made.get("guards") or ()):
+        found = list(steps(made))
+        scaling.shorten(made, found, self.notes)
+        for step in found:
+            self._step(step, base)
+        for guard in _tables(made.get("guards")):
             self.guard(guard)
         return made
 
@@ -65,8 +76,6 @@ class Rewriter:
             self.images[name] = f"{image.stands_for(name)}-{digest}"
             self.notes.append(f"image {name} → {self.images[name]}")
         return self.images[name]
-
-    # -- services ------------------------------------------------------------------------------
 
     def service(self, name: str, service: Tree, base: Path) -> None:
         service["url"] = self._text(service.get("url"))
@@ -95,17 +104,16 @@ class Rewriter:
         file, service = base / str(one.get("file")), str(one.get("service"))
         env = {str(key): str(value) for key, value in (one.get("env") or {}).items()}
         cards = ",".join(card["uuid"] for card in self.mapping.told.cards)
-        found = stack.resolve(
+        found = _resolved(
             file, service, str(one.get("profile") or ""), {"OMNI_GPUS": cards, **env},
             self.engine_host,
         )  # fmt: skip
         tag = self.tag(str(found.get("image") or service))
-        made = stack.write(stack.stand_in(service, found, tag, self.mapping))
+        made = _written(_stand_in(service, found, tag, self.mapping))
         self.notes.append(f"compose service {service} of {file} → {made}")
         self._stacks[str(file)] = str(made)
-        one.update(file=str(made))
-        for key in ("profile", "project"):
-            one.pop(key, None)
+        one["file"] = str(made)
+        _drop(one, "profile", "project")
 
     def _process(self, service: Tree, service_name: str) -> None:
         """A model server becomes a container, for its quota; anything else stays a process."""
@@ -128,34 +136,34 @@ class Rewriter:
             self.notes.append(f"guard host.ram_available below {guard.get('below')} → {limit}")
             guard["below"] = limit
 
-    # -- steps ---------------------------------------------------------------------------------
-
-    def _step(self, step: Tree) -> None:
+    def _step(self, step: Tree, base: Path) -> None:
+        where = f"step {step.get('id')}"
         for key, change in self._kinds().items():
             if isinstance(step.get(key), dict):
                 change(step[key])
         if isinstance(step.get("download"), dict):
-            self.notes.append(f"step {step.get('id')}: nothing is downloaded")
+            self.notes.append(f"{where}: nothing is downloaded")
             step["note"] = "REHEARSAL: nothing is downloaded here"
-            for key in ("download", "retry", "unless"):
-                step.pop(key, None)
+            _drop(step, "download", "retry", "unless")
         if isinstance(step.get("checkpoint"), dict):
-            self._checkpoint(step["checkpoint"], f"step {step.get('id')}")
+            self._checkpoint(step["checkpoint"], where)
+        if isinstance(step.get("host"), dict):
+            self._host(step["host"], where, base)
         if step.get("run"):
             step["run"] = [self._argument(one) for one in step["run"]]
         report = step.get("report")
         if isinstance(report, dict) and report.get("to"):
-            report["to"] = stack.aside(str(report["to"]))
+            report["to"] = _aside(str(report["to"]))
         if isinstance(step.get("script"), str):
             step["script"] = self._text(step["script"])
-        for check in _tables(step.get("requires") or ()):
+        for check in _tables(step.get("requires")):
             self._check(check)
 
     def _kinds(self) -> dict[str, Callable[[Tree], None]]:
         return {
             "build": self._build, "where": self._where, "check": self._check,
             "unless": self._unless, "imports": self._image, "gguf": self._image,
-            "host": self._host, "cutover": self._cutover,
+            "cutover": self._cutover,
         }  # fmt: skip
 
     def _checkpoint(self, asked: Tree, where: str) -> None:
@@ -163,7 +171,7 @@ class Rewriter:
         if repo != CHECKPOINT_WORD and not repo.startswith(f"{place.work()}/"):
             return  # what lies below the work directory is a path that was moved: nothing is there
         asked["repo"] = str(put_checkpoint(asked.get("engine") in GGUF_ENGINES))
-        asked.pop("include", None)
+        _drop(asked, "include")
         self.notes.append(f"{where}: a made-up checkpoint; no real one is judged by it")
 
     def _build(self, build: Tree) -> None:
@@ -174,14 +182,12 @@ class Rewriter:
         told = self.mapping.for_image(name)
         (context / "Dockerfile").write_text(image.dockerfile(self.mapping.base, told))
         build.update(context=str(context), dockerfile=str(context / "Dockerfile"))
-        for key in ("target", "args", "platform"):
-            build.pop(key, None)
+        _drop(build, "target", "args", "platform")
         self.notes.append(f"build of {name}: the stand-in is built, nothing is compiled")
 
     def _where(self, where: Tree) -> None:
         self._image(where)
-        for key in ("gpus", "network"):
-            where.pop(key, None)
+        _drop(where, "gpus", "network")
         if where.get("mounts"):
             where["mounts"] = [self._mount(str(one)) for one in where["mounts"]]
 
@@ -205,29 +211,22 @@ class Rewriter:
         if _make(unless.get("file"), unless.get("min_bytes"), self.mapping):
             self.notes.append(f"{unless['file']} stands there: that work is taken as done")
 
-    def _host(self, host: Tree) -> None:
+    def _host(self, host: Tree, where: str, base: Path) -> None:
+        """What a host step looks at is the rehearsal's: ports, images, files and disks."""
         host["ports"] = [self.mapping.port(one) for one in host.get("ports") or ()]
         for key in ("images", "torch"):
             if host.get(key):
                 host[key] = [self.tag(str(one)) for one in host[key]]
-
-    def _looks_at(self, step: Tree, base: Path) -> None:
-        """Files and disks that a host step looks at: those of the rehearsal."""
-        host = step.get("host")
-        if not isinstance(host, dict):
-            return
         files = [str(base / str(one)) for one in host.get("compose") or ()]
         host["compose"] = [self._stacks.get(one, one) for one in files]
         disk = host.get("disk")
         if isinstance(disk, dict) and disk.get("free"):
-            self.notes.append(f"step {step.get('id')}: disk free {disk['free']} → {DISK}")
+            self.notes.append(f"{where}: disk free {disk['free']} → {DISK}")
             disk["free"] = DISK
 
     def _cutover(self, cutover: Tree) -> None:
         if "port" in cutover:
             cutover["port"] = self.mapping.port(cutover["port"])
-
-    # -- text ----------------------------------------------------------------------------------
 
     def _find_images(self, tree: Tree) -> None:
         """Names first: a command may name an image before the step that builds it."""
@@ -252,18 +251,23 @@ class Rewriter:
 
     def _mount(self, text: str) -> str:
         source, _, rest = text.partition(":")
-        return f"{stack.moved(source)}:{rest}" if source.startswith("/") else text
+        return f"{_moved(source)}:{rest}" if source.startswith("/") else text
 
 
 def steps(tree: Tree) -> Iterator[Tree]:
     """Every step of a document, `finally` included."""
-    for phase in _tables(tree.get("phases") or ()):
-        yield from _tables(phase.get("steps") or ())
-    yield from _tables(tree.get("finally") or ())
+    for phase in _tables(tree.get("phases")):
+        yield from _tables(phase.get("steps"))
+    yield from _tables(tree.get("finally"))
 
 
 def _tables(values: Any) -> Iterator[Tree]:
-    return (one for one in values if isinstance(one, dict))
+    return (one for one in values or () if isinstance(one, dict))
+
+
+def _drop(table: Tree, *keys: str) -> None:
+    for key in keys:
+        table.pop(key, None)
 
 
 def _make(file: Any, least: Any, mapping: Mapping) -> bool:
@@ -273,7 +277,71 @@ def _make(file: Any, least: Any, mapping: Mapping) -> bool:
         return False
     path = Path(file)
     if not path.is_dir():
-        from console.rehearsal.files import put_expected
-
         put_expected(path, least, mapping)
     return True
+
+
+def _resolved(file: Path, service: str, profile: str, env: dict[str, str], host: str) -> Tree:
+    """The service as `docker compose config` gives it. Raises ConsoleError."""
+    argv = base_argv((file,), profiles=(profile,) if profile else ())
+    text = compose(
+        [*argv, "config", "--format", "json"], engine_host(host or None), env,
+        "Reading the compose file", RESOLVE_S, silent,
+    )  # fmt: skip
+    found = (json.loads(text).get("services") or {}).get(service)
+    if not isinstance(found, dict):
+        raise UsageError(f"there is no service {one_line(service)} in {file}")
+    return found
+
+
+def _stand_in(service: str, found: Tree, tag: str, mapping: Mapping) -> Tree:
+    kept = {key: found[key] for key in KEPT if found.get(key)}
+    mounts = [_bind(one) for one in found.get("volumes") or () if one.get("type") == "bind"]
+    holds = {"type": "bind", "source": str(place.holds()), "target": HOLDS}
+    limits = ((found.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+    memory = found.get("mem_limit") or limits.get("memory")
+    made: Tree = {
+        **kept, "image": tag, "volumes": [*mounts, holds], "cpus": round(mapping.cpus, 4),
+        "ports": [_port(one, mapping) for one in found.get("ports") or ()], "restart": "no",
+    }  # fmt: skip
+    if memory:
+        made["mem_limit"] = memory
+    if found.get("container_name"):
+        made["container_name"] = place.own_name(found["container_name"])
+    return {"name": "omni-rehearsal", "services": {service: made}}
+
+
+def _written(content: Tree) -> Path:
+    """The file, named after its content. Raises OSError."""
+    text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = place.directory() / "stacks" / f"{digest}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def _moved(source: str) -> str:
+    """A path of the playbook's machine in the rehearsal's work directory; made if need be."""
+    if source.startswith(str(place.directory())):
+        return source
+    path = place.work() / source.lstrip("/")
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)
+
+
+def _aside(path: str) -> str:
+    """Where a report goes that would be filed as a real trial's."""
+    if path.startswith(str(place.directory())):
+        return path
+    return str(place.directory() / "reports" / Path(path).name)
+
+
+def _bind(one: Tree) -> Tree:
+    kept = {key: value for key, value in one.items() if key in ("type", "target", "read_only")}
+    return {**kept, "source": _moved(str(one["source"]))}
+
+
+def _port(one: Tree, mapping: Mapping) -> Tree:
+    published = str(mapping.port(str(one.get("published") or one["target"])))
+    return {**one, "host_ip": "127.0.0.1", "published": published}

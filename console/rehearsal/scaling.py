@@ -14,7 +14,6 @@ from console.common.errors import UsageError
 from console.common.units import parse_duration
 from console.config.playbook.steps import CriterionModel
 from console.config.playbook.threshold import Threshold
-from console.rehearsal.workspace import Mapping
 
 ABOVE, BELOW = 1.4, 0.7
 """A GO is aimed this far above its threshold, an abort this far below its own: what a token costs
@@ -77,39 +76,37 @@ def _value(found: Threshold | None, baseline_tok_s: float, operators: tuple[str,
     return found.value * (baseline_tok_s if found.relative else 1.0)
 
 
-def shorten(tree: Tree, mapping: Mapping, notes: list[str]) -> None:
-    """Make times of a playbook shorter, in place: what is measured stays, for less long. Each
-    change is a line in `notes`."""
-    del mapping
+def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
+    """Make times of a playbook and of its steps shorter, in place: what is measured stays, for
+    less long. Each change is a line in `notes`."""
     for name, service in (tree.get("services") or {}).items():
         ready = service.get("ready") if isinstance(service, dict) else None
         if isinstance(ready, dict):
             _cap_time(ready, "stable_for", STABLE_S, f"service {name}: ready", notes)
-    for step in _steps(tree):
+    for step in steps:
         where = f"step {step.get('id')}:"
         if isinstance(step.get("benchmark"), dict):
             _cap(step["benchmark"], "runs", RUNS, 9, where, notes)
             _cap(step["benchmark"], "max_tokens", TOKENS, 256, where, notes)
             step["benchmark"].pop("max_runs", None)
         if isinstance(step.get("soak"), dict):
-            _soak(tree, step, where, notes)
+            _soak(steps, step, where, notes)
         if isinstance(step.get("cutover"), dict):
             _cap_time(step["cutover"], "watch", WATCH_S, f"{where} cutover", notes)
 
 
-def _soak(tree: Tree, step: Tree, where: str, notes: list[str]) -> None:
+def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
     """Long enough for as many requests as the gates want, each of two tokens."""
     soak = step["soak"]
-    needs = max([SAMPLES, *_asked(tree, str(step.get("id")))])
+    needs = max([SAMPLES, *_asked(steps, str(step.get("id")))])
     _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)
     _cap_time(soak, "duration", max(SOAK_S, needs * ANSWER_S), f"{where} soak", notes)
     _cap_time(soak, "every", 0.05, f"{where} soak", notes, otherwise="5s")
     soak.pop("arrivals", None)
 
 
-def _asked(tree: Tree, soak: str) -> Iterator[int]:
-    """Samples that criteria on a soak ask for."""
-    for step in _steps(tree):
+def _asked(steps: list[Tree], soak: str) -> Iterator[int]:
+    for step in steps:
         for one in step.get("gate") or ():
             if isinstance(one, dict) and str(one.get("metric", "")).startswith(f"{soak}."):
                 yield int(one.get("min_samples") or 0)
@@ -133,9 +130,3 @@ def _cap_time(
     if seconds > most_s:
         table[key] = f"{most_s * 1000:.0f}ms" if most_s < 1 else f"{most_s:.0f}s"
         notes.append(f"{where} {key} {written} → {table[key]}")
-
-
-def _steps(tree: Tree) -> Iterator[Tree]:
-    for phase in tree.get("phases") or ():
-        if isinstance(phase, dict):
-            yield from (step for step in phase.get("steps") or () if isinstance(step, dict))

@@ -154,11 +154,6 @@ def site() -> Path:
     return directory() / "site.yaml"
 
 
-def is_rehearsal(path: str) -> bool:
-    """Whether a site file is a rehearsal's."""
-    return path.startswith(f"{directory()}/")
-
-
 def prepare() -> None:
     """Make the directories. Raises OSError."""
     for path in (holds(), work(), directory() / "bin", directory() / "host"):
@@ -166,26 +161,21 @@ def prepare() -> None:
     holds().chmod(0o777)  # a container of another user writes there too
 
 
-def environment(told: Settings) -> dict[str, str]:
-    """What every process of a rehearsal has in its environment: scripted cards, its own lock, and
-    commands that stand in."""
+def enter(told: Settings) -> None:
+    """Take on what every process of a rehearsal has in its environment, for this one and all it
+    starts: scripted cards, its own lock, and commands that stand in, which are written."""
+    prepare()
     python = os.environ.get("PYTHONPATH", "")
-    search = os.environ.get("PATH", os.defpath)
+    before = os.environ.get("PATH", os.defpath)
     first = str(directory() / "bin")
-    return {
+    mine = {
         "OMNI_HOST_DIR": str(directory() / "host"),
         ROLE_VARIABLE: role_label(),
         "PYTHONPATH": f"{STAND_INS}:{python}" if python else str(STAND_INS),
-        "PATH": search if search.split(":")[0] == first else f"{first}:{search}",
+        "PATH": before if before.split(":")[0] == first else f"{first}:{before}",
         VARIABLE: packed(told),
         HOLDS_VARIABLE: str(holds()),
     }
-
-
-def enter(told: Settings) -> None:
-    """Take this environment on, for this process and all it starts; write the commands."""
-    prepare()
-    before, mine = os.environ.get("PATH", os.defpath), environment(told)
     (directory() / "environment.json").write_text(json.dumps(mine) + "\n")
     os.environ.update(mine)
     if str(STAND_INS) not in sys.path:
@@ -202,9 +192,9 @@ def _commands(search: str, told: dict[str, str]) -> None:
     known = [f"{name}={value}" for name, value in told.items()]
     inside = shlex.join(["env", *known, *paths.module_argv("console.rehearsal.inside.command")])
     for name in ("nvidia-smi", "cuobjdump"):
-        _write(name, f'exec {inside} {name} "$@"')
-    _write("ldd", _ldd())
-    _write("docker", _docker(docker))
+        script(f'exec {inside} {name} "$@"', directory() / "bin" / name)
+    script(_ldd(), directory() / "bin" / "ldd")
+    script(_docker(docker), directory() / "bin" / "docker")
 
 
 def _ldd() -> str:
@@ -228,19 +218,13 @@ def _docker(docker: str) -> str:
     )
 
 
-def _write(name: str, text: str) -> None:
-    path = directory() / "bin" / name
-    fresh = path.with_name(f".{name}.new")
+def script(text: str, path: Path) -> None:
+    """An executable; one that is being run is replaced, not written over."""
+    paths.make(path.parent)
+    fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(f"#!/bin/sh\n{text}\n")
     fresh.chmod(0o755)
     fresh.replace(path)
-
-
-def script(text: str, path: Path) -> None:
-    """An executable of the work directory."""
-    paths.make(path.parent)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 def join() -> str:

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.units import format_bytes, format_duration
-from console.journal.breach import RAM, SWAP, Crossed, crossed, killed_row, limit_in
+from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
 from console.journal.guard_record import LAST_S, Recorded, breach, ending, load, stage_at, table
 from console.journal.guard_status import GuardView, number
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
 from console.recovery.guard.config import words as limit_words
 from console.recovery.guard.record.read import utc
-from console.render import guard
+from console.render.guard import deeds, each
 from console.render.guard_text import wall_of
 from console.render.text_chart import Curve, curve_of
 
-BEFORE_S, AFTER_S = 100.0, 20.0
-"""What the curve shows around the kill: LAST_S in all."""
+AFTER_S = 20.0
+"""What the curve shows after the kill, of LAST_S in all."""
 Words = tuple[str, str]
 """A paragraph and its tone."""
 
@@ -96,27 +96,13 @@ def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> st
     return said[-1] if said else ""
 
 
-def deeds(found: dict[str, Any]) -> list[str]:
-    """One line for each thing that was killed: what, what it held, by which rungs, how fast; and
-    how late it was looked."""
-    rows = [killed_row(one) for one in each(found.get("killed")) if isinstance(one, dict)]
-    return guard.deeds({**found, "killed": rows})
-
-
-def each(value: object) -> list[Any]:
-    """A list as it is; an empty one for whatever else stands there."""
-    return value if isinstance(value, list) else []
-
-
 def _above(found: Found) -> Iterable[Words]:
     events = found.recorded.events if found.recorded is not None else ()
     yield cause_of(found.breach, events) or "A limit was passed; which one was not written.", "bad"
     at = wall_of(found.breach)
     killed = deeds(found.breach)
-    for text in killed:
-        yield text, "bold"
-    for text in each(found.breach.get("refused")):
-        yield f"spared: {text}", "dim"
+    yield from ((text, "bold") for text in killed)
+    yield from ((f"spared: {text}", "dim") for text in each(found.breach.get("refused")))
     if not killed and found.breach.get("cause") == "lease":
         yield "the lease ran out: the rollback stops what runs and brings the baseline back", "bold"
     elif not killed:
@@ -146,18 +132,16 @@ def _below(found: Found, view: GuardView) -> Iterable[Words]:
     yield "What next", "bold"
     yield "Esc, then o: the report, with this breach in it", ""
     yield f"omni-console recorder {tail} prints the last two minutes as a table", ""
-    for text in _advice(limit):
-        yield text, ""
+    yield from ((text, "") for text in _advice(limit))
     if found.recorded is not None:
-        for text in ending(found.recorded):
-            yield text, "dim"
+        yield from ((text, "dim") for text in ending(found.recorded))
     yield from _lacks(view)
 
 
 def _lacks(view: GuardView) -> Iterable[Words]:
     """What it must not kill, cannot watch and did not get."""
-    for text in (*view.spared, *view.trouble, *(f"not obtained: {one}" for one in view.missing)):
-        yield text, "warn"
+    missing = (f"not obtained: {one}" for one in view.missing)
+    return [(text, "warn") for text in (*view.spared, *view.trouble, *missing)]
 
 
 def _advice(limit: Limit | None) -> Iterable[str]:

@@ -23,8 +23,9 @@ TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of signs that a state is shown by, legible without colour; every sign is one cell,
-    `bar` runs from empty to full."""
+    """One set of signs, legible without colour, each one cell (but `celsius`). The first eight are
+    states of a step; `levels` runs from low to high; `mark` stands in a bar where a guard acts,
+    `line` in a curve, `up` points at a moment."""
 
     pending: str
     running: str
@@ -44,22 +45,25 @@ class Glyphs:
     mark: str
     up: str
     line: str
+    celsius: str
 
     def step(self, state: str) -> str:
-        """The sign of a step's state."""
         return str(getattr(self, state, " "))
 
 
 UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
     in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
-    dot="●", arrow="▸", more="›", mark="┃", up="▲", line="─",
+    dot="●", arrow="▸", more="›", mark="┃", up="▲", line="─", celsius="°C",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
     in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
-    dot="*", arrow=">", more=">", mark="|", up="^", line="-",
+    dot="*", arrow=">", more=">", mark="|", up="^", line="-", celsius="C",
 )  # fmt: skip
+
+SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}
+"""Verdicts that are no success, and the state whose sign they have."""
 
 _current = UNICODE
 
@@ -71,23 +75,7 @@ def use_ascii(wanted: bool) -> None:
 
 
 def glyphs() -> Glyphs:
-    """The set in use."""
     return _current
-
-
-@dataclass(frozen=True, slots=True)
-class Signs:
-    """What bars, trends and curves are drawn with; `levels` runs from low to high. `mark` stands in
-    a bar where a guard acts, `line` in a curve, `up` points at a moment."""
-
-    full: str = "#"
-    empty: str = "."
-    levels: str = "_.-=+*%#"
-    ellipsis: str = "~"
-    celsius: str = "C"
-    mark: str = "|"
-    up: str = "^"
-    line: str = "-"
 
 
 def cells(text: str) -> int:
@@ -113,7 +101,6 @@ def width_of(row: Row) -> int:
 
 
 def plain(row: Row) -> str:
-    """A row without its tones."""
     return "".join(text for text, _ in row).rstrip()
 
 
@@ -148,7 +135,7 @@ def age_words(at: float, now: float) -> str:
     return f"stale {age:.0f} s" if age < 120 else f"stale {age / 60:.0f} min"
 
 
-def bar(filled: float | None, width: int, signs: Signs, mark: float | None = None) -> str:
+def bar(filled: float | None, width: int, signs: Glyphs, mark: float | None = None) -> str:
     """A share as a bar, full only at 100 %; blank where it is not known. `mark`: the share at
     which a guard acts has a sign in its cell."""
     if filled is None:
@@ -161,7 +148,7 @@ def bar(filled: float | None, width: int, signs: Signs, mark: float | None = Non
     return drawn[:at] + signs.mark + drawn[at + 1 :]
 
 
-def trend_line(trend: Trend | None, width: int, signs: Signs) -> str:
+def trend_line(trend: Trend | None, width: int, signs: Glyphs) -> str:
     """The last minute in `width` cells; blank where nothing is known."""
     averages = trend.averages(width) if trend is not None else [None] * width
     top = len(signs.levels)
@@ -181,7 +168,7 @@ def head(why: str) -> str:
     return why.partition(":")[0]
 
 
-def aged(row: Row, stale: str, width: int, signs: Signs) -> Row:
+def aged(row: Row, stale: str, width: int, signs: Glyphs) -> Row:
     """The row cut to `width`, its figures dimmed and their age at the end where they are old."""
     room = width - len(stale) - 1 if stale else width
     row = cut(row, room, signs)
@@ -195,8 +182,7 @@ def padded(row: Row, width: int) -> Row:
     return (*row, (" " * gap, "")) if gap > 0 else row
 
 
-def cut(row: Row, width: int, signs: Signs) -> Row:
-    """No more than `width` cells."""
+def cut(row: Row, width: int, signs: Glyphs) -> Row:
     if width_of(row) <= width:
         return row
     out: list[Part] = []

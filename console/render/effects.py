@@ -29,12 +29,9 @@ from console.runtime.spec import (
     ServiceSpec,
 )
 
-PREFLIGHT = (*LOOKS, "download")
 
-
-def look_words(step: Step) -> Iterator[str]:
-    """What preflight steps and downloads do. Nothing is downloaded, started or written by the first
-    four."""
+def _look(step: Step) -> Iterator[str]:
+    """What preflight steps do: nothing is downloaded, started or written."""
     if step.checkpoint is not None:
         yield from _checkpoint(step.checkpoint)
     elif step.gguf is not None:
@@ -43,9 +40,6 @@ def look_words(step: Step) -> Iterator[str]:
         yield f"looks at this machine: {', '.join(_host(step.host)) or 'memory, CPU, GPUs'}"
     elif step.imports is not None:
         yield _imports(step.imports)
-    elif step.download is not None:
-        yield from _download(step.download)
-        return
     yield f"on NO-GO: {step.on_no_go}; on HOLD (also what is not known): {step.on_hold}"
 
 
@@ -139,9 +133,9 @@ def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
 
 def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     if step.run is not None:
-        yield f"{where_words(step.where)}$ {shown(step.run)}"
+        yield f"{_where(step.where)}$ {shown(step.run)}"
     elif step.script is not None:
-        yield f"{where_words(step.where)}$ sh -eu, a script of its own:"
+        yield f"{_where(step.where)}$ sh -eu, a script of its own:"
         yield from (f"  | {line}" for line in clean_lines(step.script.rstrip()))
     elif step.build is not None:
         yield f"$ {shown(build_argv(step))}"
@@ -154,7 +148,7 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     elif step.soak is not None:
         yield from _soak(step.soak)
     elif step.gate is not None:
-        yield from gate_words(step)
+        yield from _gate(step)
     elif step.approval is not None:
         yield f"asks: {one_line(step.approval.prompt, 300)}"
         if step.approval.confirm:
@@ -168,13 +162,11 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
         yield from clean_lines(step.note.rstrip())
     elif step.report is not None:
         yield "writes the report" + (f" to {one_line(step.report.to)}" if step.report.to else "")
-    elif step.kind in PREFLIGHT:
-        yield from look_words(step)
-    elif (
-        step.cutover is None
-    ):  # what a cutover does is a question of the site: console.runner.cutover
-        value = ", ".join(f"{k} {v}" for k, v in getattr(step, step.kind).items())
-        yield f"{step.kind}: {one_line(value)} (not built yet: this playbook does not run)"
+    elif step.download is not None:
+        yield from _download(step.download)
+    elif step.kind in LOOKS:
+        yield from _look(step)
+    # what a cutover does is a question of the site: console.runner.cutover
 
 
 def _benchmark(bench: BenchmarkStep) -> Iterator[str]:
@@ -200,7 +192,7 @@ def _soak(soak: SoakStep) -> Iterator[str]:
         yield f"ends early, as failed, above {soak.max_errors} errors"
 
 
-def gate_words(step: Step) -> Iterator[str]:
+def _gate(step: Step) -> Iterator[str]:
     for criterion in step.gate or []:
         parts = [f"GO {criterion.go}" if criterion.go else ""]
         parts.append(f"NO-GO {criterion.no_go}" if criterion.no_go else "else NO-GO")
@@ -235,7 +227,6 @@ def _service(verb: str, spec: ServiceSpec | None) -> Iterator[str]:
 
 
 def service_words(spec: ServiceSpec) -> Iterator[str]:
-    """How a service is started."""
     runs = spec.runs
     if isinstance(runs, ContainerSpec):
         command = shown((*runs.entrypoint, *runs.command))
@@ -267,17 +258,13 @@ def build_argv(step: Step) -> list[str]:
     """`docker build …` as it is run."""
     build = step.build
     assert build is not None
-    argv = ["docker", "build", "-t", build.tag]
-    if build.dockerfile:
-        argv += ["-f", build.dockerfile]
-    if build.target:
-        argv += ["--target", build.target]
-    if build.platform:
-        argv += ["--platform", build.platform]
-    argv += ["--label", f"{BUILT_LABEL}={build.tag}"]
-    for name, value in sorted(build.args.items()):
-        argv += ["--build-arg", f"{name}={value}"]
-    return [*argv, "--", build.context]
+    options = [
+        ("-f", build.dockerfile), ("--target", build.target),
+        ("--platform", build.platform), ("--label", f"{BUILT_LABEL}={build.tag}"),
+        *(("--build-arg", f"{name}={value}") for name, value in sorted(build.args.items())),
+    ]  # fmt: skip
+    given = [word for option, value in options if value for word in (option, value)]
+    return ["docker", "build", "-t", build.tag, *given, "--", build.context]
 
 
 def shown(argv: Iterable[str]) -> str:
@@ -285,7 +272,7 @@ def shown(argv: Iterable[str]) -> str:
     return shlex.join(redact.argv(argv)).replace(f"'{redact.HIDDEN}'", redact.HIDDEN)
 
 
-def where_words(where: Where | None) -> str:
+def _where(where: Where | None) -> str:
     if where is None:
         return ""
     if where.service is not None:

@@ -21,9 +21,9 @@ from console.host.sample import (
     share,
 )
 from console.render.cells import (  # fmt: skip
+    Glyphs,
     Part,
     Row,
-    Signs,
     age_words,
     aged,
     amount,
@@ -56,7 +56,7 @@ class Field:
 
 
 def host_rows(
-    sample: Sample, width: int, now: float, signs: Signs, marks: Marks = NO_MARKS
+    sample: Sample, width: int, now: float, signs: Glyphs, marks: Marks = NO_MARKS
 ) -> list[Row]:
     """As many rows as the fields need at this width, each field where it first finds room."""
     rows: list[list[Part]] = []
@@ -73,7 +73,7 @@ def host_rows(
     return [first, *(aged(tuple(row), "", width, signs) for row in rows[1:])]
 
 
-def host_brief(sample: Sample, now: float, signs: Signs, width: int = 0) -> Row:
+def host_brief(sample: Sample, now: float, signs: Glyphs, width: int = 0) -> Row:
     """One row, what is worst first; with a `width`, as many fields as fit."""
     stale = age_words(sample.at, now)
     room = width - len(stale) - 1 if stale else width
@@ -87,7 +87,7 @@ def host_brief(sample: Sample, now: float, signs: Signs, width: int = 0) -> Row:
     return (*((text, "dim") for text, _ in parts), (f" {stale}", "warn"))
 
 
-def host_fields(sample: Sample, signs: Signs, marks: Marks = NO_MARKS) -> list[Field]:
+def host_fields(sample: Sample, signs: Glyphs, marks: Marks = NO_MARKS) -> list[Field]:
     """RAM, pressure, swap, its rates, and the disks."""
     disks = [_disk(disk, signs) for disk in sample.disks]
     if sample.memory is None:
@@ -102,7 +102,7 @@ def host_fields(sample: Sample, signs: Signs, marks: Marks = NO_MARKS) -> list[F
     ]  # fmt: skip
 
 
-def _groups(sample: Sample, signs: Signs, width: int, marks: Marks) -> list[Row]:
+def _groups(sample: Sample, signs: Glyphs, width: int, marks: Marks) -> list[Row]:
     """What belongs together stays in one row; a narrow screen has no room for the bar."""
     fields = host_fields(sample, signs, marks)
     if sample.memory is None:
@@ -131,7 +131,7 @@ def _field(name: str, text: str, width: int, level: Level, *, tone: str = "") ->
     return Field((label, shown, mark, space), brief, level)
 
 
-def _ram(memory: MemorySample, level: Level, signs: Signs, marks: Marks) -> Field:
+def _ram(memory: MemorySample, level: Level, signs: Glyphs, marks: Marks) -> Field:
     used = memory.total - memory.available
     words = pair(used, memory.total)
     plain = _field("RAM", words.strip(), 0, level)
@@ -163,7 +163,7 @@ def _rates(memory: MemorySample, level: Level) -> Field:
     return Field((*first.row, *second.row), (*first.brief, (" ", ""), *second.brief), level)
 
 
-def _disk(disk: DiskSample, signs: Signs) -> Field:
+def _disk(disk: DiskSample, signs: Glyphs) -> Field:
     """The end of a path says more than its beginning."""
     path = disk.path
     while cells(path) > PATH_CELLS:
@@ -174,45 +174,37 @@ def _disk(disk: DiskSample, signs: Signs) -> Field:
     return _field(f"DISK {path}", f"{amount(disk.free)} free", 13, disk_level(disk))
 
 
-def marked_rows(sample: Sample, marks: Marks, width: int, signs: Signs) -> list[Row]:
+def marked_rows(sample: Sample, marks: Marks, width: int, signs: Glyphs) -> list[Row]:
     """Every figure that a guard may watch as a bar of its own, with its mark, its limit and what is
     left to it: a row each for RAM, swap, cards and disks; what is not known is said in words."""
     rows: list[Row] = []
+
+    def add(name: str, used: int | None, total: int | None, mark: float | None, why: str) -> None:
+        label = (fitted(name, NAME - 1) + " ", "dim")
+        if used is None or not total:
+            rows.append((label, (why or "not known", "dim" if why == "none" else "warn")))
+        else:
+            rows.append((label, *_figure(used, total, mark, width, signs)))
+
     memory = sample.memory
     if memory is None:
-        rows.append((_name("RAM"), (sample.memory_why or "not known", "warn")))
+        add("RAM", None, None, None, sample.memory_why)
     else:
-        used = memory.total - memory.available
-        rows.append(_row("RAM", used, memory.total, marks.ram(memory), width, signs))
-        if memory.swap_total:
-            share = marks.swap(memory)
-            row = _row("swap", memory.swap_used, memory.swap_total, share, width, signs)
-            if share is None and marks.swap_growth is not None:
-                row = (*row[:-1], (f"acts when it grows by {amount(marks.swap_growth)}", ""))
-            rows.append(row)
-        else:
-            rows.append((_name("swap"), ("none", "dim")))
+        add("RAM", memory.total - memory.available, memory.total, marks.ram(memory), "")
+        mark = marks.swap(memory)
+        add("swap", memory.swap_used, memory.swap_total, mark, "none")
+        if memory.swap_total and mark is None and marks.swap_growth is not None:
+            words = f"acts when it grows by {amount(marks.swap_growth)}"
+            rows[-1] = (*rows[-1][:-1], (words, ""))
     for gpu in sample.gpu.gpus if sample.gpu is not None else ():
-        name = f"GPU{gpu.index}"
-        if gpu.used_bytes is None or not gpu.total_bytes:
-            rows.append((_name(name), (memory_of(gpu), "warn")))
-            continue
-        rows.append(_row(name, gpu.used_bytes, gpu.total_bytes, marks.card(gpu), width, signs))
+        add(f"GPU{gpu.index}", gpu.used_bytes, gpu.total_bytes, marks.card(gpu), memory_of(gpu))
     for disk in sample.disks:
-        name = f"disk {disk.path}"
-        if disk.free is None or not disk.total:
-            rows.append((_name(name), (disk.why or "not known", "warn")))
-            continue
-        used = disk.total - disk.free
-        rows.append(_row(name, used, disk.total, marks.disk(disk), width, signs))
+        used = None if disk.free is None or not disk.total else disk.total - disk.free
+        add(f"disk {disk.path}", used, disk.total, marks.disk(disk), disk.why)
     return [cut(row, width, signs) for row in rows]
 
 
-def _name(name: str) -> tuple[str, str]:
-    return fitted(name, NAME - 1) + " ", "dim"
-
-
-def _row(name: str, used: int, total: int, mark: float | None, width: int, signs: Signs) -> Row:
+def _figure(used: int, total: int, mark: float | None, width: int, signs: Glyphs) -> Row:
     long = min(LONGEST, max(SHORTEST, width - NAME - FIGURE - 33))
     figure = fitted(pair(used, total), FIGURE)
     drawn = bar(used / total, long, signs, mark)
@@ -222,11 +214,11 @@ def _row(name: str, used: int, total: int, mark: float | None, width: int, signs
         words = (f"PAST its limit {amount(mark * total)}", "bad")
     else:
         words = (f"acts at {amount(mark * total)}, {amount(mark * total - used)} left", "")
-    return (_name(name), (drawn + " ", ""), (figure + " ", ""), words)
+    return ((drawn + " ", ""), (figure + " ", ""), words)
 
 
 def all_rows(
-    sample: Sample, width: int, now: float, signs: Signs,
+    sample: Sample, width: int, now: float, signs: Glyphs,
     trends: Mapping[str, Trend], max_rows: int = 0, marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
     """Every gauge in `width` cells, cards first, then the host. Where `max_rows` (0: any number) is
@@ -243,6 +235,6 @@ def all_rows(
     return [cut(one_row(sample, now, signs), width, signs)]
 
 
-def one_row(sample: Sample, now: float, signs: Signs) -> Row:
+def one_row(sample: Sample, now: float, signs: Glyphs) -> Row:
     """Everything in one line, however long."""
     return (*gpu_brief(sample.gpu, now, signs), ("  ", ""), *host_brief(sample, now, signs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from console.host.sample import (
     NO_MARKS,
@@ -17,9 +17,9 @@ from console.host.sample import (
 )
 from console.render.cells import (
     TONES,
+    Glyphs,
     Part,
     Row,
-    Signs,
     age_words,
     aged,
     amount,
@@ -57,7 +57,7 @@ def utilisation(gpu: GpuSample) -> str:
     return "MIG" if gpu.why.startswith("MIG") else "n/a"
 
 
-def temperature(gpu: GpuSample, signs: Signs) -> str:
+def temperature(gpu: GpuSample, signs: Glyphs) -> str:
     return "n/a" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} {signs.celsius}"
 
 
@@ -78,7 +78,6 @@ def memory_of(gpu: GpuSample) -> str:
 
 
 def dark(gpu: GpuSample) -> bool:
-    """Whether nothing at all is known of a card."""
     return all(
         one is None
         for one in (gpu.used_bytes, gpu.utilisation, gpu.temperature_c, gpu.power_w)
@@ -86,7 +85,7 @@ def dark(gpu: GpuSample) -> bool:
 
 
 def gpu_row(
-    gpu: GpuSample, width: int, memory: int, signs: Signs, trend: Trend | None,
+    gpu: GpuSample, width: int, memory: int, signs: Glyphs, trend: Trend | None,
     marks: Marks = NO_MARKS,
 ) -> Row:  # fmt: skip
     """One card in `width` cells; `memory` is how wide its `used/total` column is.
@@ -127,7 +126,7 @@ def _shares(room: int) -> tuple[int, int, int, int]:
 
 
 def _memory_parts(
-    gpu: GpuSample, level: Level, long: int, memory: int, signs: Signs, marks: Marks
+    gpu: GpuSample, level: Level, long: int, memory: int, signs: Glyphs, marks: Marks
 ) -> list[Part]:
     filled = share(gpu.used_bytes, gpu.total_bytes)
     if filled is None:
@@ -139,14 +138,8 @@ def _memory_parts(
     return drawn + marked(f"{memory_of(gpu):>{memory}}", level)
 
 
-def memory_width(gpus: Sequence[GpuSample]) -> int:
-    """Cells for the widest `used/total` of these cards."""
-    pairs = (pair(gpu.total_bytes, gpu.total_bytes) for gpu in gpus if gpu.total_bytes)
-    return max((len(one) for one in pairs), default=13)
-
-
 def gpu_rows(
-    report: GpuReport | None, width: int, now: float, signs: Signs, trends: Mapping[str, Trend],
+    report: GpuReport | None, width: int, now: float, signs: Glyphs, trends: Mapping[str, Trend],
     marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
     """All cards: a row each, two in a row from 120 cells on; or why there are none."""
@@ -158,7 +151,8 @@ def gpu_rows(
         return [aged((("GPU  ", "dim"), (words, "warn")), stale, width, signs)]
     two = width >= 120 and len(report.gpus) > 1
     each = (width - 2) // 2 if two else width
-    memory = memory_width(report.gpus)
+    pairs = (pair(gpu.total_bytes, gpu.total_bytes) for gpu in report.gpus if gpu.total_bytes)
+    memory = max(map(len, pairs), default=13)  # cells for the widest `used/total`
     room = each - len(stale) - 1 if stale else each
     rows = [
         aged(gpu_row(gpu, room, memory, signs, trends.get(gpu.uuid), marks), stale, each, signs)
@@ -170,7 +164,7 @@ def gpu_rows(
     return [(*padded(a, each), ("  ", ""), *b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
 
 
-def gpu_brief(report: GpuReport | None, now: float, signs: Signs) -> Row:
+def gpu_brief(report: GpuReport | None, now: float, signs: Glyphs) -> Row:
     """All cards in as few cells as they can be told in."""
     if report is None or report.trouble or not report.gpus:
         return gpu_rows(report, 1000, now, signs, {})[0]

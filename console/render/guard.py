@@ -7,7 +7,7 @@ from typing import Any
 
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration
-from console.journal.breach import limit_in
+from console.journal.breach import killed_row, limit_in
 from console.journal.run_view import GuardEvent
 from console.recovery.guard.config import NAMES, Limit
 
@@ -41,7 +41,6 @@ def limit_words(limit: Limit) -> str:
 
 
 def value_words(value: float, unit: str) -> str:
-    """A limit's figure with its unit."""
     if unit == "B":
         return format_bytes(value)
     if unit == "B/s":
@@ -62,20 +61,24 @@ def lease_words(lease_s: float) -> str:
 
 
 def event_words(event: GuardEvent) -> str:
-    """One line of an event, for a terminal."""
     if event.kind == "breach" and event.data.get("cause") == "lease":
         return f"LEASE RAN OUT: {clean(event.words, 400)}"
     return f"GUARD {MARKS.get(event.kind, clean(event.kind, 20))}: {clean(event.words, 400)}"
 
 
 def deeds(breach: Mapping[str, Any]) -> list[str]:
-    """What was done, a line for each victim, and how late it was looked. `breach`: as the
-    journal has it."""
-    limit, rows = limit_in(breach), breach.get("killed")
+    """What was done, a line for each victim: what it held, by which rungs, how fast; and how late
+    it was looked. `breach`: as the journal or breach.json has it."""
+    limit = limit_in(breach)
     for_s = limit.for_s if limit is not None else 0.0
-    killed = [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
+    killed = [killed_row(one) for one in each(breach.get("killed")) if isinstance(one, dict)]
     gap = gap_words(breach)
     return [f"killed {killed_words(row, for_s)}" for row in killed] + ([gap] if gap else [])
+
+
+def each(value: object) -> list[Any]:
+    """A list as it is; an empty one for whatever else stands there."""
+    return value if isinstance(value, list) else []
 
 
 def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
@@ -90,7 +93,8 @@ def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
     text += f"{',' if held else ''} by {clean(str(row['rung']), 80)}" if row.get("rung") else ""
     wrote, empty = row.get("write_s"), row.get("empty_s")
     if isinstance(wrote, int | float):
-        text += f" {soon(wrote)} after {since_words(for_s)}"
+        passed = f"it had been passed for {format_duration(for_s)}"
+        text += f" {soon(wrote)} after {passed if for_s else 'the sample that showed it'}"
         text += "" if isinstance(empty, int | float) else ", not gone yet"
     if isinstance(empty, int | float):
         text += f", gone after {soon(empty)}"
@@ -108,13 +112,6 @@ def held_words(held: object) -> str:
     text += f" and {format_bytes(swap)} of swap" if isinstance(swap, int | float) and swap else ""
     old = isinstance(age, int | float) and age >= OLD_S
     return f"{text}, {format_duration(age)} before" if old and age is not None else text
-
-
-def since_words(for_s: float = 0.0) -> str:
-    """What a kill is counted from."""
-    return (
-        f"it had been passed for {format_duration(for_s)}" if for_s else "the sample that showed it"
-    )
 
 
 def gap_words(breach: Mapping[str, Any]) -> str:

@@ -58,22 +58,23 @@ def lines(view: GuardView, now: float, width: int) -> list[Row]:
     return [((text, "bad"),) for text in textwrap.wrap(words, max(20, width))]
 
 
+STATES: dict[str, list[Part]] = {
+    guards.NONE: [("no run, nothing guarded", "dim")],
+    guards.LOOKING: [("guard: looking", "dim")],
+    guards.STARTING: [("guard: starting", ""),
+                      ("  the sentinel is there before the first effect", "dim")],
+    guards.GONE: [("no guard: sentinel gone", "alarm"), ("  no load starts without it", "")],
+    guards.SILENT: [("guard SILENT", "alarm"), (": the sentinel lives and says nothing", "bold")],
+    guards.ENDED: [("nothing guarded: this run is over or has no runner", "dim")],
+}  # fmt: skip
+
+
 def _state(view: GuardView, key: str) -> list[Part]:
     word = view.word
-    if word == guards.NONE:
-        return [("no run, nothing guarded", "dim")]
-    if word == guards.LOOKING:
-        return [("guard: looking", "dim")]
-    if word == guards.ENDED:
-        if view.after:
-            return [(f"its runner is gone; {view.after}", "bad")]
-        return [("nothing guarded: this run is over or has no runner", "dim")]
-    if word == guards.STARTING:
-        return [("guard: starting", ""), ("  the sentinel is there before the first effect", "dim")]
-    if word == guards.GONE:
-        return [("no guard: sentinel gone", "alarm"), ("  no load starts without it", "")]
-    if word == guards.SILENT:
-        return [("guard SILENT", "alarm"), (": the sentinel lives and says nothing", "bold")]
+    if word == guards.ENDED and view.after:
+        return [(f"its runner is gone; {view.after}", "bad")]
+    if word in STATES:
+        return STATES[word]
     if word == guards.UNREADABLE:
         return [("guard unknown", "bad"), (f": {view.detail}", "")]
     if word == guards.ACTED:
@@ -162,17 +163,13 @@ def nearest(limits: tuple[Limit, ...]) -> list[str]:
     found: dict[str, Limit] = {}
     for one in limits:
         if one.act == "kill" and one.metric in SHORT and not one.scarce:
-            before = found.get(one.metric)
-            if before is None or _nearer(one, before):
-                found[one.metric] = one
+            before = found.setdefault(one.metric, one)
+            nearer = max if one.below is not None else min
+            found[one.metric] = nearer(before, one, key=_value)
     return [
         f"{SHORT[name]} {'<' if one.below is not None else '>'}{amount(_value(one))}"
         for name, one in found.items()
     ]
-
-
-def _nearer(one: Limit, before: Limit) -> bool:
-    return _value(one) > _value(before) if one.below is not None else _value(one) < _value(before)
 
 
 def _value(limit: Limit) -> float:
@@ -181,9 +178,7 @@ def _value(limit: Limit) -> float:
 
 def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
     """`baseline returns in 4:12 unless somebody attaches`; "" where there is no lease."""
-    if lease is None:
-        return ""
-    if lease.left_s is None:
+    if lease is None or lease.left_s is None:
         return ""
     left = f"{int(lease.left_s) // 60}:{int(lease.left_s) % 60:02d}"
     if lease.attended:

@@ -111,7 +111,4 @@ def of_scope(scope: str) -> tuple[Action, ...]:
 
 def action(action_id: str) -> Action:
     """One action by id; KeyError where there is none."""
-    for found in ACTIONS:
-        if found.id == action_id:
-            return found
-    raise KeyError(action_id)
+    return {found.id: found for found in ACTIONS}[action_id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import date
 
 from console.common.text import clean
@@ -51,11 +51,9 @@ def due_words(lesson: Lesson, today: date) -> str:
     days = (today - date.fromisoformat(day)).days if day else 0
     if not day:
         return "no date"
-    if days < 0:
-        return f"due on {day}"
-    return (
-        f"due since {day} ({days} day{'' if days == 1 else 's'})" if days else f"due today, {day}"
-    )
+    if days <= 0:
+        return f"due on {day}" if days else f"due today, {day}"
+    return f"due since {day} ({days} day{'' if days == 1 else 's'})"
 
 
 def _head(model: LessonModel) -> str:
@@ -99,17 +97,15 @@ def _review(lesson: Lesson, today: date) -> list[str]:
 
 def _contradictions(registry: Registry, model: LessonModel) -> list[str]:
     """Its own, then those that others tell and it does not."""
-    found = [f"{_ids(one.with_, model.id)}: {one.words}" for one in model.contradictions]
-    told = {to for one in model.contradictions for to in one.with_}
+    found, told = [], {to for one in model.contradictions for to in one.with_}
+    for one in model.contradictions:
+        others = ("with itself" if other == model.id else other for other in one.with_)
+        found.append(f"{', '.join(others)}: {one.words}")
     return found + [
         f"told in {other.id}: {one.words}"
         for other, one in registry.contradicting(model.id)
         if other.id not in told
     ]
-
-
-def _ids(others: Iterable[str], own: str) -> str:
-    return ", ".join("with itself" if one == own else one for one in others)
 
 
 def _titled(registry: Registry, lesson_id: str) -> str:
@@ -136,12 +132,8 @@ def _block(label: str, texts: list[str], width: int, tone: str) -> Iterator[Line
 
 
 def _code(label: str, code: str, tone: str) -> list[Line]:
-    lines = [clean(line) for line in code.splitlines()]
-    return (
-        [("", ""), (label, tone), *((f"    {line}".rstrip(), tone) for line in lines)]
-        if lines
-        else []
-    )
+    lines = [(f"    {clean(line)}".rstrip(), tone) for line in code.splitlines()]
+    return [("", ""), (label, tone), *lines] if lines else []
 
 
 def _wrap(text: str, width: int) -> list[str]:

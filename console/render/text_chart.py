@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from console.common.units import format_bytes
 from console.journal.breach import Crossed
-from console.render.cells import Row, Signs, amount
+from console.render.cells import Glyphs, Row, amount
 
 LABEL = 9
 """Cells of the figures at the left edge."""
@@ -36,12 +36,11 @@ class Curve:
     bottom: float = 0.0
 
 
-def curve_of(found: Crossed, shift: float = 0.0, top: float = 0.0) -> Curve:
-    """The curve that made a breach, its times moved by `shift` seconds; `top`: how high the chart
-    is at least."""
+def curve_of(found: Crossed, shift: float = 0.0) -> Curve:
+    """The curve that made a breach, its times moved by `shift` seconds."""
     points = tuple((at + shift, figure) for at, figure in found.points)
     known = [figure for _, figure in points if figure is not None]
-    top = max(top, 1.1 * max([*known, found.level or 0.0, 1.0]))
+    top = 1.1 * max([*known, found.level or 0.0, 1.0])
     return Curve(found.name, points, top, found.level, found.below, found.unit)
 
 
@@ -78,7 +77,7 @@ def _bridged(spans: list[float | None], curve: Curve, span_s: float) -> list[flo
 
 
 def chart(
-    curve: Curve, begin: float, end: float, width: int, height: int, signs: Signs,
+    curve: Curve, begin: float, end: float, width: int, height: int, signs: Glyphs,
     moment: float | None = None,
 ) -> list[Row]:  # fmt: skip
     """`height` rows of `width` cells: the curve, its limit as a line, `moment` as a sign under it.
@@ -113,7 +112,7 @@ def _share(curve: Curve, value: float) -> float:
 
 def _row(
     curve: Curve, values: list[float | None], level: int, height: int, line: int | None,
-    signs: Signs, moment: int | None,
+    signs: Glyphs, moment: int | None,
 ) -> Row:  # fmt: skip
     steps = len(signs.levels)
     drawn: list[tuple[str, str]] = []
@@ -163,7 +162,7 @@ def _column(moment: float | None, begin: float, end: float, cells: int) -> int |
     return min(cells - 1, int((moment - begin) / (end - begin) * cells))
 
 
-def _pointer(at: int, cells: int, signs: Signs) -> Row:
+def _pointer(at: int, cells: int, signs: Glyphs) -> Row:
     """The sign under the moment of the kill, with its word on the side that has room."""
     words = " killed"
     if at + len(words) < cells:

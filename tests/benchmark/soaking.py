@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.bench.metrics import Sample
-from console.bench.soak import Answer, End, Look, Soak, SoakPlan, World
+from console.bench.soak import End, Look, Soak, SoakPlan
+from console.bench.soak_requests import Answer
 from console.bench.soak_stats import Line, Patience, Tally
 from console.common.clock import FakeClock
 
@@ -124,15 +125,15 @@ class Server:
     def state(self) -> str:
         return "stopped by a signal"
 
-    def world(self, beat: Callable[[float, float], None] = lambda t, silent_s: None) -> World:
-        return World(self.clock, self.ask, self, self.lines.append, beat)
-
     def soak(
         self, plan: SoakPlan, tally: Tally | None = None, patience: Patience | None = None,
         beat: Callable[[float, float], None] = lambda t, silent_s: None,
     ) -> tuple[Tally, End]:  # fmt: skip
         """Run it to its end."""
-        soak = Soak(plan, self.world(beat), tally, patience)
+        soak = Soak(
+            plan, self.clock, self.ask, self, self.lines.append, beat, tally or Tally(),
+            patience or Patience(),
+        )  # fmt: skip
         end = soak.run()
         return soak.tally, end
 

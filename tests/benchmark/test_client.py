@@ -69,7 +69,7 @@ def test_the_text_of_a_plain_completion() -> None:
     parts = [sse({"choices": [{"index": 0, "text": text}]}) for text in texts]
     end = sse({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}], "usage": usage(2)})
     got = asked(ChatRequest("Hello", 2, endpoint="completions"), streams([*parts, end, DONE]))
-    assert (got.text, got.completion_tokens, got.failure) == ("ab", 2, None)
+    assert (got.raw_text, got.completion_tokens, got.failure) == ("ab", 2, None)
     kinds = [event.kind for event in got.events]
     assert kinds == [EventKind.OTHER, EventKind.CONTENT, EventKind.CONTENT, *[EventKind.OTHER] * 2]
 
@@ -79,7 +79,7 @@ def test_stamps_are_in_order_and_after_the_start() -> None:
     stamps = [got.started_ns, *(event.at_ns for event in got.events), got.ended_ns]
     assert stamps == sorted(stamps)
     assert got.completion_tokens == 4
-    assert got.text == "xxxx"
+    assert got.raw_text == "xxxx"
 
 
 def test_a_delayed_first_token_is_not_hidden_by_role_ping_or_progress() -> None:
@@ -95,7 +95,7 @@ def test_a_delayed_first_token_is_not_hidden_by_role_ping_or_progress() -> None:
 def test_bytes_in_small_pieces(cut: int) -> None:
     data = b"".join([ROLE, delta(content="grüße 🌍"), FINISH, DONE]).replace(b"\n", b"\r\n")
     got = asked(REQUEST, streams([data[i : i + cut] for i in range(0, len(data), cut)]))
-    assert (got.text, got.failure, got.done) == ("grüße 🌍", None, True)
+    assert (got.raw_text, got.failure, got.done) == ("grüße 🌍", None, True)
 
 
 def test_a_connection_that_stays_open_after_done_is_left() -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from console.bench.benchmark import PROMPTS, Protocol, run_benchmark
+from console.bench.benchmark import PROMPTS, Benchmark, Protocol
 from console.bench.concurrency import measure_level
 from console.bench.metrics import Sample
 from tests.benchmark.scripted import answers, reply, scripted, streams
@@ -96,7 +96,7 @@ def test_a_deadline_ends_all_streams_and_is_raised() -> None:
 def test_levels_come_after_the_runs_and_never_enter_them() -> None:
     protocol = Protocol(max_tokens=8, runs=2, max_runs=2, warmup=1, levels=(2, 3))
     with scripted(GOOD, documents={"/props": {"total_slots": 2}}) as server:
-        result = run_benchmark(server.url, protocol)
+        result = Benchmark(server.url, protocol).run()
         sent = len(server.requests)
     assert sent == 1 + 2 + 2 * 3 + 3 * 3
     assert [level.streams for level in result.levels] == [2, 3]
@@ -109,4 +109,4 @@ def test_levels_come_after_the_runs_and_never_enter_them() -> None:
 def test_no_level_where_not_one_run_was_valid() -> None:
     protocol = Protocol(max_tokens=8, runs=2, max_runs=2, warmup=0, levels=(2,))
     with scripted(answers(500, b"")) as server:
-        assert run_benchmark(server.url, protocol).levels == []
+        assert Benchmark(server.url, protocol).run().levels == []

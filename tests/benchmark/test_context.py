@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.bench.benchmark import Protocol, run_benchmark
+from console.bench.benchmark import Benchmark, Protocol
 from console.bench.interference import SWAP_IN_LEAST, Engine, Surroundings
 from console.bench.metrics import Sample
 from tests.benchmark.machine import BASELINE, OTHER, PAGE, RUN_S, SERVER, Host, NoWatch, still
@@ -185,7 +185,7 @@ def test_a_benchmark_keeps_its_context_and_closes_it_whatever_happens(host: Host
     protocol = Protocol(max_tokens=8, runs=2, max_runs=2, warmup=0)
     around = host.surroundings()
     with scripted(streams(reply(8)), documents={"/props": {"total_slots": 4}}) as server:
-        result = run_benchmark(server.url, protocol, surroundings=around)
+        result = Benchmark(server.url, protocol, surroundings=around).run()
         assert (result.context["slots"], result.context["runs"]) == (4, 2)
 
         def stop(*_: object) -> None:
@@ -194,7 +194,7 @@ def test_a_benchmark_keeps_its_context_and_closes_it_whatever_happens(host: Host
         closed: list[str] = []
         around.close = lambda: closed.append("closed") or {}  # type: ignore[method-assign, func-returns-value, return-value, assignment]
         with pytest.raises(RuntimeError):
-            run_benchmark(server.url, protocol, surroundings=around, progress=stop)
+            Benchmark(server.url, protocol, surroundings=around, progress=stop).run()
     assert closed == ["closed"]
 
 

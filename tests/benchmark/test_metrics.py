@@ -32,14 +32,14 @@ def made(
 
     A chunk arrives when its last token is there; `counted` events carry the running count.
     """
-    events = [Event(MS, EventKind.ROLE), Event(2 * MS, EventKind.PROGRESS)]
+    events = [Event(MS, EventKind.OTHER), Event(2 * MS, EventKind.OTHER)]
     for number, last in enumerate(range(per_chunk, tokens + 1, per_chunk)):
         kind = kinds[number] if number < len(kinds) else EventKind.CONTENT
         at = (FIRST_MS + TOKEN_MS * (last - 1)) * MS
         events.append(Event(at, kind, last if counted else None))
     end = (FIRST_MS + TOKEN_MS * tokens) * MS
     events.append(Event(end, EventKind.OTHER))
-    values = {"prompt_tokens": 12, "done": True, "status": 200} | values
+    values = {"prompt_tokens": 12, "done": True} | values
     return Reply(
         0,
         end,
@@ -157,7 +157,7 @@ def test_an_empty_reply_has_no_figures() -> None:
 
 
 def test_tokens_without_text_are_void() -> None:
-    reply = Reply(0, 10**9, (Event(5, EventKind.ROLE),), completion_tokens=128, done=True)
+    reply = Reply(0, 10**9, (Event(5, EventKind.OTHER),), completion_tokens=128, done=True)
     assert measure(reply, 128).void
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from console.bench.benchmark import Protocol, run_benchmark, tokenize
+from console.bench.benchmark import Benchmark, Protocol, tokenize
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.metrics import measure
 from console.bench.sse import EventKind, FailureKind
-from console.rehearsal.demo.model import write_llama
+from console.rehearsal.demo.model import ModelSpec, write_llama
 from tests.waiting import until
 
 pytestmark = pytest.mark.alone
@@ -28,7 +28,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server on a model of 51 MB, ready; a smaller one outruns the client."""
     folder = tmp_path_factory.mktemp("server")
     model, log = folder / "tiny.gguf", folder / "log"
-    write_llama(model, blocks=8, width=768, heads=12, feed_forward=2048, seed=11, name="tiny")
+    spec = ModelSpec("tiny", blocks=8, seed=11, width=768, heads=12, feed_forward=2048)
+    write_llama(model, spec)
     with log.open("wb") as out:
         server = subprocess.Popen(
             [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(model),
@@ -59,7 +60,7 @@ def _ready(server: subprocess.Popen[bytes], log: Path) -> str:
 
 def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
     """How close its rate comes to the server's depends on the load; one above it is not kept."""
-    result = run_benchmark(url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2))
+    result = Benchmark(url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2)).run()
     assert result.voids == []
     assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (2, 0)
     assert result.model == "tiny"
@@ -75,7 +76,7 @@ def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
 
 def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
     protocol = Protocol(max_tokens=16, runs=2, max_runs=2, endpoint="completions", levels=(2,))
-    result = run_benchmark(url, protocol)
+    result = Benchmark(url, protocol).run()
     assert result.voids == []
     for sample in result.runs:
         assert (sample.completion_tokens, sample.token_source) == (16, "usage")
@@ -90,7 +91,7 @@ def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
 def test_events_carry_the_running_count(url: str) -> None:
     reply = stream_chat(url, ChatRequest("Hello", 16))
     assert reply.failure is None
-    assert reply.events[0].kind is EventKind.ROLE
+    assert reply.events[0].kind is EventKind.OTHER
     counts = [event.tokens for event in reply.events if event.is_text]
     assert None not in counts
     assert counts[-1] == reply.completion_tokens == 16

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from console.bench.soak_requests import EMPTY, Asker, Out, model_of
+from console.bench.benchmark import model_of
+from console.bench.soak_requests import EMPTY, Asker, Out
 from console.bench.sse import FailureKind
 from tests.benchmark.scripted import (
     DONE,
@@ -33,13 +35,13 @@ def ended(out: Out) -> Out:
 
 def test_a_good_answer() -> None:
     with scripted(streams(reply(16), 0.002)) as server:
-        out = ended(Asker(server.url, 16, "m", nonce=lambda: "n1")("Hello"))
+        out = ended(Asker(server.url, 16, "m")("Hello"))
         answer = out.answer()
     assert (answer.error, answer.void, out.heard) == ("", "", 16)
     assert answer.sample.tok_s is not None
     assert answer.sample.ttft_s is not None
     [body] = server.requests
-    assert body["messages"][0]["content"] == "[n1] Hello"
+    assert re.fullmatch(r"\[\w{16}\] Hello", body["messages"][0]["content"])
     assert (body["temperature"], body["max_tokens"], body["model"]) == (0, 16, "m")
 
 

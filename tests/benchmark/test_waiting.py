@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.bench.benchmark import Protocol, run_benchmark
+from console.bench.benchmark import Benchmark, Protocol
 from console.bench.client import Waiting
 from tests.benchmark.scripted import reply, scripted, streams
 
@@ -62,5 +62,5 @@ def test_a_benchmark_lets_it_hear_every_event_of_its_requests() -> None:
     heard: list[str] = []
     with scripted(streams(reply(8))) as server:
         waiting = Heard(lambda silent: None)
-        run_benchmark(server.url, Protocol(max_tokens=8, runs=2, max_runs=2), waiting=waiting)
+        Benchmark(server.url, Protocol(max_tokens=8, runs=2, max_runs=2), waiting=waiting).run()
     assert heard.count("[DONE]") == 3, "the warm-up too"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.rehearsal.demo.model import write_llama
+from console.rehearsal.demo.model import ModelSpec, write_llama
 from tests.benchmarks.surroundings import CannotRun
 from tests.benchmarks.yard import labelled, until_healthy
 from tests.ports import free_port
@@ -23,7 +23,8 @@ BENCH_S = 120
 def write_model(place: Path) -> Path:
     """A model of 51 MB: slow enough that the network is not what is measured."""
     model = place / MODEL
-    write_llama(model, blocks=8, width=768, heads=12, feed_forward=2048, seed=11, name="measured")
+    spec = ModelSpec("measured", blocks=8, seed=11, width=768, heads=12, feed_forward=2048)
+    write_llama(model, spec)
     place.chmod(0o755)
     return model
 

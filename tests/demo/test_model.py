@@ -18,8 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from console.rehearsal.demo.model import MODELS, ensure_models, write_llama
-from console.rehearsal.demo.tokenizer import vocabulary
+from console.rehearsal.demo.model import MODELS, ModelSpec, ensure_models, vocabulary, write_llama
 from tests.testbed import models
 from tests.waiting import until
 
@@ -176,8 +175,9 @@ def test_ensure_models_writes_once_and_repairs(scratch: Path) -> None:
     paths = ensure_models(scratch, lambda *call: calls.append(call))
     sizes = {name: path.stat().st_size for name, path in paths.items()}
     assert sum(sizes.values()) < 250e6
-    for name, spec in MODELS.items():
-        assert sizes[name] == pytest.approx(spec.approximate_bytes, rel=0.02)
+    about = {"baseline": 51_700_000, "fast": 7_700_000, "slow": 166_800_000}
+    for name in MODELS:
+        assert sizes[name] == pytest.approx(about[name], rel=0.02)
         reports = [(done, total) for model, done, total in calls if model == name]
         assert reports == sorted(reports)
         assert reports[-1] == (sizes[name], sizes[name])
@@ -216,7 +216,7 @@ def test_what_a_killed_writer_left_is_removed(demo_models: dict[str, Path]) -> N
 
 def test_heads_have_to_fit_the_width(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a multiple of twice 7 heads"):
-        write_llama(tmp_path / "m", blocks=1, width=64, heads=7, feed_forward=64, seed=1, name="m")
+        write_llama(tmp_path / "m", ModelSpec("m", blocks=1, seed=1, width=64, heads=7))
     assert not list(tmp_path.iterdir())
 
 

@@ -14,9 +14,10 @@ from console.rehearsal.demo.model import (
     Value,
     feed_forward_tensors,
     token_tensors,
+    tokenizer_metadata,
+    vocabulary,
     write_gguf,
 )
-from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
 from tests.testbed.models import _deepseek_metadata, _deepseek_tensors
 
 WIDTH, HEADS, KV_HEADS, HEAD = 64, 4, 2, 32

@@ -8,12 +8,12 @@ import pytest
 
 from console.host.gpu.nvml import LOST, MIG, UNIFIED
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample, Trend
-from console.render.cells import Row, Signs, age_words, amount, cells, fitted, pair, plain, width_of
+from console.render.cells import ASCII, Row, age_words, amount, cells, fitted, pair, plain, width_of
 from console.render.gauges import all_rows, host_rows
 from console.render.gpu import gpu_rows, short_name
 
 GIB = 1024**3
-SIGNS = Signs()
+SIGNS = ASCII
 WIDTHS = (20, 40, 59, 60, 80, 99, 119, 120, 160, 200)
 PRO = GpuSample(
     "GPU-a", 0, "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",

@@ -13,7 +13,7 @@ from console.models.gguf.header import Array
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import Want, parse
 from console.models.gguf.read import read_architecture, read_header
-from console.rehearsal.demo.model import write_llama
+from console.rehearsal.demo.model import ModelSpec, write_llama
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, pair, string, text, u32, u64
 from tests.testbed.gguf_write import Planned, Typed, encode
 from tests.testbed.models import tiny_deepseek2
@@ -45,7 +45,7 @@ def test_everything_of_a_header(tmp_path: Path) -> None:
 
 def test_a_file_cut_short_says_by_how_much(tmp_path: Path) -> None:
     file = tmp_path / "cut.gguf"
-    size = write_llama(file, blocks=1, width=64, heads=4, feed_forward=64, seed=1, name="x")
+    size = write_llama(file, ModelSpec("x", blocks=1, seed=1, width=64, feed_forward=64))
     needed = read_header(file).header.file_bytes
     assert needed is not None
     with file.open("r+b") as opened:

@@ -10,8 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.rehearsal.demo.model import Tensor, Value, write_gguf
-from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
+from console.rehearsal.demo.model import (
+    Tensor,
+    Value,
+    tokenizer_metadata,
+    vocabulary,
+    write_gguf,
+)
 from tests.fit.tiny import deepseek32
 from tests.testbed import models as testbed
 

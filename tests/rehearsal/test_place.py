@@ -95,7 +95,6 @@ def test_a_plan_leaves_what_a_rehearsal_put_there(docker: Path) -> None:
     before = (kept / "environment.json").read_text()
     with place.only_planned():
         assert place.directory() != kept
-        assert place.is_rehearsal(f"{place.directory()}/site.yaml")
         place.enter(Settings(fault="ram"))
     assert place.directory() == kept
     assert docker.exists()

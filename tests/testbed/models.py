@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from console.rehearsal.demo.model import (
+    ATTENTION_SHARE,
+    ModelSpec,
     Tensor,
     Value,
-    attention_share,
     feed_forward_tensors,
     token_tensors,
+    tokenizer_metadata,
+    vocabulary,
     write_gguf,
     write_llama,
 )
-from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
 
 BLOCKS, WIDTH, HEADS, FEED_FORWARD = 2, 64, 4, 128
 Q_RANK, KV_RANK = 48, 32
@@ -23,22 +26,16 @@ EXPERTS, EXPERTS_USED, EXPERT_WIDTH = 4, 2, 32
 
 def tiny_llama(path: Path) -> int:
     """Write a ``llama`` of 2 blocks, 64 wide, in milliseconds; returns its bytes."""
-    return write_llama(
-        path,
-        blocks=BLOCKS,
-        width=WIDTH,
-        heads=HEADS,
-        feed_forward=FEED_FORWARD,
-        seed=1,
-        name="tiny-llama",
+    spec = ModelSpec(
+        "tiny-llama", blocks=BLOCKS, seed=1, width=WIDTH, heads=HEADS, feed_forward=FEED_FORWARD
     )
+    return write_llama(path, spec)
 
 
 def visible_llama(path: Path) -> int:
     """Write a ``llama`` of 36 million parameters (72 MB) for throughput one can see."""
-    return write_llama(
-        path, blocks=10, width=512, heads=8, feed_forward=2048, seed=2, name="visible-llama"
-    )
+    spec = ModelSpec("visible-llama", blocks=10, seed=2, width=512, heads=8, feed_forward=2048)
+    return write_llama(path, spec)
 
 
 def tiny_deepseek2(path: Path) -> int:
@@ -103,7 +100,7 @@ def _deepseek_tensors() -> list[Tensor]:
 
 def _latent_attention(block: str) -> list[Tensor]:
     """Attention with a latent of ``KV_RANK`` and ``ROPE`` positional dimensions per token."""
-    share = attention_share(BLOCKS)
+    share = ATTENTION_SHARE / math.sqrt(BLOCKS)
     return [
         Tensor(f"{block}.attn_norm.weight", (WIDTH,), "norm"),
         Tensor(f"{block}.attn_q_a.weight", (Q_RANK, WIDTH)),

@@ -23,7 +23,7 @@ from screens.playbooks import entry_rows
 from screens.runs import report_rows, run_row
 from tests.ui import scene
 from widgets.bars import STATE_TONE, badge, emergency, key_row, option_rows, status
-from widgets.gauge_strip import gauge_rows, signs
+from widgets.gauge_strip import gauge_rows
 from widgets.rows import Row
 from widgets.step_text import detail_rows, list_rows, result_row, short, summary_rows
 
@@ -132,7 +132,7 @@ def test_ascii_signs(snapshot: SnapshotAssertion) -> None:
         rows = [*list_rows(view, 40, scene.NOW)[0], badge(scene.baseline(), scene.NOW, 80)]
         rows += [status(view, "running", "gate", scene.NOW, 40)]
         rows += [row for chosen in (ASCII, UNICODE)
-                 for row in marked_rows(sample, marks, 90, signs(chosen))]  # fmt: skip
+                 for row in marked_rows(sample, marks, 90, chosen)]  # fmt: skip
         rows += gauge_rows(sample, 101.0, 80, {}) + gauge_rows(None, 1.0, 80, {})
     finally:
         use_ascii(False)

@@ -11,11 +11,9 @@ from console.host import process
 from console.journal.guard_status import NOBODY
 from console.journal.run_dir import RunDir
 from console.render.breach import BreachPage, page, read
-from console.render.cells import Signs, cells, plain
+from console.render.cells import ASCII, UNICODE, Glyphs, cells, plain
 from console.render.text_chart import LABEL, Curve, chart, columns
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, WALL, breach, climbed, record, run_of
-
-UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
 
 
 def shown(run: RunDir) -> BreachPage:
@@ -105,9 +103,9 @@ def falling(*gap: float) -> Curve:
     return Curve("RAM", points, 100.0, 25.0)
 
 
-@pytest.mark.parametrize("signs", [UNICODE, Signs()], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
 @pytest.mark.parametrize("width", [40, 78, 118])
-def test_a_curve_fits_and_has_its_limit_and_its_moment(signs: Signs, width: int) -> None:
+def test_a_curve_fits_and_has_its_limit_and_its_moment(signs: Glyphs, width: int) -> None:
     rows = [plain(row) for row in chart(falling(), 0, 120, width, 6, signs, 90.0)]
     assert len(rows) == 7
     assert all(cells(row) <= width for row in rows)

@@ -79,7 +79,7 @@ def _run_commands(commands: Any) -> None:
     run.add_argument("--step", action="store_true", help="stand still before every step")
     run.add_argument("--detach", action="store_true", help="do not follow")
     run.add_argument(
-        "--lease", default=None, metavar="TIME",
+        "--lease", metavar="TIME",
         help="the baseline comes back when nobody was attached for so long (30m; 0: no lease)",
     )  # fmt: skip
     run.add_argument(
@@ -109,11 +109,7 @@ def _run_commands(commands: Any) -> None:
     tell.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
     tell.add_argument("--step", help="only if this is the current step")
     tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
-    tell.add_argument(
-        "--evidence",
-        metavar="HASH",
-        help="only if the evidence is still this",
-    )
+    tell.add_argument("--evidence", metavar="HASH", help="only if the evidence is still this")
     runner = _add(commands, "runner", "run:runner", "(internal)", hidden=True)
     runner.add_argument("run")
     runner.add_argument("--ready-fd", type=int, default=-1)
@@ -160,7 +156,7 @@ def _look_commands(commands: Any) -> None:
     )
     logs = _add(commands, "logs", "show:logs", "the last lines of a service or step of a run")
     logs.add_argument("name", metavar="SERVICE|STEP")
-    logs.add_argument("--run", default=None, metavar="RUN")
+    logs.add_argument("--run", metavar="RUN")
     logs.add_argument("--lines", type=int, default=50, metavar="N")
     lessons = _add(commands, "lessons", "lessons:lessons", "what was learnt before, by word or id")
     lessons.add_argument("query", nargs="*", metavar="QUERY", help="words, or an id like F-022")
@@ -177,13 +173,8 @@ def _look_commands(commands: Any) -> None:
 
 
 def _machine_commands(commands: Any) -> None:
-    _add(
-        commands,
-        "doctor",
-        "machine:doctor",
-        "what this machine has, and what is missing",
-        site=True,
-    )
+    _add(commands, "doctor", "machine:doctor", "what this machine has, and what is missing",
+         site=True)  # fmt: skip
     gauges = _add(commands, "gauges", "machine:gauges", "GPU, RAM, swap, pressure and disk now")
     gauges.add_argument("--watch", action="store_true", help="a line a second until Ctrl-C")
     gauges.add_argument(
@@ -203,8 +194,9 @@ def _machine_commands(commands: Any) -> None:
     bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
     bench.add_argument("url", metavar="URL")
     bench.add_argument("--runs", type=int, default=9)
-    bench.add_argument("--max-runs", type=int, default=None, metavar="N",
-                       help="while runs vary (default: a third more)")  # fmt: skip
+    bench.add_argument(
+        "--max-runs", type=int, metavar="N", help="while runs vary (default: a third more)"
+    )
     bench.add_argument("--timeout", default="10m", metavar="DURATION", help="of one request")
     bench.add_argument("--max-tokens", type=int, default=256)
     bench.add_argument("--model", default="")
@@ -234,7 +226,7 @@ def _check_commands(commands: Any) -> None:
     fit.add_argument("--loader", choices=["", "mmap", "resident", "convert"], default="",
                      metavar="mmap|resident|convert")  # fmt: skip
     fit.add_argument("--engine", default="", metavar="NAME", help="llama.cpp, sglang, kt-kernel, …")
-    fit.add_argument("--ctx", type=int, default=None, metavar="N", help="tokens of context")
+    fit.add_argument("--ctx", type=int, metavar="N", help="tokens of context")
     fit.add_argument("--to", default="", metavar="DIR", help="where it would be downloaded to")
     fit.add_argument("--line", default="", metavar="RATE", help="like 500Mbit/s")
     fit.add_argument("--beside", action="store_true", help="the baseline goes on serving")
@@ -288,9 +280,8 @@ def _boot_commands(commands: Any) -> None:
         description="the unit that brings the baseline back after a reboot in an outage",
     )  # fmt: skip
     parts = boot.add_subparsers(required=True, metavar="PART")
-    install = _add(
-        parts, "install", "machine:install", "install the unit; starts nothing", site=True
-    )
+    starts = "install the unit; starts nothing"
+    install = _add(parts, "install", "machine:install", starts, site=True)
     remove = _add(parts, "remove", "machine:remove", "disable and delete the unit")
     _add(parts, "status", "machine:status", "whether a unit would act after a reboot")
     for part in (install, remove):
@@ -302,9 +293,7 @@ def _clean_commands(commands: Any) -> None:
         commands, "clean", "clean:clean",
         "what old trials left, with paths and bytes; removes only what is named", site=True,
     )  # fmt: skip
-    clean.add_argument(
-        "--yes", nargs="*", default=None, metavar="ID", help="remove these; never everything"
-    )
+    clean.add_argument("--yes", nargs="*", metavar="ID", help="remove these; never everything")
 
 
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (

@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import Namespace
 
-from console.bench.benchmark import BenchmarkResult, Protocol, run_benchmark, run_words
+from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.client import Waiting
 from console.bench.concurrency import Level
 from console.bench.interference import Engine, Surroundings
@@ -31,10 +31,10 @@ def bench(args: Namespace) -> int:
     protocol = _protocol(args)
     who = listener(args.url)
     around = Surroundings(Engine(who.words, who.pid) if who else None)
-    result = run_benchmark(
+    result = Benchmark(
         args.url, protocol, model=args.model, progress=progress, surroundings=around,
         waiting=Waiting(lambda silent: _tell(f"no token for {silent:.0f} s")),
-    )  # fmt: skip
+    ).run()  # fmt: skip
     if args.json:
         print(json.dumps(result.to_json()))
     else:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from console.checks.lint import output as text
 from console.checks.lint import run
-from console.checks.lint.rule import Facts, rules
+from console.checks.lint.rule import Facts, facts_of, rules
 from console.checks.lint.run import Outcome
 from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
 from console.common.finding import Finding, Level, worst
 from console.common.text import clean
-from console.common.units import parse_bytes, parse_rate
+from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
 from console.config.locate import services, shipped, site_file
+from console.config.locate import site as site_of
 from console.models.sizing.assessment import Verdict
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from console.checks.preflight.architecture.support import Engine
     from console.config.site.site import Site
 
-
+T = TypeVar("T")
 EXIT = {
     Verdict.GO: Exit.OK, Verdict.STREAMING: Exit.OK, Verdict.TIGHT: Exit.HOLD,
     Verdict.UNKNOWN: Exit.HOLD, Verdict.NO_GO: Exit.NO_GO,
@@ -62,13 +63,11 @@ def checkpoint(args: Namespace) -> int:
     from console.checks.preflight.checkpoint import Ask, preflight
     from console.models.hub.reference import typed
 
-    site = _site(args)
+    site = site_of(args.site)
     to = Path(args.to).expanduser() if args.to else None
     machine = machine_for(site.model, to, beside=args.beside)
-    if args.line:
-        machine = replace(
-            machine, line_bps=_rate(args.line), given={**machine.given, "line_bps": "given"}
-        )
+    if line := _parsed("--line", args.line, parse_rate):
+        machine = replace(machine, line_bps=line, given={**machine.given, "line_bps": "given"})
     loader = loader_for(site.model, args.loader, args.engine, args.args, args.ctx)
     ask = Ask(
         typed(args.what), loader, tuple(args.include), tuple(args.exclude), to,
@@ -84,15 +83,16 @@ def host(args: Namespace) -> int:
     from console.checks.preflight.architecture.check import machine_for
     from console.checks.preflight.host import HostAsk, findings
 
-    site = _site(args)
+    site = site_of(args.site)
     ask = HostAsk(
         method=args.method, ports=tuple(args.port), images=tuple(args.image),
         compose=tuple(Path(one) for one in args.compose),
         disk=Path(args.disk).expanduser() if args.disk else None,
-        need=_bytes("--need", args.need), sched_ext=args.sched_ext,
+        need=_parsed("--need", args.need, parse_bytes), sched_ext=args.sched_ext,
         gpus=tuple(gpu.uuid for gpu in site.model.gpus), torch=tuple(args.torch),
-        cuda=_pair("--cuda", args.cuda), compute=_pair("--compute", args.compute),
-        driver=_driver(args.driver), engine=site.model.engine.host,
+        cuda=_parsed("--cuda", args.cuda, _version),
+        compute=_parsed("--compute", args.compute, _version),
+        driver=_parsed("--driver", args.driver, _driver) or "", engine=site.model.engine.host,
         compose_env=tuple(site.compose_env.items()),
     )  # fmt: skip
     return _findings(args, findings(ask, machine_for(site.model, ask.disk), lambda: _docker(site)))
@@ -101,12 +101,11 @@ def host(args: Namespace) -> int:
 def imports(args: Namespace) -> int:
     """Whether an image's modules can be imported at all."""
     from console.checks.preflight import image
-    from console.checks.preflight.image import check_imports
 
-    client = _docker(_site(args))
+    client = _docker(site_of(args.site))
     found = image.check_image(client, args.image)
     if worst(found) is not Level.FAIL:
-        found = tuple(check_imports(client, args.image, args.modules))
+        found = tuple(image.check_imports(client, args.image, args.modules))
     return _findings(args, found)
 
 
@@ -125,46 +124,30 @@ def _print(args: Namespace, lines: list[str], data: object) -> None:
     print(json.dumps(data) if args.json else "\n".join(lines))
 
 
-def _site(args: Namespace) -> Site:
-    from console.frontends.cli.shared import site_of
-
-    return site_of(args.site)
-
-
 def _docker(site: Site) -> docker.DockerClient:
     from console.runtime.docker.client import connect
 
     return connect(site.model.engine.host or None)
 
 
-def _rate(text: str) -> float:
+def _parsed(flag: str, text: str, parse: Callable[[str], T]) -> T | None:
+    """What an option says; None where it was not given. Raises UsageError."""
     try:
-        return parse_rate(text)
-    except ValueError as error:
-        raise UsageError(f"--line {text}", f"expected {error}") from error
-
-
-def _bytes(flag: str, text: str) -> int | None:
-    try:
-        return parse_bytes(text) if text else None
+        return parse(text) if text else None
     except ValueError as error:
         raise UsageError(f"{flag} {text}", f"expected {error}") from error
 
 
-def _pair(flag: str, text: str) -> tuple[int, int] | None:
-    if not text:
-        return None
+def _version(text: str) -> tuple[int, int]:
     major, dot, minor = text.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal()):
-        raise UsageError(f"{flag} {text}", "expected a version like 12.8")
+        raise ValueError("a version like 12.8")
     return int(major), int(minor)
 
 
 def _driver(text: str) -> str:
-    from console.common.units import DRIVER_FORM, is_driver
-
-    if text and not is_driver(text):
-        raise UsageError(f"--driver {text}", f"expected {DRIVER_FORM}")
+    if not is_driver(text):
+        raise ValueError(DRIVER_FORM)
     return text
 
 
@@ -175,7 +158,7 @@ def _engine(args: Namespace) -> tuple[Engine | None, str]:
 
     if args.binary:
         return HostProgram((args.binary,)), ""
-    site = _site(args)
+    site = site_of(args.site)
     specs = {**site.service_specs(), "baseline": site.baseline_spec()}
     try:
         engine = build_of(specs, lambda: _docker(site), service=args.service, image=args.image)
@@ -200,32 +183,24 @@ def lint(args: Namespace) -> int:
     outcome = look([Path(one) for one in args.paths], facts)
     problems = _strict(outcome, args.site)
     if args.sarif:
-        from console.checks.lint import output
         from console.frontends.cli.arguments import VERSION
 
-        made = output.sarif(VERSION, outcome.findings, problems, outcome.refused)
+        made = text.sarif(VERSION, outcome.findings, problems, outcome.refused)
         print(json.dumps(made, indent=1))
     elif args.json:
         print(json.dumps(_json(outcome, problems)))
     else:
         _print_findings(outcome, problems)
-    return int(_code(outcome, problems))
-
-
-def _code(outcome: Outcome, problems: list[Problem]) -> Exit:
     if outcome.refused:
-        return Exit.USAGE
+        return int(Exit.USAGE)
     grave = outcome.worst() in (Severity.ERROR, Severity.WARNING)
-    return Exit.LINT if problems or grave else Exit.OK
+    return int(Exit.LINT if problems or grave else Exit.OK)
 
 
 def _facts(args: Namespace) -> Facts:
     """What the site says of its machine; nothing where no site is configured."""
     if site_file(args.site) is None:
         return Facts()
-    from console.checks.lint.rule import facts_of
-    from console.frontends.cli.shared import site_of
-
     return facts_of(site_of(args.site))
 
 
@@ -238,23 +213,20 @@ def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
 
 
 def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[Problem]:
-    """`known`: services of the site."""
+    """`known`: services of the site; the demo's playbook is always about the demo's own."""
     path, schema = item
+    if path.resolve() == demo:
+        from console.config.demo_site import NAMES
+
+        known = frozenset(NAMES[1:])
     try:
-        lint_one(path, schema, _demo_services() if path.resolve() == demo else known)
+        _load(path, schema, known)
     except InvalidFile as error:
         return error.problems
     return []
 
 
-def _demo_services() -> frozenset[str]:
-    """The demo's playbook is always about the demo's own site."""
-    from console.config.demo_site import NAMES
-
-    return frozenset(NAMES[1:])
-
-
-def lint_one(path: Path, schema: str, site_services: frozenset[str]) -> None:
+def _load(path: Path, schema: str, site_services: frozenset[str]) -> None:
     """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
     if schema.startswith("omni.site/"):
         from console.config.site.load import load_site
@@ -276,12 +248,9 @@ def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
     for line in text.lines(outcome.open):
         print(line)
     said = f"{outcome.looked} file(s), {text.count(outcome.findings)}"
+    said += f"; {len(problems)} of the format" if problems else ""
     quiet = not (outcome.open or problems or outcome.refused)
-    print(said if quiet else _also(said, problems), file=sys.stdout if quiet else sys.stderr)
-
-
-def _also(said: str, problems: list[Problem]) -> str:
-    return f"{said}; {len(problems)} of the format" if problems else said
+    print(said, file=sys.stdout if quiet else sys.stderr)
 
 
 def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:

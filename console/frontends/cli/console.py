@@ -86,7 +86,7 @@ def _run(snapshot: Snapshot) -> list[str]:
     view, word = snapshot.view, snapshot.word.replace("_", " ")
     reason = f" ({clean(view.reason.replace('_', ' '))})" if view.reason else ""
     at = f", step {clean(view.current.id)}" if view.current and not view.over else ""
-    decision = str(view.decision).upper().replace("_", "-")
+    decision = view.decision.word
     said = f", decision {decision} {clean(view.outcome)}".rstrip() if decision else ""
     found = [f"run {snapshot.run.id}: {word}{reason}{at}{said}"]
     if view.cutover:
@@ -154,12 +154,10 @@ def _tell(line: str) -> None:
 
 
 def _goodbye(watchers: Watchers) -> None:
-    """What goes on without the screens, and how to see it again."""
     snapshot = watchers.watch.latest
     if snapshot is not None and snapshot.alive and snapshot.run is not None:
-        short = snapshot.run.id[-4:]
-        with contextlib.suppress(OSError):
-            print(f"run {snapshot.run.id} goes on; omni-console, or omni-console attach {short}")
+        run = snapshot.run.id
+        _tell(f"run {run} goes on; omni-console, or omni-console attach {run[-4:]}")
 
 
 def _screens(watchers: Watchers) -> int:
@@ -211,13 +209,9 @@ def _utf8() -> bool:
 
 
 def _plain(args: Namespace) -> int:
-    """How things stand, for a pipe or a dumb terminal."""
-
-    dumb = sys.stdout.isatty() and os.environ.get("TERM", "") in DUMB
-    why = (
-        f"TERM={os.environ.get('TERM', '')} cannot draw screens" if dumb else "this is no terminal"
-    )
-
+    term = os.environ.get("TERM", "")
+    dumb = sys.stdout.isatty() and term in DUMB
+    why = f"TERM={term} cannot draw screens" if dumb else "this is no terminal"
     print("\n".join(lines(args.site)))
     sys.stderr.write(f"omni-console: {why}; every part runs without screens: omni-console --help\n")
     return int(Exit.OK)

@@ -6,12 +6,12 @@ machine with Docker.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from console.common import paths
 from console.common.errors import EngineError, Exit, RollbackFailed, UsageError
@@ -35,8 +35,6 @@ from console.recovery.rollback.trigger import LOCK
 from console.rehearsal import baseline, image
 from console.rehearsal import prepare as making
 from console.rehearsal import workspace as place
-from console.rehearsal.prepare import known
-from console.rehearsal.site import container, port_of, reference
 from console.rehearsal.workspace import join
 from console.runner.prepare.baseline import restore_time
 from console.runner.prepare.header import record
@@ -58,12 +56,11 @@ def demo(args: Namespace) -> int:
     HostLock().release()  # raises HostBusy before anything is started
     out = sys.stderr if args.json else sys.stdout
     site = load_site(demo_site())
-    _ensure_models(lambda name, done, total: _say_model(name, done, total, out))
+    _ensure_models(out)
     _bring_up(site, out)
     screens = can_draw() and not args.json and not args.plain
     args.yes, args.step, args.detach = not screens, screens, False
-    inputs = [f"candidate={args.candidate}"]
-    playbook = playbook_of("demo", inputs, site)
+    playbook = playbook_of("demo", [f"candidate={args.candidate}"], site)
     made = run_command.start(site, playbook, {"candidate": args.candidate}, args)
     if screens:
         args.site, args.run, args.readonly = str(site.path), made.id, False
@@ -74,14 +71,9 @@ def demo(args: Namespace) -> int:
     return code
 
 
-def _say_model(name: str, done: int, total: int, out: object) -> None:
-    if done == total:
-        print(f"model {name}: {format_bytes(total)}", file=out)  # type: ignore[call-overload]
-
-
-def _bring_up(site: Site, out: object) -> None:
+def _bring_up(site: Site, out: TextIO) -> None:
     """The baseline by the same ladder that a rollback uses. Raises RollbackFailed."""
-    print(f"baseline: starting at {site.model.baseline.url} …", file=out)  # type: ignore[call-overload]
+    print(f"baseline: starting at {site.model.baseline.url} …", file=out)
     result = Procedure(site_plan(site)).run()
     if not result.serving:
         log = paths.baseline_log(site.name)
@@ -116,27 +108,21 @@ def _stop(args: Namespace) -> int:
     for path in made:
         _remove(path, out)
     for name in ("services", "logs", "restore", "proof", "runs", "rollback", ""):
-        _rmdir_if_empty(paths.state_dir() / name)
+        with contextlib.suppress(OSError):  # it is not empty
+            (paths.state_dir() / name).rmdir()
     return int(Exit.OK)
 
 
-def _remove(path: Path, out: object) -> None:
+def _remove(path: Path, out: TextIO) -> None:
     if not path.exists():
         return
     files = path.rglob("*") if path.is_dir() else [path]
     size = sum(file.lstat().st_size for file in files)
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    print(f"removed {path} ({format_bytes(size)})", file=out)  # type: ignore[call-overload]
+    print(f"removed {path} ({format_bytes(size)})", file=out)
 
 
-def _rmdir_if_empty(path: Path) -> None:
-    try:
-        path.rmdir()
-    except OSError:
-        return
-
-
-def _ensure_models(progress: Callable[[str, int, int], None]) -> None:
+def _ensure_models(out: TextIO) -> None:
     """Generate the demo's models where they are missing. Raises UsageError without the extra."""
     try:
         import xllamacpp  # noqa: F401
@@ -145,6 +131,10 @@ def _ensure_models(progress: Callable[[str, int, int], None]) -> None:
             "the demo engine is not installed", str(error), "pip install 'omni-console[demo]'"
         ) from error
     from console.rehearsal.demo import model
+
+    def progress(name: str, done: int, total: int) -> None:
+        if done == total:
+            print(f"model {name}: {format_bytes(total)}", file=out)
 
     model.ensure_models(paths.demo_dir() / "models", progress)
 
@@ -162,14 +152,13 @@ def rehearse(args: Namespace) -> int:
     place.prepare()
     path, given = playbook_path(args.playbook), inputs_of(args.input)
     _go_back(client, say)
-    _, mapping = making.draft(path, given, site, args.fault)
+    mapping = making.draft(path, given, site, args.fault)
     place.enter(mapping.for_image("this host"))
     HostLock().release()  # raises HostBusy before anything is started
     say("REHEARSAL: stand-ins serve, GPUs are scripted; nothing of the real site is touched")
     image.ensure_base(client, place.directory() / "cache", say)
-    port = mapping.ports[str(port_of(site.model.baseline.url))]
-    tok_s = reference(site)
-    per = baseline.bring_up(client, mapping, port, tok_s, say)
+    port = mapping.ports[str(making.port_of(site.model.baseline.url))]
+    per = baseline.bring_up(client, mapping, port, making.reference(site), say)
     made = making.fill(path, given, site, making.measured(mapping, per), planning=False)
     making.make_images(client, made)
     return _go(args, client, made, say)
@@ -183,7 +172,7 @@ def planned(args: Namespace) -> Plan:
     path, given = playbook_path(args.playbook), inputs_of(args.input)
     try:
         with place.only_planned():
-            _, mapping = making.draft(path, given, site, args.fault)
+            mapping = making.draft(path, given, site, args.fault)
             made = making.fill(path, given, site, mapping, planning=True)
     except EngineError as error:
         raise UsageError("a rehearsal needs Docker with Compose", str(error), error.hint) from error
@@ -192,12 +181,12 @@ def planned(args: Namespace) -> Plan:
 
 def _asked(args: Namespace) -> None:
     """Raises UsageError."""
-    known(args.fault)
+    making.known(args.fault)
     if args.fault and not args.rehearse:
         raise UsageError("--fault belongs to --rehearse", hint="nothing goes wrong on purpose else")
 
 
-def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: making.Say) -> int:
+def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: baseline.Say) -> int:
     result = Procedure(site_plan(made.site)).run()
     if not result.serving:
         raise RollbackFailed("the rehearsal's baseline does not serve", result.detail)
@@ -217,7 +206,7 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: maki
     return code
 
 
-def _go_back(client: docker.DockerClient, say: making.Say) -> None:
+def _go_back(client: docker.DockerClient, say: baseline.Say) -> None:
     """Stop what a rehearsal left up, as `then: stay` does: on the scripted cards it is in the way
     of the next one's baseline. Raises HostBusy where one is under way."""
     up = {"label": f"{place.role_label()}=candidate", "status": "running"}
@@ -229,9 +218,9 @@ def _go_back(client: docker.DockerClient, say: making.Say) -> None:
     Procedure(site_plan(load_site(Path(own)))).run()
 
 
-def _end(args: Namespace, client: docker.DockerClient, say: making.Say) -> None:
+def _end(args: Namespace, client: docker.DockerClient, say: baseline.Say) -> None:
     if args.keep:
-        say(f"the stand-in baseline goes on serving; docker stop {container()} ends it")
+        say(f"the stand-in baseline goes on serving; docker stop {baseline.container()} ends it")
         return
     _go_back(client, say)
     baseline.stop(client)

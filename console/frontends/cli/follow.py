@@ -30,8 +30,8 @@ ATTEND_S = 1.0
 """How often a terminal in the foreground says that somebody is there."""
 SAY_S = 1.0
 GRACE_S = 5.0
-"""A ladder that the sentinel woke has the run closed by another runner, a second after it."""
-"""How long a dead runner's run is waited for: an emergency rollback closes its journal."""
+"""How long a dead runner's run is waited for: an emergency rollback closes its journal, and after a
+ladder that the sentinel woke another runner closes the run, a second later."""
 
 
 def at_terminal() -> bool:
@@ -164,8 +164,6 @@ class Follow:
         if not answer.get("ok"):
             self._line(f"  refused: {clean(str(answer.get('error', '')))}")
 
-    # -- printing --------------------------------------------------------------------------
-
     def _line(self, text: str) -> None:
         print(text, file=self.out, flush=True)
 
@@ -268,7 +266,7 @@ class Follow:
                 self._line(f"   {text}")
             return Exit.HOLD, {**as_json(view), "state": word}
         code = exit_code(view.state, view.decision)
-        decision = str(view.decision).upper().replace("_", "-") or "none"
+        decision = view.decision.word or "none"
         named = f" ({clean(view.outcome)})" if view.outcome else ""
         named += " REHEARSAL" if view.rehearsal else ""
         over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""

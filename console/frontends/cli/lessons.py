@@ -14,10 +14,9 @@ from datetime import date
 from typing import Any
 
 from console.common import redact
-from console.common.clock import Clock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
-from console.common.units import format_number
 from console.config.lessons import draft, ids
 from console.config.lessons.draft import Found
 from console.config.lessons.recheck import Answer, Rechecked, recheck
@@ -29,7 +28,8 @@ from console.journal.run_read import view_of
 from console.journal.run_view import RunView
 from console.journal.state import Decision, RunState, StepState
 from console.render.lessons import due_words, entry, row
-from console.render.report.decision import WORD
+from console.render.report.benchmarks import figures_line
+from console.render.report.decision import deciding
 from console.render.report.lessons import lessons as noted
 from console.render.report.markdown import plain
 
@@ -68,7 +68,7 @@ def _decision(view: RunView) -> str:
     if view.decision is Decision.NONE:
         return ""
     outcome = f" ({plain(view.outcome, 60)})" if view.outcome else ""
-    return f"{WORD[view.decision]}{outcome}{f' {view.mark}' if view.mark else ''}"
+    return f"{view.decision.word}{outcome}{f' {view.mark}' if view.mark else ''}"
 
 
 def _failure(view: RunView) -> str:
@@ -88,19 +88,14 @@ def _symptom(view: RunView, outcome: str) -> str:
             last = f" It said: {redact.text(plain(step.lines[-1], 300))}" if step.lines else ""
             return f"Step {plain(step.id, 60)}: {plain(step.detail or step.cause, 300)}.{last}"
     for one in reversed(view.verdicts):
-        reasons = [row.get("why", "") for row in one.criteria if row.get("verdict") == one.verdict]
+        reasons = [row.get("why", "") for row in deciding(one)]
         return f"Gate {plain(one.step, 60)} said {one.verdict}: {plain('; '.join(reasons), 400)}."
     return f"The run ended: {outcome}."
 
 
 def _figures(view: RunView) -> Iterator[str]:
     for scope, metrics in view.metrics.items():
-        found = ", ".join(
-            f"{name} {format_number(one['value'], one.get('unit', ''))}"
-            for name, one in metrics.items()
-            if isinstance(one, dict) and one.get("value") is not None
-        )
-        if found:
+        if found := figures_line(metrics):
             yield f"{plain(scope, 60)}: {plain(found, 400)}"
 
 
@@ -120,7 +115,7 @@ def lessons(args: Namespace) -> int:
     if args.draft is not None:
         return _draft(args)
     registry = load_registry()
-    today = _today(SystemClock())
+    today = date.fromtimestamp(SystemClock().now())
     if args.due:
         code = _due(registry, today, run=args.run, as_json=args.json)
     else:
@@ -139,10 +134,6 @@ def _check(args: Namespace) -> None:
         raise UsageError("--as goes with --draft", hint="omni-console lessons --draft RUN --as S")
     if args.due and args.query:
         raise UsageError("--due takes no query", hint="omni-console lessons --due")
-
-
-def _today(clock: Clock) -> date:
-    return date.fromtimestamp(clock.now())
 
 
 def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int:
@@ -220,7 +211,8 @@ def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
     for lesson in found:
         if not as_json:
             print(f"{row(lesson)}\n        {due_words(lesson, today)}", flush=True)
-        answer = _again(lesson) if run else None
+        asked = lesson.model.recheck
+        answer = recheck(lesson, asked) if run and asked is not None else None
         if answer is not None:
             answers.append(answer)
         if not as_json:
@@ -232,11 +224,6 @@ def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
         print(_sum(found, answers, today))
     news = any(one.answer is not Answer.PASSED for one in answers)
     return int(Exit.HOLD if news else Exit.OK)
-
-
-def _again(lesson: Lesson) -> Rechecked | None:
-    asked = lesson.model.recheck
-    return recheck(lesson, asked) if asked is not None else None
 
 
 def _answer_lines(lesson: Lesson, answer: Rechecked | None) -> list[str]:

@@ -25,7 +25,7 @@ from console.host import systemd
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
 from console.host.sampler import Sampler
 from console.journal.guard_status import GuardView, GuardWatch, run_on
-from console.render.cells import Row, Signs, plain
+from console.render.cells import ASCII, UNICODE, Glyphs, plain
 from console.render.gauges import all_rows, one_row
 from console.render.guard_text import lease_words
 from console.render.guard_text import line as guard_line
@@ -41,7 +41,6 @@ LOOK_S = 3.0
 """What one look waits for NVML and for a second reading of the swap counters."""
 LOOK_EVERY_S = 0.25
 LEAST_S, MOST_S = 0.1, 3600.0
-UNICODE = Signs("█", "░", "▁▂▃▄▅▆▇█", "…", "°C", "┃", "▲", "─")
 
 
 def doctor(args: Namespace) -> int:
@@ -75,18 +74,16 @@ def lines(finding: Finding, width: int) -> list[str]:
         break_on_hyphens=False,
     )  # fmt: skip
     out = out or [head.rstrip()]
-    lead = "-> "
-    for text in finding.hint.splitlines():
+    inner = " " * (HINT + 3)
+    for at, text in enumerate(finding.hint.splitlines()):
+        lead = inner if at else f"{'->':>{HINT + 2}} "
         out += textwrap.wrap(
-            text, width, initial_indent=" " * HINT + lead,
-            subsequent_indent=" " * (HINT + 3), break_on_hyphens=False,
-        )  # fmt: skip
-        lead = "   "
+            text, width, initial_indent=lead, subsequent_indent=inner, break_on_hyphens=False
+        )
     return out
 
 
 def last_line(findings: Sequence[Finding]) -> str:
-    """The sum, and what to do next."""
     failed, warnings = counts(findings)
     sums = f"{failed} failed, {warnings} warning{'' if warnings == 1 else 's'}."
     for level in (Level.FAILED, Level.WARNING):
@@ -96,9 +93,7 @@ def last_line(findings: Sequence[Finding]) -> str:
     if failed:
         return f"{sums} Next: omni-console doctor again when that is mended."
     demo = any(f.id == "baseline.demo" and f.level is Level.OK for f in findings)
-    return f"{sums} Next: omni-console " + (
-        "demo shows a whole run." if demo else "opens the console."
-    )
+    return f"{sums} Next: omni-console {'demo shows a whole run' if demo else 'opens the console'}."
 
 
 def gauges(args: Namespace) -> int:
@@ -139,8 +134,9 @@ def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
         while True:
             sample = arrived.get()
             guard.aim(*run_on(), over=False)
-            line = _object(sample, guard.latest) if as_object else _line(sample, guard.latest)
-            print(line, flush=True)
+            view = guard.latest
+            told = json.dumps({**as_json(sample), "guard": guard_json(view)}) if as_object else ""
+            print(told or _line(sample, view), flush=True)
     finally:
         guard.close()
 
@@ -185,18 +181,9 @@ def _line(sample: Sample, view: GuardView) -> str:
     now, at = time.strftime("%H:%M:%S"), time.monotonic()
     row = one_row(sample, at, text_signs())
     told = [plain(guard_line(view, at, key="")), lease_words(view.lease)]
-    return f"{now}  {plain(row)}{plain(_age(sample, at))}  {'  '.join(x for x in told if x)}"
-
-
-def _age(sample: Sample, now: float) -> Row:
-    """How old the cards' figures are; nothing where there are none."""
-    if sample.gpu is None or not sample.gpu.gpus:
-        return ()
-    return ((f"  cards {max(0.0, now - sample.gpu.at):.1f} s old", "dim"),)
-
-
-def _object(sample: Sample, view: GuardView) -> str:
-    return json.dumps({**as_json(sample), "guard": guard_json(view)})
+    gpu = sample.gpu
+    age = f"  cards {max(0.0, at - gpu.at):.1f} s old" if gpu is not None and gpu.gpus else ""
+    return f"{now}  {plain(row)}{age}  {'  '.join(x for x in told if x)}"
 
 
 def guard_json(view: GuardView) -> dict[str, Any]:
@@ -239,10 +226,10 @@ def as_json(sample: Sample) -> dict[str, Any]:
     return out
 
 
-def text_signs() -> Signs:
+def text_signs() -> Glyphs:
     """What bars are drawn with on this standard output."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    return UNICODE if encoding == "utf8" else Signs()
+    return UNICODE if encoding == "utf8" else ASCII
 
 
 def install(args: Namespace) -> int:

@@ -6,6 +6,7 @@ import json
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from console.common.errors import Exit, UsageError
@@ -13,7 +14,8 @@ from console.common.units import format_bytes
 from console.journal.guard_record import Recorded, ending, find
 from console.journal.guard_status import number
 from console.recovery.guard.record.read import FastSample
-from console.render.breach import cause_of, deeds, each
+from console.render.breach import cause_of
+from console.render.guard import deeds, each
 
 DENSE_S = 5.0
 DENSE_EVERY_S = 0.2
@@ -75,23 +77,19 @@ def second_words(record: dict[str, Any]) -> str:
             said = number(record[name])
             words = "not known" if said is None else f"{format_bytes(said)}/s"
             parts.append(f"{name.replace('_', '-')} {words}")
-    parts += [
-        f"{_tail(one.get('uuid'))} {_of(one, 'used', 'total')}" for one in _each(record, "cards")
-    ]
+    for one in _each(record, "cards"):
+        parts.append(f"{str(one.get('uuid') or 'a card')[:12]} {_of(one, 'used', 'total')}")
     if record.get("gpu_trouble"):
         parts.append(str(record["gpu_trouble"]))
-    parts += [
-        f"{one.get('name', '?')} {_of(one, 'ram', 'limit')}" for one in _each(record, "loads")
-    ]
-    parts += [
-        f"{one.get('path', '?')} {_of(one, 'free', '')} free" for one in _each(record, "disks")
-    ]
+    for one in _each(record, "loads"):
+        parts.append(f"{one.get('name', '?')} {_of(one, 'ram', 'limit')}")
+    for one in _each(record, "disks"):
+        parts.append(f"{one.get('path', '?')} {_of(one, 'free', '')} free")
     return f"{clock_of(record)}  {', '.join(parts)}"[:400] if parts else ""
 
 
 def _each(record: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    value = record.get(name)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [one for one in each(record.get(name)) if isinstance(one, dict)]
 
 
 def _of(one: dict[str, Any], part: str, whole: str) -> str:
@@ -100,10 +98,6 @@ def _of(one: dict[str, Any], part: str, whole: str) -> str:
     if size is None:
         return str(one.get("why") or "not known")
     return f"{format_bytes(size)} of {format_bytes(most)}" if most else format_bytes(size)
-
-
-def _tail(uuid: object) -> str:
-    return str(uuid)[:12] if uuid else "a card"
 
 
 def clock_of(record: dict[str, Any]) -> str:
@@ -120,14 +114,7 @@ def as_json(found: Recorded) -> dict[str, Any]:
         "ends": found.ends, "synced": found.synced, "level": found.level,
         "status": found.status, "events": list(found.events), "breach": found.breach or None,
         "seconds": list(found.slow),
-        "samples": [
-            {
-                "wall": one.wall, "mono": one.mono, "total": one.total,
-                "available": one.available, "swap_used": one.swap_used, "some": one.some,
-                "full": one.full, "level": one.level,
-            }
-            for one in found.fast
-        ],
+        "samples": [asdict(one) for one in found.fast],
     }  # fmt: skip
 
 

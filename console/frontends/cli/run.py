@@ -16,7 +16,7 @@ from console.common.text import clean
 from console.common.units import parse_duration
 from console.config.site.site import Site
 from console.frontends.cli.follow import Follow, at_terminal
-from console.frontends.cli.shared import inputs_of, site_of
+from console.frontends.cli.shared import inputs_of, playbook_of, site_of
 from console.frontends.tui.watch.actions import BINDS, bound
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, find_run
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Check everything, start a detached runner, follow it. Nothing starts on bad input."""
-    from console.frontends.cli.shared import playbook_of, site_of
-
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
     made = start(site, playbook, inputs_of(args.input), args)
@@ -137,7 +135,10 @@ def _live_run(name: str | None) -> RunDir:
     found = find_run(name)
     if runner_alive(found):
         return found
-    state = _state(found)
+    try:
+        state = read_view(found).state
+    except ConsoleError:
+        state = RunState.PENDING
     if state in ENDS:
         raise ControlError(f"run {found.id} has ended", str(state), "omni-console show says how")
     raise ControlError(
@@ -164,13 +165,6 @@ def follow(run: RunDir, args: Namespace) -> int:
     if args.json:
         print(json.dumps(summary))
     return int(code)
-
-
-def _state(run: RunDir) -> RunState:
-    try:
-        return read_view(run).state
-    except ConsoleError:
-        return RunState.PENDING
 
 
 def _say(args: Namespace, text: str) -> None:
@@ -211,7 +205,7 @@ def promote(args: Namespace) -> int:
 
 def _facts(site: Site, cut: CutOver, answered: str) -> list[str]:
     view, url = cut.view, site.model.baseline.url
-    decision = str(view.decision).upper().replace("_", "-") or "none: no gate judged it"
+    decision = view.decision.word or "none: no gate judged it"
     marks = f", {view.mark}" if view.mark else ""
     return [
         f"{cut.relay.service} answers at {url}: {clean(answered)}",
@@ -241,9 +235,9 @@ def _meaning(site: Site, cut: CutOver, made: Promotion) -> list[str]:
         "  No run starts meanwhile: a run needs the site's own baseline to serve.",
         "",
         f"To make {name} the baseline itself, which a rollback restores:",
-        *([f"  1. {line}" for line in before] or []),
+        *(f"  1. {line}" for line in before),
         f"  {2 if before else 1}. in {site.path}, instead of its `baseline:`",
-        *[f"       {line}" for line in site_lines(cut.spec, url, cut.view)],
+        *(f"       {line}" for line in site_lines(cut.spec, url, cut.view)),
         f"  {3 if before else 2}. omni-console rollback: ends the relay, starts it at {url}, "
         "proves it",
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.logs.last_lines import read_last
 from console.common.text import clean
-from console.common.units import format_duration, format_number
+from console.common.units import format_duration
 from console.frontends.cli.machine import guard_json, text_signs
 from console.frontends.tui.watch.baseline import answers_200
 from console.frontends.tui.watch.history import RunRow, rows
@@ -23,7 +23,7 @@ from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.journal.run_view import GuardEvent, RunView
-from console.journal.state import exit_code, possible_verbs
+from console.journal.state import Decision, exit_code, possible_verbs
 from console.recovery.rollback import sealed_plan as sealed
 from console.render.breach import cause_of
 from console.render.cells import plain
@@ -32,8 +32,10 @@ from console.render.guard import deeds, event_words, value_words
 from console.render.guard_text import lease_words
 from console.render.guard_text import line as guard_line
 from console.render.report import compare as comparison
-from console.render.report.document import TROUBLE, evidence, markdown, sign, write_copy
+from console.render.report.benchmarks import figures_line
+from console.render.report.document import TROUBLE, evidence, markdown, write_copy
 from console.render.report.document import as_json as reported
+from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
 
 HEALTH_S = 1.5
@@ -42,7 +44,6 @@ LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
 
 
 def runs(args: Namespace) -> int:
-    """The list of runs; an unreadable one is listed as such."""
     found = rows()
     if args.json:
         print(json.dumps({"runs": [_as_json(row) for row in found]}))
@@ -50,7 +51,7 @@ def runs(args: Namespace) -> int:
     if not found:
         print("no runs yet: omni-console demo shows one, omni-console run PLAYBOOK starts one")
     for row in found:
-        decision = str(row.decision or "–").upper().replace("_", "-")
+        decision = Decision(row.decision).word or "–"
         text = format_duration(row.took_s) if row.took_s is not None else ""
         print(f"{row.id:<44} {row.state:<16} {decision:<6} {text:<12} {row.mark}".rstrip())
     return int(Exit.OK)
@@ -108,12 +109,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         for text in [*deeds(event.data), *(_curve(event) if event is view.breach else [])]:
             print(f"  {text}".rstrip())
     for scope, metrics in view.metrics.items():
-        found = ", ".join(
-            f"{name} {format_number(m['value'], m.get('unit', ''))}"
-            for name, m in metrics.items()
-            if m.get("value") is not None
-        )
-        print(f"\n{clean(scope)}: {clean(found)}")
+        print(f"\n{clean(scope)}: {clean(figures_line(metrics))}")
     for verdict in view.verdicts:
         print(f"\ngate {verdict.step}: {verdict.verdict} {clean(verdict.outcome)}".rstrip())
         if verdict.overridden:
@@ -203,7 +199,12 @@ def report(args: Namespace) -> int:
     if args.to and several:
         raise UsageError("--to writes the report of one run", f"{len(found)} runs were named")
     if args.to:
-        path = _write_to(Path(args.to).expanduser(), found[0], seen[0][0])
+        path = Path(args.to).expanduser()
+        try:
+            write_copy(seen[0][0], evidence(found[0], seen[0][0]), path)
+        except OSError as error:
+            words = error.strerror or str(error)
+            raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
         print(json.dumps({"report": str(path)}) if args.json else path)
     elif args.json:
         known = [evidence(run, view) for run, (view, _) in zip(found, seen, strict=True)]
@@ -222,16 +223,6 @@ def report(args: Namespace) -> int:
     return int(Exit.OK)
 
 
-def _write_to(path: Path, run: RunDir, view: RunView) -> Path:
-    """A copy of the report, with its charts beside it. Raises UsageError."""
-    try:
-        write_copy(run, view, path)
-    except OSError as error:
-        words = error.strerror or str(error)
-        raise UsageError(f"{clean(str(path), 200)} cannot be written", words) from error
-    return path
-
-
 def logs(args: Namespace) -> int:
     """The last lines a service wrote, or a step's output; read from the run's own files."""
     run = find_run(args.run)
@@ -241,9 +232,8 @@ def logs(args: Namespace) -> int:
     for path in paths:
         if path.exists():
             lines = read_last(path, max(1, args.lines))
-            print(
-                json.dumps({"file": str(path), "lines": lines}) if args.json else "\n".join(lines)
-            )
+            found = {"file": str(path), "lines": lines}
+            print(json.dumps(found) if args.json else "\n".join(lines))
             return int(Exit.OK)
     step = view_of(run)[0].step(args.name)
     if step is not None and step.lines:  # it wrote no file of its own: what is in the journal

@@ -21,14 +21,12 @@ import os
 import random
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
-
-from console.rehearsal.demo.tokenizer import tokenizer_metadata, vocabulary
 
 Progress = Callable[[str, int, int], None]
 Value = str | bool | int | float | list[str] | list[int]
@@ -40,7 +38,15 @@ _POOL = 65_537
 _ALIGNMENT, _F32, _F16 = 32, 0, 1
 _STALE_AFTER_S = 60.0
 _SHARPNESS = 4.0
-_ATTENTION_SHARE, _FEED_FORWARD_SHARE = 3.0, 1.0
+ATTENTION_SHARE, _FEED_FORWARD_SHARE = 3.0, 1.0
+
+BOS, EOS = "<|begin_of_text|>", "<|end_of_text|>"
+MERGES = ["t h", "Ġ a"]
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
+_NORMAL, _CONTROL, _UNUSED = 1, 3, 5
 
 Guides = tuple[float, float, float]
 _OTHER: tuple[Guides, Guides] = (3.0, 0.0, 0.0), (-60.0, 0.0, 0.0)
@@ -71,7 +77,6 @@ class Tensor:
 
     @property
     def count(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -82,7 +87,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A demonstration model: its sizes in elements, and about how many bytes its file has.
+    """A random ``llama`` model: ``context`` in tokens, the other sizes in elements.
 
     ``spare`` tokens are never said. They make the output matrix large, which is paid for once an
     answered token and once a whole prompt: prompts get cheap against answers, as on a card.
@@ -90,7 +95,6 @@ class ModelSpec:
 
     name: str
     blocks: int
-    approximate_bytes: int
     seed: int
     width: int = 128
     heads: int = 4
@@ -100,11 +104,42 @@ class ModelSpec:
 
 
 MODELS: dict[str, ModelSpec] = {
-    "baseline": ModelSpec("baseline", blocks=136, approximate_bytes=51_700_000, seed=11),
-    "fast": ModelSpec("fast", blocks=20, approximate_bytes=7_700_000, seed=12),
-    "slow": ModelSpec("slow", blocks=440, approximate_bytes=166_800_000, seed=13),
+    "baseline": ModelSpec("baseline", blocks=136, seed=11),
+    "fast": ModelSpec("fast", blocks=20, seed=12),
+    "slow": ModelSpec("slow", blocks=440, seed=13),
 }
 """The models of the demonstration: the baseline, one far above and one far below its speed."""
+
+
+def byte_symbols() -> list[str]:
+    """The 256 one-character symbols that GPT-2's byte-level tokenizer gives the bytes."""
+    plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    spare = iter(range(256, 512))
+    return [chr(byte if byte in plain else next(spare)) for byte in range(256)]
+
+
+def vocabulary(spare: int = 0) -> list[str]:
+    """Token texts in order of their ids: bytes, merged pairs, BOS and EOS, then spare ones."""
+    said = [*byte_symbols(), *(pair.replace(" ", "") for pair in MERGES), BOS, EOS]
+    return said + [f"<|spare {number}|>" for number in range(spare)]
+
+
+def tokenizer_metadata(spare: int = 0) -> dict[str, Value]:
+    """The ``tokenizer.*`` keys of a byte-level GPT-2 tokenizer with a chat template."""
+    tokens = vocabulary(spare)
+    kinds = [_CONTROL if token in (BOS, EOS) else _NORMAL for token in vocabulary()]
+    kinds += [_UNUSED] * spare
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.merges": list(MERGES),
+        "tokenizer.ggml.bos_token_id": tokens.index(BOS),
+        "tokenizer.ggml.eos_token_id": tokens.index(EOS),
+        "tokenizer.ggml.add_bos_token": True,
+        "tokenizer.chat_template": CHAT_TEMPLATE,
+    }
 
 
 def _guides(token: str) -> tuple[Guides, Guides]:
@@ -176,8 +211,8 @@ def _padding(length: int) -> bytes:
     return bytes(-length % _ALIGNMENT)
 
 
-def gguf_header(metadata: Mapping[str, Value], tensors: Sequence[Tensor]) -> bytes:
-    """Everything before the tensor data of a GGUF 3 file, padded to 32 bytes."""
+def _layout(metadata: Mapping[str, Value], tensors: Sequence[Tensor]) -> tuple[bytes, int]:
+    """Everything before the tensor data of a GGUF 3 file, padded to 32 bytes; the bytes of all."""
     parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(metadata))]
     parts += [_text(key) + _value(value) for key, value in metadata.items()]
     offset = 0
@@ -187,20 +222,8 @@ def gguf_header(metadata: Mapping[str, Value], tensors: Sequence[Tensor]) -> byt
         parts.append(_text(tensor.name) + sides + struct.pack("<IQ", kind, offset))
         offset += tensor.size + len(_padding(tensor.size))
     header = b"".join(parts)
-    return header + _padding(len(header))
-
-
-def _tensor_data(tensors: Sequence[Tensor], seed: int) -> Iterator[bytes]:
-    """The padded data of the tensors in order, one at a time."""
-    noise = _Noise(seed)
-    for tensor in tensors:
-        yield bytes(_content(tensor, noise)) + _padding(tensor.size)
-
-
-def gguf_size(metadata: Mapping[str, Value], tensors: Sequence[Tensor]) -> int:
-    """Bytes of the file that :func:`write_gguf` writes for these arguments."""
-    data = sum(tensor.size + len(_padding(tensor.size)) for tensor in tensors)
-    return len(gguf_header(metadata, tensors)) + data
+    header += _padding(len(header))
+    return header, len(header) + offset
 
 
 def write_gguf(
@@ -217,13 +240,14 @@ def write_gguf(
     and renamed. ``progress`` gets (bytes written, bytes in total). Memory stays at a few
     times the largest tensor. Raises ``OSError`` as writing does; no partial file is left.
     """
-    total = gguf_size(metadata, tensors)
+    header, total = _layout(metadata, tensors)
+    noise = _Noise(seed)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with unfinished.open("wb") as file:
-            written = file.write(gguf_header(metadata, tensors))
-            for data in _tensor_data(tensors, seed):
-                written += file.write(data)
+            written = file.write(header)
+            for tensor in tensors:
+                written += file.write(bytes(_content(tensor, noise)) + _padding(tensor.size))
                 if progress is not None:
                     progress(written, total)
             file.flush()
@@ -273,11 +297,6 @@ def token_tensors(width: int, spare: int = 0) -> list[Tensor]:
     ]
 
 
-def attention_share(blocks: int) -> float:
-    """Gain of a matrix that adds attention to the residual stream of ``blocks`` blocks."""
-    return _ATTENTION_SHARE / math.sqrt(blocks)
-
-
 def feed_forward_tensors(block: str, width: int, hidden: int, blocks: int) -> list[Tensor]:
     """The gated feed-forward part, ``hidden`` wide, of the block with the name ``block``."""
     share = _FEED_FORWARD_SHARE / math.sqrt(blocks)
@@ -290,10 +309,9 @@ def feed_forward_tensors(block: str, width: int, hidden: int, blocks: int) -> li
 
 
 def _llama_tensors(spec: ModelSpec) -> list[Tensor]:
-    """The tensors of a ``llama`` model with grouped key-value heads."""
     width = spec.width
     narrow = width // spec.heads * _key_value_heads(spec.heads)
-    share = attention_share(spec.blocks)
+    share = ATTENTION_SHARE / math.sqrt(spec.blocks)
     tensors = token_tensors(width, spec.spare)
     for index in range(spec.blocks):
         block = f"blk.{index}"
@@ -309,40 +327,24 @@ def _llama_tensors(spec: ModelSpec) -> list[Tensor]:
 
 
 def write_llama(
-    path: Path,
-    *,
-    blocks: int,
-    width: int,
-    heads: int,
-    feed_forward: int,
-    context: int = 4096,
-    seed: int,
-    name: str,
-    spare: int = 0,
+    path: Path, spec: ModelSpec, progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Write a random ``llama`` model that llama.cpp loads and serves; returns its bytes.
+    """Write a random model that llama.cpp loads and serves; returns its bytes.
 
-    ``context`` is in tokens, the other sizes in elements. Weights are F16, norms F32. The
-    same arguments give the same file. Raises ``ValueError`` for a ``width`` that is not a
-    multiple of ``2 * heads`` and ``OSError`` as writing does.
+    Weights are F16, norms F32. The same arguments give the same file. Raises ``ValueError`` for
+    a ``width`` that is not a multiple of ``2 * heads`` and ``OSError`` as writing does.
     """
-    spec = ModelSpec(name, blocks, 0, seed, width, heads, feed_forward, context, spare)
-    return _write(path, spec, None)
-
-
-def _write(path: Path, spec: ModelSpec, report: Callable[[int, int], None] | None) -> int:
     metadata, tensors = _llama_metadata(spec), _llama_tensors(spec)
-    return write_gguf(path, metadata, tensors, seed=spec.seed, progress=report)
+    return write_gguf(path, metadata, tensors, seed=spec.seed, progress=progress)
 
 
 def _is_complete(path: Path, spec: ModelSpec) -> bool:
     """Whether ``path`` has the length and, byte for byte, the header of the model ``spec``."""
-    metadata, tensors = _llama_metadata(spec), _llama_tensors(spec)
-    header = gguf_header(metadata, tensors)
+    header, total = _layout(_llama_metadata(spec), _llama_tensors(spec))
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            return size == gguf_size(metadata, tensors) and file.read(len(header)) == header
+            return size == total and file.read(len(header)) == header
     except FileNotFoundError:
         return False
 
@@ -368,5 +370,5 @@ def ensure_models(directory: Path, progress: Progress | None = None) -> dict[str
     for name, spec in MODELS.items():
         if not _is_complete(paths[name], spec):
             report = partial(progress, name) if progress is not None else None
-            _write(paths[name], spec, report)
+            write_llama(paths[name], spec, report)
     return paths

@@ -13,8 +13,6 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +23,7 @@ from console.rehearsal.inside.settings import (
     HOLDS_VARIABLE,
     MODEL,
     announce,
+    fetched,
     settings,
     value,
 )
@@ -43,14 +42,6 @@ def llama_server(arguments: Sequence[str]) -> int:
     from console.rehearsal.inside import server
 
     return server.main("llama-server", arguments)
-
-
-def llama_bench(arguments: Sequence[str]) -> int:
-    return bench(arguments)
-
-
-def sweep_bench(arguments: Sequence[str]) -> int:
-    return sweep(arguments)
 
 
 def cuobjdump(arguments: Sequence[str]) -> int:
@@ -89,15 +80,6 @@ def nvidia_smi(arguments: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "llama-server": llama_server,
-    "llama-bench": llama_bench,
-    "llama-sweep-bench": sweep_bench,
-    "cuobjdump": cuobjdump,
-    "nvidia-smi": nvidia_smi,
-}
-
-
 def entry(arguments: Sequence[str]) -> int:
     """The image's entrypoint: options alone are llama-server's, anything else is a command."""
     if not arguments or arguments[0].startswith("-"):
@@ -109,27 +91,15 @@ def entry(arguments: Sequence[str]) -> int:
         return 127
 
 
-def main() -> int:
-    name, *arguments = sys.argv[1:]
-    return entry(arguments) if name == "entry" else COMMANDS[name](arguments)
-
-
 @contextmanager
 def served() -> Iterator[None]:
     """The engine, up for as long as the block runs. Raises RuntimeError when it does not serve."""
-    argv = [
-        sys.executable,
-        "-m",
-        "console.rehearsal.demo.engine",
-        "--model",
-        MODEL,
-        "--port",
-        str(PORT),
-    ]
-    child = subprocess.Popen([*argv, "--cache-ram", "0"], stdout=2, stdin=subprocess.DEVNULL)
+    argv = [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", MODEL,
+            "--port", str(PORT), "--cache-ram", "0"]  # fmt: skip
+    child = subprocess.Popen(argv, stdout=2, stdin=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + READY_S
-        while not _healthy():
+        while fetched(PORT, "/health") is None:
             if child.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError("the engine does not serve")
             time.sleep(0.05)
@@ -139,16 +109,10 @@ def served() -> Iterator[None]:
         child.wait()
 
 
-def _healthy() -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/health", timeout=2):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
-
-
 def timings(prompt: int, tokens: int) -> dict[str, Any]:
     """One completion behind `prompt` tokens of fresh text; the server's own timings."""
+    import urllib.request
+
     words = os.urandom(prompt).hex()[: max(1, prompt - 1)]
     body = {"prompt": words, "n_predict": tokens, "cache_prompt": False, "temperature": 0}
     request = urllib.request.Request(
@@ -229,5 +193,14 @@ def sweep(arguments: Sequence[str]) -> int:
     return 0
 
 
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "entry": entry,
+    "llama-server": llama_server,
+    "llama-bench": bench,
+    "llama-sweep-bench": sweep,
+    "cuobjdump": cuobjdump,
+    "nvidia-smi": nvidia_smi,
+}
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(COMMANDS[sys.argv[1]](sys.argv[2:]))

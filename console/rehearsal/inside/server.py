@@ -7,7 +7,6 @@ wrong in it on purpose.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -16,10 +15,17 @@ import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 from console.rehearsal.demo import engine
-from console.rehearsal.inside.settings import HOLDS, MODEL, Settings, announce, settings, value
+from console.rehearsal.inside.settings import (
+    HOLDS,
+    MODEL,
+    Settings,
+    announce,
+    fetched,
+    settings,
+    value,
+)
 from console.rehearsal.inside.vram import OutOfMemory, hold
 
 CUDA_LINES = (
@@ -54,27 +60,12 @@ class Loading(BaseHTTPRequestHandler):
     do_POST = do_GET
 
 
-def serve(host: str, port: int) -> None:
+def load_for_ever(host: str, port: int) -> None:
     """Until SIGTERM or SIGINT."""
     print("stand-in: loading, and never done", flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     HTTPServer((host, port), Loading).serve_forever()
-
-
-def before(told: Settings, host: str, port: int) -> None:
-    """Faults of a load: it eats RAM, or never gets ready. Returns where neither is told."""
-    if told.fault == "ram":
-        _eat(told.eat_bytes_s)
-    if told.fault == "never-ready":
-        serve(host, port)
-
-
-def beside(told: Settings, port: int) -> None:
-    """Faults of a server that serves, in a thread of their own."""
-    work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)
-    if work is not None:
-        threading.Thread(target=work, args=(told, port), daemon=True).start()
 
 
 def _eat(bytes_s: int) -> None:
@@ -87,7 +78,7 @@ def _eat(bytes_s: int) -> None:
 
 
 def _cuda_error(told: Settings, port: int) -> None:
-    while _ask(port, "/health") is None:
+    while fetched(port, "/health") is None:
         time.sleep(0.1)
     time.sleep(SOON_S)
     print("\n".join(CUDA_LINES), file=sys.stderr, flush=True)
@@ -100,23 +91,12 @@ def _crash(told: Settings, port: int) -> None:
     seen: set[int] = set()
     while len(seen) <= CRASH_AFTER:
         time.sleep(0.1)
-        for slot in _ask(port, "/slots") or ():
+        for slot in fetched(port, "/slots") or ():
             limit = (slot.get("params") or {}).get("n_predict")
             if limit == told.soak_tokens:
                 seen.add(int(slot.get("id_task", -1)))
     print("stand-in: dies now, as a driver fault would have it", file=sys.stderr, flush=True)
     os._exit(SEGFAULT)
-
-
-def _ask(port: int, path: str) -> Any:
-    import urllib.error
-    import urllib.request
-
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2) as answer:
-            return json.loads(answer.read())
-    except (urllib.error.URLError, OSError, ValueError):
-        return None
 
 
 def main(program: str, arguments: Sequence[str] | None = None) -> int:
@@ -128,26 +108,27 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
         return 0
     told = settings()
     model = value(given, "-m", "--model", "--model-path", "--model_path")
-    print(
-        f"{program}: asked for {' '.join(given) or 'nothing'}; a tiny model is served", flush=True
-    )
+    asked = " ".join(given) or "nothing"
+    print(f"{program}: asked for {asked}; a tiny model is served", flush=True)
     try:
         held = _load(told)
     except OutOfMemory as error:
         print(error, file=sys.stderr, flush=True)
         return 1
     host = value(given, "--host", default=os.environ.get("LLAMA_ARG_HOST", engine.LOOPBACK))
-    port = int(value(given, "--port", default=_port(program)))
-    before(told, host, port)
-    beside(told, port)
+    usual = os.environ.get("LLAMA_ARG_PORT") or str(DEFAULT_PORT.get(program, 8080))
+    port = int(value(given, "--port", default=usual))
+    if told.fault == "ram":
+        _eat(told.eat_bytes_s)
+    if told.fault == "never-ready":
+        load_for_ever(host, port)
+    work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)
+    if work is not None:  # the fault of a server that serves
+        threading.Thread(target=work, args=(told, port), daemon=True).start()
     code = engine.main(_own(given, model, host, port))
     if held >= 0:
         os.close(held)
     return code
-
-
-def _port(program: str) -> str:
-    return os.environ.get("LLAMA_ARG_PORT") or str(DEFAULT_PORT.get(program, 8080))
 
 
 def _own(given: Sequence[str], model: str, host: str, port: int) -> list[str]:

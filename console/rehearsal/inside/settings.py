@@ -49,6 +49,11 @@ class Settings:
     eat_bytes_s: int = 256 << 20
 
     @property
+    def capability(self) -> tuple[int, int]:
+        major, _, minor = self.compute.partition(".")
+        return int(major), int(minor or 0)
+
+    @property
     def architectures(self) -> list[str]:
         """CUDA architectures that the stand-in claims to have kernels for."""
         own = "sm_" + self.compute.replace(".", "")
@@ -63,8 +68,18 @@ def settings() -> Settings:
 
 
 def packed(told: Settings) -> str:
-    """The value of VARIABLE for these settings."""
     return base64.b64encode(json.dumps(asdict(told)).encode()).decode()
+
+
+def fetched(port: int, path: str) -> Any:
+    """The JSON that a server on this machine has at `path`; None where it has none."""
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2) as answer:
+            return json.loads(answer.read())
+    except (OSError, ValueError):
+        return None
 
 
 def announce(name: str) -> None:

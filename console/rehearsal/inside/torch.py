@@ -14,25 +14,11 @@ NO_KERNEL = "CUDA error: no kernel image is available for execution on the devic
 announce("torch")
 
 
-def _compute() -> tuple[int, int]:
-    major, _, minor = settings().compute.partition(".")
-    return int(major), int(minor or 0)
-
-
 def _properties(index: int = 0) -> SimpleNamespace:
-    card, (major, minor) = settings().cards[index], _compute()
+    card, (major, minor) = settings().cards[index], settings().capability
     return SimpleNamespace(
         name=card["name"], total_memory=int(card["total"]), major=major, minor=minor
     )
-
-
-def _name(index: int = 0) -> str:
-    return str(settings().cards[index]["name"])
-
-
-def _capability(index: int = 0) -> tuple[int, int]:
-    settings().cards[index]
-    return _compute()
 
 
 class Tensor:
@@ -68,7 +54,7 @@ cuda = SimpleNamespace(
     is_available=lambda: bool(settings().cards),
     device_count=lambda: len(settings().cards),
     get_arch_list=lambda: settings().architectures,
-    get_device_name=_name,
-    get_device_capability=_capability,
+    get_device_name=lambda index=0: str(settings().cards[index]["name"]),
+    get_device_capability=lambda index=0: settings().cards[index] and settings().capability,
     get_device_properties=_properties,
 )

@@ -64,8 +64,7 @@ def nvmlDeviceGetName(card: dict[str, Any]) -> str:
 
 
 def nvmlDeviceGetCudaComputeCapability(card: dict[str, Any]) -> tuple[int, int]:
-    major, _, minor = settings().compute.partition(".")
-    return int(major), int(minor or 0)
+    return settings().capability
 
 
 def _used(card: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@ Figures are held against the baseline and the targets.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from console.bench.metrics import METRICS
 from console.common import redact
 from console.common.text import clean
-from console.common.units import format_bytes
+from console.common.units import format_bytes, format_number
 from console.config.playbook.threshold import parse_threshold
 from console.journal.report_data import number
 from console.journal.run_view import RunView
@@ -27,14 +28,9 @@ SPEEDS = ("tok_s", "tg_tok_s")
 """What a benchmark is about: a server's rate, or what llama-bench printed."""
 
 
-def targets(view: RunView, metric: str, of: object = None) -> list[dict[str, Any]]:
-    """The criteria that judge a metric, as the playbook has them."""
+def targets(view: RunView, metric: str) -> list[dict[str, Any]]:
     rows = view.header.get("targets") or []
-    return [
-        row for row in rows
-        if isinstance(row, dict) and row.get("metric") == metric
-        and (of is None or row.get("of") == of)
-    ]  # fmt: skip
+    return [row for row in rows if isinstance(row, dict) and row.get("metric") == metric]
 
 
 def target_words(row: dict[str, Any], base: Figures | None = None) -> str:
@@ -94,6 +90,10 @@ def scopes(view: RunView) -> list[str]:
 
 def is_benchmark(view: RunView, scope: str) -> bool:
     return any(scope + tail in view.benchmarks for tail in ("", BEFORE, AFTER))
+
+
+def benches(view: RunView) -> list[str]:
+    return [scope for scope in scopes(view) if is_benchmark(view, scope)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,17 +176,24 @@ def count_cell(found: Figures) -> str:
     return f"{found.get('n', 1)}{void}"
 
 
+def figures_line(metrics: Figures) -> str:
+    """`tok_s 10.8 tok/s, ttft_s 412 ms`: every figure there is of one step."""
+    return ", ".join(
+        f"{name} {format_number(one['value'], one.get('unit', ''))}"
+        for name, one in metrics.items()
+        if isinstance(one, dict) and one.get("value") is not None
+    )
+
+
 def voids(bench: Figures) -> dict[str, int]:
     """Reasons for which runs were left out, and how often."""
-    found: dict[str, int] = {}
-    for one in bench.get("voids") or []:
-        reason = clean(str(one.get("reason", "") if isinstance(one, dict) else one), 300)
-        found[reason] = found.get(reason, 0) + 1
-    return found
+    return Counter(
+        clean(str(one.get("reason", "") if isinstance(one, dict) else one), 300)
+        for one in bench.get("voids") or []
+    )
 
 
 def captured_lines(view: RunView, scope: str) -> Iterator[str]:
-    """Numbers that a step's output held."""
     rows = []
     for name, found in view.metrics.get(scope, {}).items():
         aims = targets(view, f"{scope}.{name}")
@@ -262,7 +269,6 @@ def _servers(view: RunView, scope: str) -> Iterator[str]:
 
 
 def _protocol(bench: dict[str, Any]) -> list[str]:
-    """How it was asked, where the benchmark says so."""
     asked = bench.get("protocol") or {}
     runs, tokens = number(asked.get("runs")), number(asked.get("max_tokens"))
     if not runs or not tokens:

@@ -14,7 +14,7 @@ from console.config.playbook.threshold import parse_threshold
 from console.journal.report_data import Gauge, SoakSeries, number, soak_series
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
-from console.render.report.benchmarks import BEFORE, SPEEDS, is_benchmark, names_of, scopes, targets
+from console.render.report.benchmarks import BEFORE, SPEEDS, benches, names_of, targets
 from console.render.report.markdown import figure, plural, prose
 from console.render.report.memory import card_names, envelope_of, rise_of, uuid_of
 from console.render.report.soak import happened, intervals, soak_of, soak_steps
@@ -63,25 +63,17 @@ class Chart:
 
 
 def charts(run: RunDir, view: RunView, gauges: Sequence[Gauge]) -> list[Chart]:
-    """Every chart there is data for."""
-    found: list[Chart | None] = []
-    for scope in scopes(view):
-        if is_benchmark(view, scope):
-            found.append(sample_chart(view, scope))
+    found = [sample_chart(view, scope) for scope in benches(view)]
     for step in soak_steps(view):
         soak = soak_of(view, step)
         series = soak_series(run, soak)
-        found.append(soak_chart(step, series, soak))
-        found.append(soak_memory_chart(step, series))
+        found += [soak_chart(step, series, soak), soak_memory_chart(step, series)]
     found.append(memory_chart(view, gauges))
     return [chart for chart in found if chart is not None]
 
 
 def file_name(kind: str, step: str) -> str:
     return f"{kind}-{re.sub(r'[^a-z0-9_-]', '-', step)[:60]}"
-
-
-# -- samples of a benchmark ------------------------------------------------------------------------
 
 
 def sample_chart(view: RunView, scope: str) -> Chart | None:
@@ -103,7 +95,7 @@ def sample_chart(view: RunView, scope: str) -> Chart | None:
     svg = Svg(WIDTH, 112 + ROW * len(rows), f"{metric} of {scope}, run by run", about)
     svg.head(LEFT_EDGE)
     edges = ticks(0, most * 1.04)
-    panel = Panel(136, 78, WIDTH - 136 - 100, ROW * len(rows), 0, most * 1.04, 0, 1)
+    panel = Panel(136, 78, WIDTH - 136 - 100, ROW * len(rows), most * 1.04, 1)
     for value in edges:
         svg.line((panel.x(value), panel.top), (panel.x(value), panel.bottom), GRID)
     x_axis(svg, panel, [(value, f"{value:g}") for value in edges])
@@ -152,9 +144,6 @@ def _thresholds(svg: Svg, panel: Panel, marks: list[tuple[float, str]]) -> None:
             svg.text(places[at], panel.top - 10, name, at="middle", colour=BAD)
 
 
-# -- a soak over time ------------------------------------------------------------------------------
-
-
 def soak_chart(step: str, series: SoakSeries, soak: dict[str, object]) -> Chart | None:
     """Throughput over the soak: dots, rolling median; errors, hangs, restarts marked, gaps grey."""
     rates = [(r.t, r.tok_s) for r in series.requests if not r.error and r.tok_s is not None]
@@ -170,7 +159,7 @@ def soak_chart(step: str, series: SoakSeries, soak: dict[str, object]) -> Chart 
     svg = Svg(WIDTH, 318, f"Throughput over {step}", about)
     svg.head(LEFT_EDGE)
     most = max([v for _, v in rates], default=1.0) * 1.08
-    panel = Panel(LEFT, 88, WIDTH - LEFT - RIGHT, 194, 0, end, 0, most)
+    panel = Panel(LEFT, 88, WIDTH - LEFT - RIGHT, 194, end, most)
     _gaps(svg, panel, gaps)
     y_axis(svg, panel, "tok/s")
     x_axis(svg, panel, seconds_ticks(end))
@@ -237,11 +226,11 @@ def unbroken(points: Sequence[Point], gaps: list[tuple[float, float]]) -> list[l
     return [piece for piece in pieces if piece]
 
 
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
-    """At most `most` points; of each heap the lowest and the highest stay, so that no peak goes."""
-    if len(points) <= most:
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """So many that a line has; of each heap the lowest and the highest stay: no peak goes."""
+    if len(points) <= MOST_POINTS:
         return list(points)
-    size = -(-len(points) * 2 // most)
+    size = -(-len(points) * 2 // MOST_POINTS)
     kept: list[Point] = []
     for at in range(0, len(points), size):
         heap = points[at : at + size]
@@ -260,7 +249,7 @@ def soak_memory_chart(step: str, series: SoakSeries) -> Chart | None:
     svg.head(LEFT_EDGE)
     for at, (name, points) in enumerate(lines):
         top, most = 84 + PANEL * at, max(v for _, v in points) * 1.12
-        panel = Panel(LEFT, top, WIDTH - LEFT - 90, PANEL - 50, 0, series.end, 0, most)
+        panel = Panel(LEFT, top, WIDTH - LEFT - 90, PANEL - 50, series.end, most)
         draw_bytes_axis(svg, panel, name)
         x_axis(svg, panel, seconds_ticks(series.end) if at == len(lines) - 1 else [])
         draw_lines(svg, panel, [("", points)])
@@ -292,29 +281,26 @@ def short_card(name: str) -> str:
     return words(re.sub(r"^(NVIDIA )?(GeForce |Quadro |Tesla )?", "", name), 22)
 
 
-# -- memory over the run ---------------------------------------------------------------------------
-
-
 def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:
     """VRAM by card, RAM and swap over the run, the steps as bands, predictions as broken lines."""
     span = gauges[-1].at - gauges[0].at if gauges else 0.0
     groups = _groups(view, gauges, gauges[0].at) if gauges else []
     if not groups or span <= 0:
         return None
-    predicted = _predictions(view, list(gauges), gauges[0].at)
+    predicted = _predictions(view, gauges, gauges[0].at)
     about = "In use, baseline included. Bands are the steps of the run."
     about += " Thin broken lines: predicted for the load." if predicted else ""
     svg = Svg(WIDTH, 92 + PANEL * len(groups), "Memory over the run", about)
     svg.head(LEFT_EDGE)
     names = [short_card(name) for _, lines in groups for name, _ in lines]
     right = min(200.0, max(label_width(name) * BOLD for name in names) + 16)
-    frame = Panel(LEFT, 98, WIDTH - LEFT - right, PANEL * len(groups) - 50, 0, span, 0, 1)
+    frame = Panel(LEFT, 98, WIDTH - LEFT - right, PANEL * len(groups) - 50, span, 1)
     _bands(svg, frame, _spans(gauges, gauges[0].at))
     for at, (title, lines) in enumerate(groups):
         marks = [mark for mark in predicted if mark[0] in dict(lines)]
         values = [v for _, points in lines for _, v in points] + [level for *_, level in marks]
         top, most = frame.top + PANEL * at, max(*values, 1.0) * 1.12
-        panel = Panel(LEFT, top, frame.width, PANEL - 50, 0, span, 0, most)
+        panel = Panel(LEFT, top, frame.width, PANEL - 50, span, most)
         draw_bytes_axis(svg, panel, title)
         x_axis(svg, panel, seconds_ticks(span) if at == len(groups) - 1 else [])
         draw_lines(svg, panel, lines)
@@ -348,7 +334,7 @@ def _groups(
 
 
 def _predictions(
-    view: RunView, gauges: list[Gauge], begin: float
+    view: RunView, gauges: Sequence[Gauge], begin: float
 ) -> list[tuple[str, float, float, float]]:
     """(line, from, to, bytes): the level just before a load plus what it was predicted to take."""
     found, names = [], card_names(view)
@@ -370,11 +356,9 @@ def _spans(gauges: Sequence[Gauge], begin: float) -> list[tuple[str, float, floa
     found: list[tuple[str, float, float]] = []
     for gauge in gauges:
         at = gauge.at - begin
-        if found and found[-1][0] == gauge.step:
-            found[-1] = (gauge.step, found[-1][1], at)
-        else:
-            if found:
-                found[-1] = (found[-1][0], found[-1][1], at)
+        if found:
+            found[-1] = (*found[-1][:2], at)
+        if not found or found[-1][0] != gauge.step:
             found.append((gauge.step, at, at))
     return found
 

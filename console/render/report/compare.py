@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from console.common.text import clean
@@ -16,7 +18,7 @@ from console.journal.report_data import number
 from console.journal.run_view import RunView
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import AFTER, BEFORE, SPEEDS, drifts, targets
-from console.render.report.decision import BAD, decided, decision_words, stopped_by
+from console.render.report.decision import BAD, decided, deciding, decision_words, stopped_by
 from console.render.report.markdown import change, code, figure, prose, table
 from console.render.report.soak import soak_steps
 
@@ -73,37 +75,26 @@ class Comparison:
 
 def compare(runs: Sequence[tuple[RunView, str]]) -> Comparison:
     """Runs, each with its state in one word, side by side."""
-    whole = several_scopes([view for view, _ in runs])
+    # whether a metric's name alone would be two things in one of the runs
+    named = ([name for _, name, _ in _headline(view)] for view, _ in runs)
+    whole = any(len(names) != len(set(names)) for names in named)
     found = [attempt(view, state, whole) for view, state in runs]
     found.sort(key=lambda one: (one.created, one.run))
     names = list(dict.fromkeys(name for one in found for name in one.inputs))
     same = {name: found[0].inputs[name] for name in names
             if all(one.inputs.get(name) == found[0].inputs.get(name) for one in found)}  # fmt: skip
-    counts: dict[str, int] = {}
-    for one in found:
-        for label in one.metrics:
-            counts[label] = counts.get(label, 0) + 1
     # what most runs have comes first; among equals the order of the runs
-    labels = sorted(counts, key=lambda label: -counts[label])[:MOST_METRICS]
+    labels = [label for label, _ in Counter(chain(*(one.metrics for one in found))).most_common()]
     differ = tuple(name for name in names if name not in same)
     if differ and len({one.playbook for one in found}) > 1:
         for one in found:
             given = {name: value for name, value in one.inputs.items() if name not in same}
             one.inputs[INPUTS] = ", ".join(f"{name}={value}" for name, value in given.items())
         differ = (INPUTS,)
-    return Comparison(tuple(found), differ, same, tuple(labels))
+    return Comparison(tuple(found), differ, same, tuple(labels[:MOST_METRICS]))
 
 
-def several_scopes(views: Sequence[RunView]) -> bool:
-    """Whether a metric's name alone would be two things in one of the runs."""
-    return any(
-        len(names) != len(set(names))
-        for view in views
-        for names in [[name for _, name, _ in _headline(view)]]
-    )
-
-
-def attempt(view: RunView, state: str, whole: bool = False) -> Attempt:
+def attempt(view: RunView, state: str, whole: bool) -> Attempt:
     """One run as a row; `whole`: metrics with the step they are of."""
     metrics, values = {}, {}
     for step, name, found in _headline(view):
@@ -145,8 +136,7 @@ def wrong(view: RunView) -> str:
     if any(step.state in BAD for step in view.steps):
         found.append(stopped_by(view))
     elif verdict is not None and verdict.verdict != "GO":
-        rows = [row for row in verdict.criteria if row.get("verdict") == verdict.verdict]
-        found += [clean(row.get("why", ""), 200) for row in rows[:2]]
+        found += [clean(row.get("why", ""), 200) for row in deciding(verdict)[:2]]
     elif stopped_by(view):
         found.append(stopped_by(view))
     found += [f"DOUBTFUL: {clean(str(one['words']), 120)}" for one in view.doubts]

@@ -11,7 +11,6 @@ from console.render.cutover import cut_over
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.markdown import figure, prose
 
-WORD = {Decision.GO: "GO", Decision.HOLD: "HOLD", Decision.NO_GO: "NO-GO", Decision.NONE: ""}
 BAD = (StepState.FAILED, StepState.IN_DOUBT)
 UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
 
@@ -20,6 +19,11 @@ def decided(view: RunView) -> Verdicts | None:
     """The verdict that the run's decision is: of the worst, the last that names its outcome."""
     found = [v for v in view.verdicts if v.verdict == view.worst]
     return next((v for v in reversed(found) if v.outcome), found[-1] if found else None)
+
+
+def deciding(verdict: Verdicts) -> list[dict[str, str]]:
+    """The criteria that said what the whole verdict is."""
+    return [row for row in verdict.criteria if row.get("verdict") == verdict.verdict]
 
 
 def settled(view: RunView) -> bool:
@@ -33,9 +37,9 @@ def decision_words(view: RunView) -> str:
         return "none"
     rehearsed = "REHEARSAL " if view.rehearsal else ""
     if not settled(view):
-        return f"{rehearsed}{WORD[view.decision]} so far"
+        return f"{rehearsed}{view.decision.word} so far"
     named = f" ({clean(view.outcome, 80)})" if view.outcome else ""
-    return f"{rehearsed}{WORD[view.decision]}{named}"
+    return f"{rehearsed}{view.decision.word}{named}"
 
 
 def because(view: RunView) -> str:
@@ -59,18 +63,18 @@ def because(view: RunView) -> str:
 def _verdict_words(view: RunView, verdict: Verdicts) -> str:
     """A verdict's first criterion that decided, and how many more there are."""
     lead = _gate(view, verdict.step)
-    deciding = [c for c in verdict.criteria if c.get("verdict") == verdict.verdict]
+    rows = deciding(verdict)
     missed = [c for c in verdict.criteria if c.get("verdict") != "GO"]
     if verdict.overridden and missed:
-        deciding = missed
+        rows = missed
         lead += " was overridden; it had found"
-    if not deciding:
+    if not rows:
         return f"{lead} said {verdict.verdict}"
-    text = f"{lead}: {with_baseline(view, deciding[0])}"
-    more = len(deciding) - 1
-    if verdict.verdict == "GO" and not verdict.overridden:
-        return f"{text}; and {_more(more)} met" if more else text
-    return f"{text}; and {_more(more)}" if more else text
+    text = f"{lead}: {with_baseline(view, rows[0])}"
+    more = len(rows) - 1
+    met = " met" if verdict.verdict == "GO" and not verdict.overridden else ""
+    others = f"; and {more} more {'criterion' if more == 1 else 'criteria'}{met}"
+    return text + (others if more else "")
 
 
 def stopped_by(view: RunView) -> str:
@@ -91,11 +95,6 @@ def stopped_by(view: RunView) -> str:
     if view.state in UNWELL or (view.reason and not view.over):
         return f"the run is {view.state}" + (f" ({clean(view.reason, 100)})" if view.reason else "")
     return ""
-
-
-def _troubled(view: RunView) -> bool:
-    """Whether its end is more than what its decision led to."""
-    return view.decision is Decision.GO or any(step.state in BAD for step in view.steps)
 
 
 def last_line(step: StepView) -> str:
@@ -119,7 +118,9 @@ def headline(view: RunView) -> list[str]:
                 f"**The baseline itself moved by {drift_words(one)}** while this was measured: "
                 "find out why before anything is compared with it."
             )
-    if settled(view) and view.state in UNWELL and _troubled(view):
+    # its end is more than what its decision led to
+    more = view.decision is Decision.GO or any(step.state in BAD for step in view.steps)
+    if settled(view) and view.state in UNWELL and more:
         state = str(view.state).upper().replace("_", " ")
         lines.append(f"**The run itself is {state}**: {prose(stopped_by(view))}.")
     if view.cutover:
@@ -143,7 +144,6 @@ def slower(view: RunView) -> str:
 
 
 def baseline_words(view: RunView) -> str:
-    """Where the baseline stands now, for the summary."""
     if view.cutover:
         return f"stopped, **{prose(cut_over(view))}**"
     if view.outage:
@@ -182,7 +182,3 @@ def with_baseline(view: RunView, row: dict[str, str]) -> str:
     if value is None or "baseline" in why:
         return why
     return f"{why}; the baseline: {figure(value, base.get('unit', ''))}"
-
-
-def _more(count: int) -> str:
-    return f"{count} more {'criterion' if count == 1 else 'criteria'}"

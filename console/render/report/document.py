@@ -45,22 +45,10 @@ from console.render.report.timeline import (
     lint_lines,
     planned_s,
     ran_lines,
-    sign,
     step_lines,
     summary,
     verb_lines,
 )
-
-__all__ = [
-    "Evidence",
-    "as_json",
-    "evidence",
-    "markdown",
-    "sign",
-    "write_copy",
-    "write_report",
-]
-
 
 TROUBLE = 20
 """Lines about events that make no sense that a report has, at most."""
@@ -89,20 +77,15 @@ def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
     Raises OSError.
     """
     found = evidence(run, view)
-    _write_with_charts(run.report, view, found)
+    write_copy(view, found, run.report)
     _write(run.report_json, json.dumps(as_json(view, found), indent=1) + "\n")
-    if copy is None:
-        return Path(run.report)
-    _write_with_charts(copy, view, found)
-    return copy
+    if copy is not None:
+        write_copy(view, found, copy)
+    return copy or Path(run.report)
 
 
-def write_copy(run: RunDir, view: RunView, path: Path) -> None:
+def write_copy(view: RunView, found: Evidence, path: Path) -> None:
     """Write the Markdown with its charts to `path` alone. Raises OSError."""
-    _write_with_charts(path, view, evidence(run, view))
-
-
-def _write_with_charts(path: Path, view: RunView, found: Evidence) -> None:
     folder = path.with_name(path.stem)
     if folder == path:  # a file without an ending
         folder = path.with_name(f"{path.name}-charts")
@@ -132,7 +115,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     lines += guard_lines(view, drawn)
     lines += [*gate_lines(view), *lint_lines(view)]
     lines += _measured(view, drawn, asked=bool(folder))
-    lines += memory_lines(view, list(found.gauges))
+    lines += memory_lines(view, found.gauges)
     lines += drawn.get("memory", [])
     if view.peaks and folder and not found.gauges:
         lines += ["The gauges over the run are not there any more: no chart.", ""]
@@ -140,7 +123,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     lines += verb_lines(view)
     lines += _bullets("What of the journal makes no sense", view.trouble[:TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
-    lines += _bullets("Lesson candidates", lessons(view, list(found.gauges)))
+    lines += _bullets("Lesson candidates", lessons(view, found.gauges))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -214,7 +197,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "targets": view.header.get("targets") or [],
         "metrics": view.metrics,
         "benchmarks": view.benchmarks,
-        "soaks": getattr(view, "soaks", {}),
+        "soaks": view.soaks,
         "verdicts": [
             {"step": v.step, "verdict": v.verdict, "outcome": v.outcome or None,
              "overridden": v.overridden or None, "criteria": v.criteria}
@@ -226,7 +209,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "guards": guard_json(view), "lint": findings(view),
         "next": next_steps(view),
         "not_shown": not_shown(view),
-        "lessons": lessons(view, list(found.gauges)),
+        "lessons": lessons(view, found.gauges),
         "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:TROUBLE],
     }  # fmt: skip
 

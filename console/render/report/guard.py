@@ -11,7 +11,7 @@ from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
 from console.journal.report_data import number
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Cause
-from console.render.guard import MARKS, deeds, limit_words, value_words
+from console.render.guard import MARKS, deeds, each, limit_words, value_words
 from console.render.report.charts import (
     LEFT,
     LEFT_EDGE,
@@ -60,8 +60,7 @@ def _breach(view: RunView, breach: GuardEvent) -> Iterator[str]:
     limit = limit_in(breach.data)
     if limit is not None:
         yield f"- the limit: {prose(limit_words(limit), 300)}"
-    for text in deeds(breach.data):
-        yield f"- {prose(text, 300)}"
+    yield from (f"- {prose(text, 300)}" for text in deeds(breach.data))
     if not breach.data.get("killed") and not lease:
         yield "- killed: nothing was alive that it may kill"
     low = lowest(breach)
@@ -87,10 +86,9 @@ def window(breach: GuardEvent) -> list[tuple[float, float, float | None]]:
     """(seconds, RAM available, swap used), 0 s being the kill; the two minutes before it, and what
     was recorded until its memory was back."""
     found = breach.data.get("window")
-    rows = found.get("fast") if isinstance(found, dict) else None
     known = [
         (t, available, number(row[2]) if len(row) > 2 else None)
-        for row in (rows if isinstance(rows, list) else [])
+        for row in each(found.get("fast") if isinstance(found, dict) else None)
         if isinstance(row, list) and len(row) > 1
         and (t := number(row[0])) is not None and (available := number(row[1])) is not None
     ]  # fmt: skip
@@ -123,7 +121,7 @@ def guard_chart(view: RunView) -> Chart | None:
     svg = Svg(WIDTH, 84 + PANEL * 2, f"{title} before the guard acted", about)
     svg.head(LEFT_EDGE)
     high = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
-    panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, 0, span, 0, high)
+    panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, span, high)
     if found.unit.startswith("B"):
         draw_bytes_axis(svg, panel, title.lower())
     else:
@@ -180,7 +178,6 @@ def guard_json(view: RunView) -> list[dict[str, Any]]:
 
 
 def guard_next(view: RunView) -> Iterator[str]:
-    """What to do after a breach."""
     breach = view.breach
     gone = any(event.kind == "gone" for event in view.guards)
     if breach is None and gone and view.over and view.reason == Cause.GUARD:
@@ -211,13 +208,8 @@ def guard_lessons(view: RunView) -> Iterator[str]:
         return
     low = lowest(breach)
     least = f" Least RAM available: {format_bytes(low)}." if low is not None else ""
-    names = ", ".join(
-        plain(row.get("name") or "", 60) for row in _rows(breach.data.get("killed"))
-    )  # fmt: skip
+    killed = [one for one in each(breach.data.get("killed")) if isinstance(one, dict)]
+    names = ", ".join(plain(row.get("name") or "", 60) for row in killed)
     result = f"the guard killed {names or 'nothing'} and the baseline came back"
     cause = plain(breach.words, 300)
     yield f"Attempted: {plain(view.title, 120)}. Result: {result}. Cause: {cause}.{least}"
-
-
-def _rows(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -3,15 +3,22 @@ of it, the cause, the figure. Only what is on record; a person judges and files 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from console.journal.report_data import Gauge
 from console.journal.run_view import RunView
 from console.journal.state import Decision, StepState
 from console.render.report.benchmarks import drift_words, drifts, voids
-from console.render.report.decision import WORD, decided, last_line, settled, slower, with_baseline
+from console.render.report.decision import (
+    decided,
+    deciding,
+    last_line,
+    settled,
+    slower,
+    with_baseline,
+)
 from console.render.report.guard import guard_lessons
-from console.render.report.markdown import figure, plain, plural, took
+from console.render.report.markdown import figure, given, plain, plural, took
 from console.render.report.memory import above, card_names, envelope_of, rise_of
 from console.render.report.soak import happened, soak_of, soak_steps
 from console.render.report.timeline import findings
@@ -19,19 +26,17 @@ from console.render.report.timeline import findings
 UNKNOWN = "Cause: to be found."
 
 
-def lessons(view: RunView, gauges: list[Gauge] | None = None) -> list[str]:
+def lessons(view: RunView, gauges: Sequence[Gauge]) -> list[str]:
     """Plain sentences, one candidate each."""
     return [
         *guard_lessons(view), *_of_steps(view), *_of_decision(view), *_of_overrides(view),
-        *_of_lint(view), *_of_voids(view), *_of_soaks(view), *_of_memory(view, gauges or []),
+        *_of_lint(view), *_of_voids(view), *_of_soaks(view), *_of_memory(view, gauges),
         *_of_baseline(view),
     ]  # fmt: skip
 
 
 def trial(view: RunView) -> str:
-    """The run's title with its inputs."""
-    given = ", ".join(f"{plain(k, 40)}={plain(v, 60)}" for k, v in view.inputs.items())
-    return f"{plain(view.title, 120)} ({given})" if given else plain(view.title, 120)
+    return plain(view.title, 120) + (f" ({given(view)})" if view.inputs else "")
 
 
 def _of_steps(view: RunView) -> Iterator[str]:
@@ -49,18 +54,17 @@ def _of_steps(view: RunView) -> Iterator[str]:
 
 def _of_decision(view: RunView) -> Iterator[str]:
     verdict = decided(view)
-    if verdict is None or view.decision is Decision.HOLD or not settled(view):
+    held = view.decision is Decision.HOLD or not settled(view)
+    if verdict is None or verdict.overridden or held:
         return
-    if verdict.overridden:
-        return
-    rows = [row for row in verdict.criteria if row.get("verdict") == verdict.verdict]
+    rows = deciding(verdict)
     why = "; ".join(
         plain(with_baseline(view, row) if at == 0 else row.get("why", ""), 300)
         for at, row in enumerate(rows[:3])
     )
     outcome = f" ({plain(verdict.outcome, 60)})" if verdict.outcome else ""
     cause = "" if view.decision is Decision.GO else f" {UNKNOWN}"
-    result = f"{WORD[view.decision]}{outcome}"
+    result = f"{view.decision.word}{outcome}"
     yield f"Attempted: {trial(view)}. Result: {result}.{cause} Figure: {why}."
 
 
@@ -112,7 +116,7 @@ def _of_soaks(view: RunView) -> Iterator[str]:
             )
 
 
-def _of_memory(view: RunView, gauges: list[Gauge]) -> Iterator[str]:
+def _of_memory(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
     for step, data in view.envelopes.items():
         envelope, rise = envelope_of(data), rise_of(view, step, gauges)
         if envelope is None or rise is None:

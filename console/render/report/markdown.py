@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from console.common import redact
 from console.common.text import clean
 from console.common.units import format_duration, format_number
+from console.journal.run_view import RunView
 
 _DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 # what opens a column, a tag, a link, a code span or bold; a backslash before it would undo ours
@@ -24,6 +25,11 @@ def prose(text: object, limit: int = 600) -> str:
 def plain(text: object, limit: int = 600) -> str:
     """Foreign text for a sentence in which only our own backticks are Markdown: see `marked`."""
     return clean(str(text), limit).replace("`", "'")
+
+
+def given(view: RunView) -> str:
+    """`ctx=8192, bar=>= 5 tok/s`: a run's inputs, for a sentence."""
+    return ", ".join(f"{plain(name, 40)}={plain(value, 60)}" for name, value in view.inputs.items())
 
 
 def marked(sentence: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,26 +16,19 @@ from console.models.sizing.placement import labels
 from console.render.report.benchmarks import like_of, targets
 from console.render.report.markdown import code, figure, plural, prose, table
 
-STARTS = (
-    "creates and starts ",
-    "starts a host process",
-    "starts the existing ",
-    "$ docker compose",
-)
+STARTS = ("creates and starts ", "starts a host process", "starts the existing ",
+          "$ docker compose")  # fmt: skip
 
 
 @dataclass(slots=True)
 class Rise:
     """What a load took above what was in use just before it, bytes; from `begin` to `end`, Unix
-    seconds. A figure that was not read is not there."""
+    seconds; by UUID, `ram` and `swap`. A figure that was not read is not there."""
 
     begin: float
     end: float
-    ram: float | None = None
-    swap: float | None = None
-    gpu: dict[str, float] = field(default_factory=dict)
+    taken: dict[str, float] = field(default_factory=dict)
     before: dict[str, float] = field(default_factory=dict)
-    """In use just before, by UUID, `ram` and `swap`."""
 
 
 def card_names(view: RunView) -> dict[str, str]:
@@ -66,14 +59,17 @@ def load_step(view: RunView, predicted_by: str) -> StepView | None:
     return None
 
 
-def rise_of(view: RunView, predicted_by: str, gauges: list[Gauge]) -> Rise | None:
+def rise_of(view: RunView, predicted_by: str, gauges: Sequence[Gauge]) -> Rise | None:
     """What the load took; None where it did not happen, or nobody looked."""
     step = load_step(view, predicted_by)
     if step is None:
         return None
     ends = [
         other.started for other in view.steps
-        if other.started > step.started and (other.kind == "restore" or _stops(other))
+        if other.started > step.started and (
+            other.kind == "restore"
+            or (other.kind == "service" and any(w.startswith("stops ") for w in other.effects))
+        )
     ]  # fmt: skip
     end = min(ends, default=view.ended or float("inf"))
     inside = [gauge for gauge in gauges if step.started <= gauge.at <= end]
@@ -81,25 +77,21 @@ def rise_of(view: RunView, predicted_by: str, gauges: list[Gauge]) -> Rise | Non
         return None
     before = next((g for g in reversed(gauges) if g.at < step.started), inside[0])
     rise = Rise(step.started, min(end, inside[-1].at))
-    for name in ("ram", "swap"):
-        first, values = getattr(before, name), [getattr(gauge, name) for gauge in inside]
-        known = [value for value in values if value is not None]
-        if first is not None and known:
-            rise.before[name] = first
-            setattr(rise, name, max(0.0, max(known) - first))
-    for uuid, first in before.gpu.items():
-        used = [gauge.gpu[uuid] for gauge in inside if uuid in gauge.gpu]
+    seen = [_in_use(gauge) for gauge in inside]
+    for key, first in _in_use(before).items():
+        used = [sizes[key] for sizes in seen if key in sizes]
         if used:
-            rise.before[uuid] = first
-            rise.gpu[uuid] = max(0.0, max(used) - first)
+            rise.before[key] = first
+            rise.taken[key] = max(0.0, max(used) - first)
     return rise
 
 
-def _stops(step: StepView) -> bool:
-    return step.kind == "service" and any(line.startswith("stops ") for line in step.effects)
+def _in_use(gauge: Gauge) -> dict[str, float]:
+    host = {"ram": gauge.ram, "swap": gauge.swap}
+    return {**gauge.gpu, **{name: size for name, size in host.items() if size is not None}}
 
 
-def memory_lines(view: RunView, gauges: list[Gauge]) -> Iterator[str]:
+def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
     """Peaks of the whole run, then each prediction with what came of it."""
     rows = list(_peak_rows(view))
     if rows or view.envelopes:
@@ -161,15 +153,17 @@ def _used(value: float | None, like: str) -> str:
     return binary if binary == other or not value else f"{binary} ({other})"
 
 
-def _predicted(view: RunView, step: str, envelope: Envelope, gauges: list[Gauge]) -> Iterator[str]:
+def _predicted(
+    view: RunView, step: str, envelope: Envelope, gauges: Sequence[Gauge]
+) -> Iterator[str]:
     rise, peak, names = rise_of(view, step, gauges), envelope.peak, card_names(view)
-    rows = []
-    for name, size in peak.vram:
-        uuid = uuid_of(name, names)
-        rows.append(_pair(f"VRAM of {name}", size, rise.gpu.get(uuid) if rise else None))
-    rows.append(_pair("memory of processes", peak.ram, rise.ram if rise else None))
-    if peak.swap or (rise and rise.swap):
-        rows.append(_pair("swap", peak.swap, rise.swap if rise else None))
+    taken = rise.taken if rise else {}
+    rows = [
+        _pair(f"VRAM of {name}", size, taken.get(uuid_of(name, names))) for name, size in peak.vram
+    ]
+    rows.append(_pair("memory of processes", peak.ram, taken.get("ram")))
+    if peak.swap or taken.get("swap"):
+        rows.append(_pair("swap", peak.swap, taken.get("swap")))
     yield from table(("", "predicted at most", "measured", "difference"), rows, (1, 2, 3))
     yield from (f"{_verdict(view, step, envelope, rise, names)}", "")
     yield from (f"- {prose(line)}" for line in envelope.lines())
@@ -192,7 +186,6 @@ def _pair(name: str, predicted: int, measured: float | None) -> list[str]:
 def _verdict(
     view: RunView, step: str, envelope: Envelope, rise: Rise | None, names: dict[str, str]
 ) -> str:
-    """Whether the prediction held, in words."""
     if rise is None and load_step(view, step) is None:
         return "No service was started after it: there is nothing to hold it against."
     if rise is None:
@@ -201,18 +194,17 @@ def _verdict(
     lead = "Measured is what was in use above the moment before the start."
     if outside:
         return f"{lead} **Above the prediction**: {prose(outside)}."
-    if not rise.gpu and envelope.peak.vram:
+    if rise.taken.keys() <= {"ram", "swap"} and envelope.peak.vram:
         return f"{lead} The cards were not read: only the host's part of the prediction held."
     return f"{lead} The prediction held."
 
 
 def above(envelope: Envelope, rise: Rise, names: dict[str, str]) -> str:
     """What rose above the prediction by more than its slack, or empty."""
+    taken = {key: int(size) for key, size in rise.taken.items()}
     vram = tuple(
-        (name, int(rise.gpu[uuid]))
+        (name, taken[uuid])
         for name, _ in envelope.peak.vram
-        if (uuid := uuid_of(name, names)) in rise.gpu
+        if (uuid := uuid_of(name, names)) in taken
     )
-    ram = int(rise.ram) if rise.ram is not None else None
-    swap = int(rise.swap) if rise.swap is not None else None
-    return envelope.outside(ram=ram, vram=vram, swap=swap) or ""
+    return envelope.outside(ram=taken.get("ram"), vram=vram, swap=taken.get("swap")) or ""

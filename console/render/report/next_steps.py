@@ -10,10 +10,10 @@ from console.journal.report_data import number
 from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import next_words, service
-from console.render.report.benchmarks import drifts, is_benchmark, of_metric, scopes, targets, voids
-from console.render.report.decision import decided, settled, slower
+from console.render.report.benchmarks import benches, drifts, measured, of_metric, targets, voids
+from console.render.report.decision import UNWELL, decided, settled, slower
 from console.render.report.guard import guard_next
-from console.render.report.markdown import change, plain, plural
+from console.render.report.markdown import change, given, plain, plural
 
 TRY = {
     "tok_s": "what bounds generation is how fast weights are read: fewer layers or experts on the "
@@ -59,8 +59,7 @@ def next_steps(view: RunView) -> list[str]:
         ]
     if not view.over:
         return found + list(_open_run(view))
-    broken = view.state in (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK,
-                            RunState.ROLLBACK_FAILED)  # fmt: skip
+    broken = view.state in UNWELL
     verdict = decided(view)
     failed = [s for s in view.steps if s.state is StepState.FAILED]
     if broken and (failed or view.decision in (Decision.NONE, Decision.GO)):
@@ -153,9 +152,8 @@ def _after_no_go(view: RunView, verdict: Verdicts) -> Iterator[str]:
             tried.append(hint)
             yield f"To try for {plain(metric, 80)}: {hint}."
     if view.inputs and tried:
-        given = ", ".join(f"{plain(k, 40)}={plain(v, 60)}" for k, v in view.inputs.items())
         yield (
-            f"A new attempt needs something else than {given}; `omni-console report RUN RUN` "
+            f"A new attempt needs something else than {given(view)}; `omni-console report RUN RUN` "
             "compares the attempts."
         )
 
@@ -232,15 +230,12 @@ def not_shown(view: RunView) -> list[str]:
     elif not any(s in ran for s in soaks):
         name = plain(soaks[0].id, 60)
         found.append(f"Stability over its whole time was not shown: {name} ended early.")
-    benches = [scope for scope in scopes(view) if is_benchmark(view, scope)]
-    if not benches:
+    scopes = benches(view)
+    if not scopes:
         beside = ": a soak's rates are of its own prompts" if soaks else ""
         found.append(f"Speed was not benchmarked{beside}.")
-    for scope in benches:
-        rates = [
-            view.metrics.get(scope + tail, {}).get("tok_s", {})
-            for tail in ("", ".baseline", ".baseline-after")
-        ]
+    for scope in scopes:
+        rates = [group.get("tok_s", {}) for group in measured(view, scope)]
         if number(rates[1].get("value")) is None:
             found.append(
                 f"The baseline was not measured beside {scope}: nothing is compared with it."

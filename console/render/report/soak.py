@@ -62,7 +62,6 @@ def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0)
 
 
 def summary(tally: Tally) -> str:
-    """The result in one line."""
     slower, _ = drift(tally.rates, tally.observed)
     speed = median([rate for _, rate in tally.rates])
     parts = [
@@ -99,14 +98,11 @@ def _troubles(tally: Tally) -> list[str]:
 
 
 def soak_steps(view: RunView) -> list[str]:
-    """Soaks that measured something."""
-    soaks = getattr(view, "soaks", {}) or {}
     kinds = {step.id: step.kind for step in view.steps}
-    return [name for name in view.metrics if name in soaks or kinds.get(name) == "soak"]
+    return [name for name in view.metrics if name in view.soaks or kinds.get(name) == "soak"]
 
 
 def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
-    """Figures and findings of one soak."""
     step, soak = view.step(step_id), soak_of(view, step_id)
     yield from (f"## Soak {code(step_id, 60)}", "")
     if step is not None and step.effects:
@@ -138,7 +134,7 @@ def _own_reason(one: dict[str, Any], soak: dict[str, Any]) -> str:
 
 
 def soak_of(view: RunView, step_id: str) -> dict[str, Any]:
-    found = (getattr(view, "soaks", {}) or {}).get(step_id)
+    found = view.soaks.get(step_id)
     return found if isinstance(found, dict) else {}
 
 

@@ -40,12 +40,10 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [round((first + n) * step, 12) for n in range(count + 1)]
 
 
-def seconds_ticks(high: float, most: int = 9) -> list[tuple[float, str]]:
+def seconds_ticks(high: float) -> list[tuple[float, str]]:
     """Moments from 0 to `high` seconds, in the unit people count it by."""
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
-    step = next(
-        (s for s in steps if high / s <= most - 1), math.ceil(high / (most - 1) / 86400) * 86400
-    )
+    step = next((s for s in steps if high / s <= 8), math.ceil(high / 8 / 86400) * 86400)
     size, unit = (3600, "h") if high >= 7200 else (60, "min") if high >= 120 else (1, "s")
     found = [n * step for n in range(int(high // step) + 1)]
     return [(float(t), f"{t / size:g} {unit}" if t else "0") for t in found]
@@ -53,15 +51,13 @@ def seconds_ticks(high: float, most: int = 9) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A plot's place in pixels, and the values at its edges."""
+    """A plot's place in pixels, and the values at its right and upper edge: it begins at 0."""
 
     left: float
     top: float
     width: float
     height: float
-    x_low: float
     x_high: float
-    y_low: float
     y_high: float
 
     @property
@@ -74,11 +70,11 @@ class Panel:
 
     def x(self, value: float) -> float:
         """The pixel of a value, inside the panel."""
-        share = (value - self.x_low) / ((self.x_high - self.x_low) or 1.0)
+        share = value / (self.x_high or 1.0)
         return self.left + min(1.0, max(0.0, share)) * self.width
 
     def y(self, value: float) -> float:
-        share = (value - self.y_low) / ((self.y_high - self.y_low) or 1.0)
+        share = value / (self.y_high or 1.0)
         return self.bottom - min(1.0, max(0.0, share)) * self.height
 
 
@@ -102,7 +98,6 @@ class Svg:
     def path(
         self, points: Sequence[Point], colour: str, width: float = 1.6, dash: str = ""
     ) -> None:
-        """A line through pixels."""
         if len(points) < 2:
             return
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
@@ -112,16 +107,16 @@ class Svg:
             f'stroke-linejoin="round"{dashed}/>'
         )
 
-    def dots(self, points: Iterable[Point], colour: str, radius: float, solid: float = 1.0) -> None:
+    def dots(self, points: Iterable[Point], colour: str, radius: float, solid: float) -> None:
         for x, y in points:
             self._parts.append(
                 f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{radius:g}" fill="{colour}" '
                 f'fill-opacity="{solid:g}"/>'
             )
 
-    def cross(self, x: float, y: float, colour: str = BAD, size: float = 4.0) -> None:
-        for sign in (1, -1):
-            self.line((x - size, y - sign * size), (x + size, y + sign * size), colour, 2.0)
+    def cross(self, x: float, y: float) -> None:
+        for high in (4, -4):
+            self.line((x - 4, y - high), (x + 4, y + high), BAD, 2.0)
 
     def text(
         self, x: float, y: float, text: str, *, at: str = "start", size: int = 12,
@@ -155,7 +150,7 @@ class Svg:
 def y_axis(svg: Svg, panel: Panel, unit: str, most: int = 6, size: float = 1.0) -> None:
     """Lines across at round values, their numbers at the left, the unit above them. `size`: how
     much of the panel's values one of that unit is."""
-    for value in ticks(panel.y_low / size, panel.y_high / size, most):
+    for value in ticks(0, panel.y_high / size, most):
         y = panel.y(value * size)
         svg.line((panel.left, y), (panel.right, y), GRID)
         svg.text(panel.left - 8, y + 4, f"{value:g}", at="end", colour=SOFT)
@@ -164,7 +159,6 @@ def y_axis(svg: Svg, panel: Panel, unit: str, most: int = 6, size: float = 1.0) 
 
 
 def x_axis(svg: Svg, panel: Panel, marks: Iterable[tuple[float, str]]) -> None:
-    """The line at the bottom with its marks."""
     svg.line((panel.left, panel.bottom), (panel.right, panel.bottom), SOFT)
     for value, label in marks:
         x = panel.x(value)

@@ -10,15 +10,11 @@ from console.common.units import format_bytes, format_duration
 from console.journal.report_data import number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
+from console.render.cells import SAID, UNICODE
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, plural, prose, table, took, when
 
-GLYPH = {
-    "succeeded": "✓", "failed": "✗", "skipped": "–", "cancelled": "✗", "running": "▶",
-    "pending": "·", "in_doubt": "?", "retry_wait": "↻",
-}  # fmt: skip
-SAID = {"NO-GO": "✗", "HOLD": "?"}
 TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
 """Kinds whose figures stand in a section of their own: not a second time, rounded otherwise; and
 where this very report was written to."""
@@ -46,10 +42,12 @@ def lint_lines(view: RunView) -> list[str]:
 
 
 def sign(view: RunView, step: StepView) -> str:
-    """The sign of a step; a gate that did its work and said no has the sign of what it said."""
-    said = {one.step: one.verdict for one in view.verdicts}.get(step.id, "")
+    """The sign of a step, always of the larger set; what was cancelled has a failure's."""
+    if step.state is StepState.CANCELLED:
+        return UNICODE.failed
     done = step.state is StepState.SUCCEEDED
-    return (SAID.get(said) if done else None) or GLYPH.get(step.state, " ")
+    said = {one.step: one.verdict for one in view.verdicts if done}.get(step.id, "")
+    return UNICODE.step(SAID.get(said, step.state))
 
 
 def summary(view: RunView) -> list[str]:
@@ -152,7 +150,6 @@ def _size(found: object, lead: str = "") -> str:
 
 
 def step_lines(view: RunView) -> list[str]:
-    """Every step with its planned and actual duration."""
     rows = []
     for step in view.steps:
         again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
@@ -175,19 +172,15 @@ def ran_lines(view: RunView) -> list[str]:
 
 
 def failures(view: RunView) -> list[str]:
+    """Every failed step: cause, detail and its last log lines, as an indented block."""
     lines: list[str] = []
     for step in view.steps:
         if step.state in (StepState.FAILED, StepState.IN_DOUBT):
-            lines += failure_lines(step)
+            cause = f"{prose(step.cause, 40)}: " if step.cause else ""
+            said = block(step.lines[-20:], 400)
+            lines += [f"{code(step.id, 60)}: {cause}{prose(step.detail)}", ""]
+            lines += [*said, ""] if said else []
     return ["## What went wrong", "", *lines] if lines else []
-
-
-def failure_lines(step: StepView) -> list[str]:
-    """A failed step: cause, detail and its last log lines, as an indented block."""
-    cause = f"{prose(step.cause, 40)}: " if step.cause else ""
-    lines = [f"{code(step.id, 60)}: {cause}{prose(step.detail)}", ""]
-    said = block(step.lines[-20:], 400)
-    return [*lines, *said, ""] if said else lines
 
 
 def _changed(verb: dict[str, Any]) -> str:
@@ -197,7 +190,6 @@ def _changed(verb: dict[str, Any]) -> str:
 
 
 def verb_lines(view: RunView) -> list[str]:
-    """Who did what, and why."""
     names = ("who", "verb", "step", "why")
     rows = [
         [

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from console.bench.benchmark import PROMPTS, BenchmarkResult, Protocol, run_benchmark, run_words
+from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.client import Waiting
 from console.bench.interference import Engine, Surroundings
 from console.bench.metrics import PER_SAMPLE, Sample
@@ -157,11 +157,11 @@ def _measure(
     model = bench.model if service == bench.service else ""
     if service == "baseline":
         model = model or context.plan.site.model.baseline.completion.model
-    result = run_benchmark(
+    result = Benchmark(
         spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
         progress=progress, say=say, surroundings=surroundings(context, service),
         waiting=Waiting(lambda silent: attempt.say(f"{service}: no token for {silent:.0f} s")),
-    )  # fmt: skip
+    ).run()  # fmt: skip
     if attempt.cancelled.is_set():
         raise Cancelled(attempt.step)
     attempt.remaining()

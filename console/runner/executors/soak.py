@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from console.bench.benchmark import PROMPTS
-from console.bench.soak import End, Soak, SoakPlan, World
-from console.bench.soak_requests import REQUEST_S, Asker, model_of
+from console.bench.benchmark import PROMPTS, model_of
+from console.bench.soak import End, Soak, SoakPlan
+from console.bench.soak_requests import REQUEST_S, Asker
 from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
 from console.common.logs.last_lines import read_last
@@ -90,14 +90,11 @@ def _soak(
         context.plan.site.model.baseline.completion.model if service == "baseline" else ""
     )
     live = _Live(attempt, soak, tally)
-    world = World(
-        context.clock,
-        Asker(url, soak.max_tokens, model or model_of(url), min(REQUEST_S, attempt.limit_s)),
-        watch,
-        file.keep,
-        live,
-    )
-    running = Soak(plan_of(soak), world, tally, patience_for(context, service))
+    asker = Asker(url, soak.max_tokens, model or model_of(url), min(REQUEST_S, attempt.limit_s))
+    running = Soak(
+        plan_of(soak), context.clock, asker, watch, file.keep, live, tally,
+        patience_for(context, service),
+    )  # fmt: skip
     if file.resumed:
         away = format_duration(tally.gaps[-1][1] - tally.gaps[-1][0])
         attempt.say(

@@ -121,6 +121,6 @@ def test_a_line_is_broken_where_nothing_was_answered() -> None:
 
 
 def test_a_panel_keeps_what_is_outside_at_its_edge() -> None:
-    panel = Panel(10, 20, 100, 50, 0, 10, 0, 5)
+    panel = Panel(10, 20, 100, 50, 10, 5)
     assert (panel.x(-5), panel.x(20), panel.y(-1), panel.y(99)) == (10, 110, 70, 20)
-    assert Panel(0, 0, 10, 10, 3, 3, 3, 3).x(3) == 0
+    assert Panel(0, 0, 10, 10, 0, 0).x(0) == 0

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.render.report.compare import compare
-from console.render.report.document import Evidence, as_json, markdown, write_copy, write_report
+from console.render.report.document import (
+    Evidence,
+    as_json,
+    evidence,
+    markdown,
+    write_copy,
+    write_report,
+)
 from console.render.report.guard import guard_chart, guard_lines
 from tests.run.unit import reported
 from tests.run.unit.breaches import BREACHES, breached
@@ -112,7 +119,7 @@ def test_what_is_no_ordinary_file_is_not_replaced(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with pytest.raises(OSError, match="not an ordinary file"):
-        write_copy(RunDir(tmp_path / "r"), RunView(), fifo)
+        write_copy(RunView(), Evidence(), fifo)
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
@@ -127,7 +134,7 @@ def test_charts_lie_beside_the_report_and_beside_its_copy(tmp_path: Path) -> Non
     links = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", copy.read_text("utf-8"))
     assert links == [f"phase%202%20%28b%29/{name}" for name in (
         "samples-bench.svg", "soak-soak.svg", "soak-memory-soak.svg", "memory.svg")]  # fmt: skip
-    write_copy(run, made, tmp_path / "bare")
+    write_copy(made, evidence(run, made), tmp_path / "bare")
     assert (tmp_path / "bare-charts" / "memory.svg").exists()
 
 

@@ -103,7 +103,10 @@ def test_a_guard_in_a_report(name: str, snapshot: SnapshotAssertion) -> None:
     """By how it differs from the first breach."""
     told = []
     for made in (BREACHES["memory ran out"], BREACHES[name]):
-        rows, chart = [*guard_lines(made, {}), *next_steps(made), *lessons(made)], guard_chart(made)
+        rows, chart = (
+            [*guard_lines(made, {}), *next_steps(made), *lessons(made, ())],
+            guard_chart(made),
+        )
         told.append("\n".join(rows + ([chart.about, *drawn(chart.svg)] if chart else [])))
     first, text = told
     assert (text if name == "memory ran out" else changes(first, text)) == snapshot
