@@ -1,6 +1,6 @@
-"""`omni-console rollback`: find the sealed plan that counts, then climb, from any shell.
+"""`omni-console rollback`: it selects the sealed plan and rolls back, from any shell.
 
-A rollback in the foreground goes on when its terminal goes away.
+A rollback in the foreground survives the loss of its terminal.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
 
 @contextlib.contextmanager
 def ignore_hangup() -> Iterator[None]:
-    """Hang-up and Ctrl-Z do nothing, the first Ctrl-C says so, the second one raises.
+    """Ignore hang-up and Ctrl-Z; the first Ctrl-C prints a warning, the second one raises.
 
-    Handlers and not SIG_IGN: what the ladder starts gets the usual behaviour back. Only the main
-    thread may set them; elsewhere nothing changes.
+    The signals get handlers and not SIG_IGN, so that the processes that a rollback starts have the
+    default behaviour. Only the main thread may set handlers; in other threads nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -49,7 +49,7 @@ def ignore_hangup() -> Iterator[None]:
         if pressed:
             raise KeyboardInterrupt
         pressed.append(number)
-        # Not print: this may have come in the middle of one.
+        # os.write instead of print: the signal may have interrupted a print.
         with contextlib.suppress(OSError):
             os.write(2, AGAIN)
 
@@ -70,12 +70,12 @@ def _nothing(number: int, _: object) -> None:
 
 
 STANDBY_WORD_S = 0.5
-"""A warm ladder that says nothing for this long is not waited for."""
+"""Seconds without a line after which the standby is given up."""
 POLL_S = 0.005
 MOST_ROLLBACKS = 3
-"""How often a run that began during the climb is rolled back, too."""
+"""The most rollbacks in one call: a run that begins during one is rolled back as well."""
 LOOK_S = 0.25
-"""How often it is looked whether the ladder that is followed still lives."""
+"""Seconds between two checks whether the standby that is followed is still alive."""
 
 
 def rollback(
@@ -88,13 +88,14 @@ def rollback(
     run_dir: str = "",
     site: str = "",
 ) -> Result:
-    """Restore the baseline, now. Exit code 0 or 7 by `Result.exit_code`; every line to `emit`.
+    """Restore the baseline, now; `emit` gets each line. `Result.exit_code` is 0 or 7.
 
-    `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
-    site file of a run whose plan is lost or whose end left the baseline down. `run_dir` is the run
-    to roll back where another one or none is pointed at, `site` the file that is asked for: a run
-    that is on at another site is rolled back first, and 0 is for both. Raises ConsoleError when
-    that fails, KeyboardInterrupt when Ctrl-C is pressed twice; nothing else.
+    `site_seal` makes a plan from the site file where no run has a fitting one. `seal_at` makes one
+    from the site file of a run whose plan is lost or which ended and left the baseline down.
+    `run_dir` names the run to roll back where the pointer names another run or none. `site` is the
+    site file that was asked for: a run in its outage at another site is rolled back first, and exit
+    code 0 then means that both rollbacks succeeded. Raises ConsoleError when no plan can be found
+    or made, KeyboardInterrupt when Ctrl-C is pressed twice, and nothing else.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
@@ -104,7 +105,7 @@ def rollback(
 
     who = _asker()
     if os.getuid() == 0:
-        # before root is dropped: the interpreter's own files may be readable by root alone
+        # Imported before root is dropped: root alone may be able to read the interpreter's files.
         from console.recovery.rollback.procedure import load
 
         load()
@@ -134,7 +135,7 @@ def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigg
     followed = None if selected.anew else _through_standby(selected.plan, emit, clock)
     if followed is not None:
         return followed
-    # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
+    # Imported only here: the standby has it loaded already, so its trigger must not wait for it.
     from console.recovery.rollback.procedure import Procedure
 
     return Procedure(selected.plan, clock=clock, trigger=trigger, emit=emit).run()
@@ -145,7 +146,7 @@ def _say(
 ) -> None:
     if emit is None:
         return
-    with contextlib.suppress(Exception):  # a terminal that is gone stops nothing
+    with contextlib.suppress(Exception):  # a closed terminal must not stop the rollback
         emit({
             "trigger": trigger.id,
             "rung": "done" if fields else "plan",
@@ -158,7 +159,7 @@ def _say(
 
 
 def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
-    """Wake the warm ladder and follow it; None when there is none, or it does not answer."""
+    """Trigger the standby and follow it; None when there is none or it does not answer."""
     directory = plan.rollback_dir
     if not plan.run_dir or not wake.is_standing_by(directory):
         return None
@@ -178,14 +179,14 @@ def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Resul
             return None
         if seen and now - looked >= LOOK_S:
             looked = now
-            # gone, or through without its last line, which a full disk did not take
+            # The standby is gone, or it is done and a full disk did not take its last line.
             if not wake.is_standing_by(directory, running=True) or not is_held(directory):
                 return follower.poll()
         clock.sleep(POLL_S)
 
 
 def _asker() -> str:
-    """Who is at this shell, sudo looked through; before root is dropped."""
+    """The user at this shell and, under sudo, the one behind it. Call it before root is dropped."""
     sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
     name = name_of(os.getuid())
     return one_line(f"{sudo} (as {name})" if sudo else name, 80)

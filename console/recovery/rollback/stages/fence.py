@@ -1,4 +1,4 @@
-"""Rung 0: the runner and its steps are ended, so that nothing starts behind the ladder's back."""
+"""Stage fence: it ends the runner and its steps, so that nothing new starts during a rollback."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together
 
 TERM_S = 3.0
-"""How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
+"""Seconds between SIGTERM and SIGKILL for steps: they are cut off, not finished."""
 RUNNER_S = 3.0
+"""Seconds that a killed runner may take to be gone."""
 Find = Callable[[], list[tuple[int, int]]]
-"""Looks for processes: (pid, start) of each."""
+"""Finds processes: (pid, start time) of each."""
 
 
 def fence(context: RollbackContext) -> None:
-    """SIGKILL the runner, then end step groups and strays by cookie; reports its own lines."""
+    """Kill the runner, then end the groups of steps and what else has the run's cookie.
+
+    It writes its own lines to the report.
+    """
     report = context.report
     report.begin("fence")
     runners = _runners(context)
@@ -36,7 +40,7 @@ def fence(context: RollbackContext) -> None:
 
 
 def _runners(context: RollbackContext) -> int:
-    """Kill every recorded runner; it may be this ladder's parent, never this ladder."""
+    """Kill every recorded runner but this very process; return how many were killed."""
     killed = 0
     for pid, start in _recorded(context):
         try:
@@ -72,7 +76,7 @@ def _gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> boo
 
 
 def stray_steps(context: RollbackContext) -> int:
-    """End step groups of live.jsonl, then strays by cookie; the number that were alive."""
+    """End the groups of steps in live.jsonl, then strays by cookie; return how many lived."""
     spared = context.spared()
     entries = context.live
     steps = [
@@ -85,7 +89,7 @@ def stray_steps(context: RollbackContext) -> int:
     for e in entries:
         if e.kind == "step" and e.group:
             enclosure.end(e.group, e.pid, e.start, spared)
-    # Candidate processes have the cookie too, but the stop rung gives them their grace.
+    # Candidate processes have the cookie too, but the stop stage ends them with their grace.
     candidates = {
         s.pid
         for e in entries
@@ -98,8 +102,10 @@ def stray_steps(context: RollbackContext) -> int:
 
 
 def contained(context: RollbackContext) -> int:
-    """End the run's processes inside containers, for an engine that does not do it; the number
-    that were alive. Only root sees them."""
+    """End the run's processes inside containers where the engine does not; return how many lived.
+
+    Only root can see them.
+    """
     spared = context.spared()
     return _end_all(lambda: _strays(context, spared, inside=True), context, context.grace_s)
 
@@ -121,15 +127,18 @@ def _strays(
 
 
 def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
-    """(pid, start) of what has the run's cookie: outside of containers, or inside. A container is
-    recorded before it starts, and the stop rung gives what is inside its grace."""
+    """(pid, start time) of what has the run's cookie, outside of containers or `inside` them.
+
+    What is inside is not for the fence: a container is recorded before it starts, and the stop
+    stage ends it with its grace.
+    """
     mine = resident.container_of(os.getpid())
     found = process.by_cookie(run) if run else []
     return [one for one in found if (resident.container_of(one[0]) != mine) is inside]
 
 
 def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
-    """SIGTERM, then SIGKILL to what `find` finds; how many there were at first."""
+    """Send SIGTERM, then SIGKILL to what `find` returns; return how many it found at first."""
     found = find()
     kill_s = kill_wait_s(resident.of(pid for pid, _ in found))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
@@ -139,7 +148,7 @@ def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
 
 
 def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -> bool:
-    """Signal what is found until nothing is left; True when something is after `limit_s`."""
+    """Signal what `find` returns until nothing is left; True when some is left after `limit_s`."""
     deadline = context.clock.monotonic() + limit_s
     told: set[tuple[int, int]] = set()
     denied: set[tuple[int, int]] = set()

@@ -1,7 +1,7 @@
-"""Rungs stop and memory: every candidate is ended, gracefully and then by force, and really gone.
+"""Stages stop and memory: they end every candidate, first gracefully and then by force.
 
-Containers come from three places that do not trust each other: live.jsonl, the plan, and the
-labels of what runs now. The baseline and protected names are never touched; nothing is removed.
+Candidates are looked for in live.jsonl, in the plan, and by the labels of what runs now; each of
+the three may miss some. The baseline and protected names are never touched; nothing is removed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ ENGINE_WAIT_S = 60.0
 AWAY_CALL_S = 0.3
 GONE_S = 20.0
 BREACH = ("guard", "breach.json")
-"""In the run's directory: what the sentinel writes when it has killed."""
+"""In the run's directory: the file that the sentinel writes after a kill."""
 BREACH_S = 120.0
+"""Seconds after which a breach is no longer a recent one."""
 VRAM_PAUSE_S = 0.2
 
 
 def stop(context: RollbackContext) -> None:
-    """End candidate processes and containers, all at once; with the engine away, what can be."""
+    """End candidate processes and containers at once; with the engine away, those that it can."""
     context.report.begin("stop")
     context.hurried = ram.is_scarce()
     if context.hurried:
@@ -62,7 +63,7 @@ def stop(context: RollbackContext) -> None:
 
 
 def sweep(context: RollbackContext, when: str) -> None:
-    """Look by label again: a start may have been in flight when the runner died."""
+    """Look for candidates by label again: a start may have been in flight when the runner died."""
     engine = context.engine
     if engine is None:
         return
@@ -71,7 +72,7 @@ def sweep(context: RollbackContext, when: str) -> None:
     try:
         found = [c for c in _by_label(context, engine) if c not in context.containers]
     except EngineError:
-        return  # the rungs around it speak to the engine as well, and say so
+        return  # the stages before and after ask the engine as well and report its error
     if found:
         context.report.note("stop", f"{len(found)} late candidate(s) found {when}")
         _stop_containers(context, engine, found)
@@ -85,13 +86,13 @@ def _mine(context: RollbackContext, spared: set[int]) -> list[Live]:
 
 
 def _groups(context: RollbackContext) -> list[tuple[int, int]]:
-    """(pid, start) of the host processes to stop that live."""
+    """(pid, start time) of the live host processes to stop."""
     spared = context.spared()
     groups = [(found.pid, found.start) for found in relay.all_at(context.plan.baseline.url)]
     groups += [(e.pid, e.start) for e in _mine(context, spared)]
     for candidate in context.plan.candidates:
         if candidate.kind == "process" and not context.outlives(candidate.service):
-            # One that an earlier run left behind is in no live.jsonl of this one.
+            # A process that an earlier run left behind is not in this run's live.jsonl.
             recorded = process.read_record(context.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
     return [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
@@ -100,7 +101,7 @@ def _groups(context: RollbackContext) -> list[tuple[int, int]]:
 def _processes(context: RollbackContext, groups: list[tuple[int, int]], limit_s: float) -> None:
     together([_process_task(context, group) for group in groups], limit_s)
     spared = context.spared()
-    # who left session, parents and environment behind is still in its group
+    # A process that left its session, parents and environment is still in its control group.
     for e in _mine(context, spared):
         left = enclosure.end(e.group, e.pid, e.start, spared)
         if left:
@@ -120,7 +121,7 @@ def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[
 
 
 def _containers(context: RollbackContext) -> None:
-    """Stop containers through the engine; while it is away, say so and try again or go on."""
+    """Stop containers through the engine; while it is away, report that and retry or go on."""
     engine = context.engine
     if engine is None:
         if context.uses_engine:
@@ -162,15 +163,19 @@ def _end_inside(context: RollbackContext) -> None:
 
 
 def _still_held(context: RollbackContext) -> bool:
-    """Whether a candidate's container has processes, which hold memory that the baseline needs:
-    the kernel knows without the engine."""
+    """Whether a candidate's container has processes, which hold memory that the baseline needs.
+
+    The kernel knows this without the engine.
+    """
     recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
     return any(pids_of_container(one) for one in recorded)
 
 
 def late(context: RollbackContext, engine: RawEngine) -> None:
-    """End what an engine that was away could not, before the baseline starts beside it. Raises
-    EngineError while it is away."""
+    """End the candidates that an absent engine could not end, before the baseline starts.
+
+    Raises EngineError while the engine is still away.
+    """
     targets = _targets(context, engine)
     context.engine_away = False
     if targets:
@@ -186,11 +191,10 @@ def _nothing_known(context: RollbackContext) -> bool:
 
 
 def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
-    """Full ids of running containers to stop. Raises EngineError when the engine is away, and not
-    for one container that it cannot look at.
+    """Full ids of the running containers to stop, by label and by the ids that this run recorded.
 
-    By label, and by the ids this run recorded. Never by a name alone: whoever else's container has
-    a candidate's name did not come from here.
+    A name alone is not enough: a container with a candidate's name may be somebody else's. Raises
+    EngineError when the engine is away, but not for a single container that it cannot inspect.
     """
     found = dict.fromkeys(_by_label(context, engine))
     recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
@@ -202,7 +206,7 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
         except NoSuchContainer:
             continue
         except EngineRefused as error:
-            # The engine lives, so it is about this one; whether it runs the kernel knows.
+            # The engine answers, so only this container is broken; the kernel knows if it runs.
             runs = bool(pids_of_container(word)) and not _untouchable(context, word, "")
             said = "ending it" if runs else "nothing of it runs"
             context.report.note("stop", f"container {word[:12]}: {error}; {said}")
@@ -284,7 +288,7 @@ def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limi
 
 
 def _with_command(context: RollbackContext) -> None:
-    """The engine's socket did not work: the docker command may know another way in."""
+    """Stop containers with the docker command, which may reach an engine that the socket cannot."""
     ours = {e.container for e in context.live if e.container and not context.outlives(e.name)}
     labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
@@ -306,9 +310,9 @@ def _with_command(context: RollbackContext) -> None:
 
 
 def memory(context: RollbackContext) -> None:
-    """Wait until what was stopped is gone and its RAM and VRAM are back; bounded.
+    """Wait, within limits, until what was stopped is gone and its RAM and VRAM are free.
 
-    What the sentinel killed gives its memory back now, though nothing was stopped here.
+    The memory of what the sentinel killed may still be in use, though nothing was stopped here.
     """
     report = context.report
     killed = after_a_kill(context)
