@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
-from console.recovery.rollback import trigger as wake
+from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.finder import Finder, SelectedPlan, name_of
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -53,19 +53,19 @@ def ignore_hangup() -> Iterator[None]:
         with contextlib.suppress(OSError):
             os.write(2, AGAIN)
 
-    before = {
-        signal.SIGHUP: signal.signal(signal.SIGHUP, _nothing),
-        signal.SIGTSTP: signal.signal(signal.SIGTSTP, _nothing),
+    previous = {
+        signal.SIGHUP: signal.signal(signal.SIGHUP, _ignore),
+        signal.SIGTSTP: signal.signal(signal.SIGTSTP, _ignore),
         signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
     }
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _nothing(number: int, _: object) -> None:
+def _ignore(number: int, _: object) -> None:
     pass
 
 
@@ -103,7 +103,7 @@ def rollback(
     def note(detail: str) -> None:
         _say(emit, clock, trigger, "note", detail)
 
-    who = _asker()
+    requester = _requester()
     if os.getuid() == 0:
         # Imported before root is dropped: root alone may be able to read the interpreter's files.
         from console.recovery.rollback.procedure import load
@@ -119,7 +119,7 @@ def rollback(
                 _say(emit, clock, trigger, "ok", result.detail, **result.fields())
             else:
                 note(f"plan: {selected.source}, {selected.plan.run_id or selected.plan.site_name}")
-                asked(selected.plan.rollback_dir, who, clock.now())
+                asked(selected.plan.rollback_dir, requester, clock.now())
                 result = _run(selected, emit, clock, trigger)
             if selected is not None and selected.first:
                 words = f"site {selected.plan.site_name}: {result.detail}"
@@ -161,12 +161,12 @@ def _say(
 def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
     """Trigger the standby and follow it; None when there is none or it does not answer."""
     directory = plan.rollback_dir
-    if not plan.run_dir or not wake.is_standing_by(directory):
+    if not plan.run_dir or not trigger_fifo.is_standing_by(directory):
         return None
     follower = Follower(directory / PROGRESS_FILE, size_of(directory / PROGRESS_FILE), emit)
-    if not wake.trigger(directory):
+    if not trigger_fifo.trigger(directory):
         return None
-    looked = heard = clock.monotonic()
+    checked = heard = clock.monotonic()
     seen = 0
     while True:
         result = follower.poll()
@@ -177,15 +177,15 @@ def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Resul
             seen, heard = follower.seen, now
         if now - heard >= (quiet_limit(plan) if seen else STANDBY_WORD_S):
             return None
-        if seen and now - looked >= LOOK_S:
-            looked = now
+        if seen and now - checked >= LOOK_S:
+            checked = now
             # The standby is gone, or it is done and a full disk did not take its last line.
-            if not wake.is_standing_by(directory, running=True) or not is_held(directory):
+            if not trigger_fifo.is_standing_by(directory, running=True) or not is_held(directory):
                 return follower.poll()
         clock.sleep(POLL_S)
 
 
-def _asker() -> str:
+def _requester() -> str:
     """The user at this shell and, under sudo, the one behind it. Call it before root is dropped."""
     sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
     name = name_of(os.getuid())

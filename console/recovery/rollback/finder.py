@@ -60,7 +60,7 @@ class Finder:
         run to roll back where the pointer names another run or none, `site` is the site file that
         was asked for. `note` gets each finding as words."""
         self.site = site
-        self._had: set[str] = set()
+        self._selected_first: set[str] = set()
         self.seal_at = seal_at
         self.run_dir = run_dir
         self.site_seal = site_seal
@@ -80,7 +80,7 @@ class Finder:
     def has_begun(self, selected: SelectedPlan | None) -> bool:
         """Whether this user has an active run that began after the plan was selected."""
         mine = pointers.read(os.getuid())
-        known = {*self._had, selected.plan.run_id if selected else ""}
+        known = {*self._selected_first, selected.plan.run_id if selected else ""}
         return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
 
     def _interrupted(self) -> SelectedPlan | None:
@@ -88,12 +88,12 @@ class Finder:
         mine = pointers.read(os.getuid())
         if not self.run_dir or (mine and mine.run_dir == self.run_dir):
             return None
-        return self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
+        return self._read_plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
 
     def _as_user(self) -> SelectedPlan | None:
         """The plan of this user's run; another user's run is reported, never acted on."""
         mine = pointers.read(os.getuid())
-        if mine is not None and (selected := self._pointed(mine)):
+        if mine is not None and (selected := self._select_for(mine)):
             return selected
         for other in pointers.find_all():
             if other.uid != os.getuid() and process.alive(other.pid, other.start):
@@ -101,33 +101,33 @@ class Finder:
         return None
 
     def _as_root(self) -> SelectedPlan | None:
-        """The plan of root's run or of the run of the user behind sudo; where neither has anything,
-        that of another user's run. A live run of another user is ended first, but nothing else
-        that another user wrote has an effect."""
+        """The plan of root's run, or of the run of the user behind sudo; where neither has
+        anything, that of another user's run. A live run of another user is ended first, but
+        nothing else that another user wrote has an effect."""
         sudo = os.environ.get("SUDO_UID", "")
-        behind = int(sudo) if sudo.isdigit() else 0
-        mine = [found for uid in {0, behind} if (found := pointers.read(uid)) is not None]
+        sudo_uid = int(sudo) if sudo.isdigit() else 0
+        mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
         mine.sort(key=lambda p: (not process.alive(p.pid, p.start), p.uid != os.getuid()))
-        others = live_others({0, behind})
-        what = _belongings(behind) if behind and not self.explicit_site else ""
-        if mine or what or self._has_own():
+        others = live_others({0, sudo_uid})
+        belongings = _belongings(sudo_uid) if sudo_uid and not self.explicit_site else ""
+        if mine or belongings or self._has_own():
             for other in others:
                 roll_back_first(other, self.note)
         for chosen in mine:
             if chosen.uid != os.getuid():
                 self._act_as(chosen.uid, "whose run it is")
-                return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
-            if selected := self._pointed(chosen):
+                return self._select_for(chosen, f"the run of {name_of(chosen.uid)}")
+            if selected := self._select_for(chosen):
                 return selected
-        if what:
-            self._act_as(behind, f"whose {what}")
+        if belongings:
+            self._act_as(sudo_uid, f"whose {belongings}")
             return None
         if self._has_own():
             return None
-        dead = [p for p in pointers.find_all() if p.uid not in {0, behind} and p not in others]
+        dead = [p for p in pointers.find_all() if p.uid not in {0, sudo_uid} and p not in others]
         for chosen in (*others, *dead):
             self._act_as(chosen.uid, "whose run it is")
-            return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
+            return self._select_for(chosen, f"the run of {name_of(chosen.uid)}")
         return None
 
     def _has_own(self) -> bool:
@@ -177,26 +177,26 @@ class Finder:
             self.note(f"the changed site file gives no plan: {_words(error)}")
             return selected
 
-    def _pointed(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
-        selected = self._of_pointer(pointer, source)
-        if selected is not None and self._is_elsewhere(selected.plan):
-            return self._before_the_asked(selected, pointer)
-        return self._of_ended(selected) if selected is not None and pointer.over else selected
+    def _select_for(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
+        selected = self._find_plan_of(pointer, source)
+        if selected is not None and self._is_other_site(selected.plan):
+            return self._select_other_site(selected, pointer)
+        return self._for_ended_run(selected) if selected is not None and pointer.over else selected
 
-    def _of_pointer(self, pointer: Pointer, source: str) -> SelectedPlan | None:
+    def _find_plan_of(self, pointer: Pointer, source: str) -> SelectedPlan | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
-        if os.path.exists(path) and (selected := self._plan(path, source)):
+        if os.path.exists(path) and (selected := self._read_plan(path, source)):
             return selected
         never = os.path.isdir(path.parent) and not self._was_sealed(pointer)
         _end_runner(pointer, "is just starting" if never else "has lost its plan", self.note)
-        if os.path.exists(path) and (selected := self._plan(path, source)):
+        if os.path.exists(path) and (selected := self._read_plan(path, source)):
             return selected
         if not never:
-            return self._of_lost(pointer)
+            return self._for_lost_plan(pointer)
         earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
-        return self._pointed(earlier, source) if earlier is not None else None
+        return self._select_for(earlier, source) if earlier is not None else None
 
-    def _is_elsewhere(self, plan: SealedPlan) -> bool:
+    def _is_other_site(self, plan: SealedPlan) -> bool:
         """Whether a site was asked for that is not the plan's, as far as known."""
         if not self.site or self.site_seal is None or _is_of(plan, os.path.realpath(self.site)):
             return False
@@ -206,17 +206,17 @@ class Finder:
             self.note(f"{self.site} gives no plan: {_words(error)}")
             return False
 
-    def _before_the_asked(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
+    def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
         """Select a run of another site once, before the site that was asked for: in its outage it
         holds the host. A run that is over is left alone: clients may be meant to stay at its
         candidate."""
         theirs = f"run {pointer.run_id} is of site {selected.plan.site_name}"
-        if pointer.run_id in self._had:
+        if pointer.run_id in self._selected_first:
             return None
         if pointer.over:
             self.note(f"{theirs}; omni-console rollback --site {selected.plan.site_path} ends it")
             return None
-        self._had.add(pointer.run_id)
+        self._selected_first.add(pointer.run_id)
         self.note(f"{theirs}: it is rolled back first")
         return replace(selected, first=True)
 
@@ -225,10 +225,10 @@ class Finder:
         a missing script too, does not prove that the baseline was never taken down."""
         place = Path(pointer.run_dir) / ROLLBACK
         later = any(os.path.exists(place / name) for name in (SCRIPT, STANDBY_FILE))
-        laddered = any(entry.kind == "ladder" for entry in live.read(place / live.LIVE))
-        return later or laddered or self._copy_of(pointer) is not None
+        standby_began = any(entry.kind == "ladder" for entry in live.read(place / live.LIVE))
+        return later or standby_began or self._copy_of(pointer) is not None
 
-    def _of_ended(self, selected: SelectedPlan) -> SelectedPlan:
+    def _for_ended_run(self, selected: SelectedPlan) -> SelectedPlan:
         """The plan of a run that is over and left the baseline down. Its site file may name another
         baseline by now, such as a promoted candidate. The rollback still belongs to the run, so
         its standby leaves and its journal gets the outcome."""
@@ -237,12 +237,12 @@ class Finder:
         fresh = self._fresher(selected, site, seal)
         return fresh if fresh is selected else replace(fresh, anew=True)
 
-    def _of_lost(self, pointer: Pointer) -> SelectedPlan:
+    def _for_lost_plan(self, pointer: Pointer) -> SelectedPlan:
         """A plan for a run that has lost its own: from the copy of its plan, its site file or an
         older plan. Where there is none of these, end what carries the run's cookie and raise
         ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
-        found = self._copy_of(pointer) or self._of_its_site(pointer)
+        found = self._copy_of(pointer) or self._from_its_site(pointer)
         found = found or next(self._plans(paths.runs_dir()), None)
         if found is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
@@ -258,10 +258,10 @@ class Finder:
         )
 
     def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
-        plans = (self._plan(path, "the copy of its plan") for path in sealed.copies())
+        plans = (self._read_plan(path, "the copy of its plan") for path in sealed.copies())
         return next((one for one in plans if one and one.plan.run_id == pointer.run_id), None)
 
-    def _of_its_site(self, pointer: Pointer) -> SelectedPlan | None:
+    def _from_its_site(self, pointer: Pointer) -> SelectedPlan | None:
         seals = [self.site_seal] if self.site_seal is not None and self._has_site() else []
         if self.seal_at is not None and not self.explicit_site and os.path.exists(pointer.site):
             seals.insert(0, partial(self.seal_at, pointer.site))
@@ -272,7 +272,7 @@ class Finder:
                 self.note(f"the site file gives no plan: {_words(error)}")
         return None
 
-    def _plan(self, path: Path, source: str) -> SelectedPlan | None:
+    def _read_plan(self, path: Path, source: str) -> SelectedPlan | None:
         try:
             plan, owner = sealed.read_owned(path)
         except ConsoleError as error:
@@ -293,8 +293,8 @@ class Finder:
             except OSError:
                 continue
         for _, path in sorted(stamped, reverse=True):
-            selected = self._plan(path, "the newest run")
-            if selected is not None and not _is_rehearsed(selected.plan):
+            selected = self._read_plan(path, "the newest run")
+            if selected is not None and not _is_rehearsal(selected.plan):
                 yield selected
 
 
@@ -352,7 +352,7 @@ def _is_of(plan: SealedPlan, site: str) -> bool:
     return plan.site_path.startswith("/") and os.path.realpath(plan.site_path) == site
 
 
-def _is_rehearsed(plan: SealedPlan) -> bool:
+def _is_rehearsal(plan: SealedPlan) -> bool:
     """Whether it is the plan of a rehearsal, which counts only when it is asked for."""
     return plan.site_path.startswith(f"{paths.rehearsal_dir()}/")
 

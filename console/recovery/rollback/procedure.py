@@ -19,7 +19,7 @@ from console.host import process
 from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import proof
-from console.recovery.rollback import trigger as wake
+from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import (
@@ -35,8 +35,7 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.script import manual
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.recovery.rollback.stages import fence, stop
-from console.recovery.rollback.stages import verify as ready
+from console.recovery.rollback.stages import fence, stop, verify
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.trigger import Lock
 from console.runtime import probe
@@ -160,16 +159,16 @@ class Procedure:
 
     def _proven(self, context: RollbackContext, baseline: Baseline) -> Result:
         """Prove and measure the baseline; do both again where it has ended meanwhile."""
-        readiness = ready.Readiness(context, baseline)
+        readiness = verify.Readiness(context, baseline)
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
                 break
             result = self._serving(context, baseline)
-            there = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
-            if there:
+            still_serves = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
+            if still_serves:
                 return result
             context.report.note("serving", "no more: it ended after its completion")
-        return self._lost(context)
+        return self._not_serving(context)
 
     def _stage(self, context: RollbackContext, name: str, act: Callable[[], bool | None]) -> bool:
         """Run one stage: whatever goes wrong in it becomes a line, and the rollback goes on."""
@@ -208,7 +207,7 @@ class Procedure:
                 proof.remember_restore(memory, plan.name, restore_s, self.clock.now())
         tok_s, degraded = None, False
         try:
-            tok_s, degraded = ready.measure(context)
+            tok_s, degraded = verify.measure(context)
         except Exception as error:  # the baseline serves, even if the measurement fails
             report.failed("measure", f"{type(error).__name__}: {error}")
         nothing = not context.stopped and not baseline.started and not context.failures
@@ -225,13 +224,13 @@ class Procedure:
             detail=("DEGRADED: " if degraded else "") + words,
         )
 
-    def _lost(self, context: RollbackContext) -> Result:
-        first = context.failures[-1] if context.failures else "the baseline does not serve"
+    def _not_serving(self, context: RollbackContext) -> Result:
+        detail = context.failures[-1] if context.failures else "the baseline does not serve"
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,
             manual=manual.commands(self.plan),
-            detail=first,
+            detail=detail,
         )
 
 
@@ -282,17 +281,17 @@ def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
     The closer may be unable to tell them, and their lease would count the outage of the next run.
     A sentinel that asked for this rollback still has its breach to write; it leaves by itself.
     """
-    wake.trigger(plan.rollback_dir, wake.QUIT)
+    trigger_fifo.trigger(plan.rollback_dir, trigger_fifo.QUIT)
     if plan.run_dir and not trigger.id.startswith("sentinel-"):
-        wake.say(Path(plan.run_dir, *wake.INBOX), b'{"do": "quit"}\n')
+        trigger_fifo.say(Path(plan.run_dir, *trigger_fifo.INBOX), b'{"do": "quit"}\n')
 
 
 def _finish(plan: SealedPlan) -> None:
     """Start the closer, which completes the killed run's journal; it runs detached and may fail."""
     if not plan.finish_argv:
         return
-    ours = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
-    extra = [(k, v) for k, v in os.environ.items() if k.startswith(ours) and k != COOKIE]
+    prefixes = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
+    extra = [(k, v) for k, v in os.environ.items() if k.startswith(prefixes) and k != COOKIE]
     spec = ProcessSpec(plan.finish_argv)
     for log in (plan.rollback_dir / "finish.log", Path("/dev/null")):
         with contextlib.suppress(ConsoleError):

@@ -283,8 +283,8 @@ class Follower:
             if self._emit is not None:
                 with contextlib.suppress(Exception):
                     self._emit(line)
-            own = self._emergency and is_runners(line.get("trigger"))
-            if line.get("rung") == "done" and line.get("state") != "begin" and not own:
+            ignored = self._emergency and is_runners(line.get("trigger"))
+            if line.get("rung") == "done" and line.get("state") != "begin" and not ignored:
                 return result_of(line)
         return None
 

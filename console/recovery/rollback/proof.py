@@ -66,17 +66,17 @@ def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None
     before = last(file)
     if before is not None and before.at > at:
         return
-    beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
     rate = None if tok_s is None else round(tok_s, 3)
     with contextlib.suppress(OSError, ValueError):
         paths.make(file.parent)
         try:
             # No fsync: a slow disk must delay nobody, and after a crash the older proof is enough.
-            beside.write_text(json.dumps(asdict(Served(at, rate, degraded))) + "\n")
-            os.replace(beside, file)
+            temporary.write_text(json.dumps(asdict(Served(at, rate, degraded))) + "\n")
+            os.replace(temporary, file)
         finally:
             with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
 
 def last(file: Path) -> Served | None:
@@ -125,13 +125,13 @@ def remember_restore(memory_file: Path, baseline: str, seconds: float, at: float
     """Add one measurement (`at` in Unix seconds) and keep the last twenty. Raises OSError."""
     kept = [*_read(memory_file), {"baseline": baseline, "seconds": round(seconds, 3), "at": at}]
     paths.make(memory_file.parent)
-    beside = memory_file.with_name(f".{memory_file.name}.{os.getpid()}")
+    temporary = memory_file.with_name(f".{memory_file.name}.{os.getpid()}")
     try:
-        beside.write_text(json.dumps(kept[-KEPT:]) + "\n")
-        os.replace(beside, memory_file)
+        temporary.write_text(json.dumps(kept[-KEPT:]) + "\n")
+        os.replace(temporary, memory_file)
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _read(memory_file: Path) -> list[dict[str, Any]]:

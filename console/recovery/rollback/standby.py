@@ -70,11 +70,11 @@ class Standby:
         self.directory = rollback_dir
         self.clock: Clock = SystemClock()
         self.plan = sealed.read(rollback_dir / PLAN)
-        self.seen = self._stamp()
+        self.plan_stamp = self._stamp()
         self.oom_score: int | None = None
         self.fifo = -1
         self.down_since: float | None = None
-        self.climbed = 0
+        self.progress_size = 0
         """Bytes in ladder.jsonl when the baseline was first seen down."""
         self.pending = b""
 
@@ -150,10 +150,10 @@ class Standby:
         if not (lease_s and self._is_on()) or self._lives("runner", "sentinel") or self._serves():
             self.down_since = None
             return False
-        climbed = size_of(self.directory / PROGRESS_FILE)
+        progress_size = size_of(self.directory / PROGRESS_FILE)
         if self.down_since is None:
-            self.down_since, self.climbed = now, climbed
-        return now - self.down_since >= lease_s and climbed == self.climbed
+            self.down_since, self.progress_size = now, progress_size
+        return now - self.down_since >= lease_s and progress_size == self.progress_size
 
     def _is_on(self) -> bool:
         """Whether this user's pointer names this run, and the run is not over: this standby does
@@ -195,11 +195,11 @@ class Standby:
     def _reread(self) -> None:
         """Read a changed plan; the one in memory stays where the file is gone or invalid."""
         now = self._stamp()
-        if now == self.seen:
+        if now == self.plan_stamp:
             return
         with contextlib.suppress(ConsoleError):
             self.plan = self._same_run(sealed.read(self.directory / PLAN))
-            self.seen = now
+            self.plan_stamp = now
 
     def _same_run(self, fresh: SealedPlan) -> SealedPlan:
         if fresh.run_id != self.plan.run_id:

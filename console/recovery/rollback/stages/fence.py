@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from console.common.errors import ServiceError
 from console.host import process, resident
-from console.host.cgroups import scope as enclosure
+from console.host.cgroups import scope
 from console.host.resident import kill_wait_s
 from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together
@@ -28,7 +28,7 @@ def fence(context: RollbackContext) -> None:
     """
     report = context.report
     report.begin("fence")
-    runners = _runners(context)
+    runners = _kill_runners(context)
     ended = stray_steps(context)
     words = [f"runner {'killed' if runners else 'was not running'}"]
     if ended:
@@ -39,7 +39,7 @@ def fence(context: RollbackContext) -> None:
         report.ok("fence", ", ".join(words))
 
 
-def _runners(context: RollbackContext) -> int:
+def _kill_runners(context: RollbackContext) -> int:
     """Kill every recorded runner but this very process; return how many were killed."""
     killed = 0
     for pid, start in _recorded(context):
@@ -50,15 +50,17 @@ def _runners(context: RollbackContext) -> int:
             context.fail("fence", f"not permitted to kill the runner, pid {pid}")
             continue
         killed += 1
-        if not _gone(context, pid, start, RUNNER_S):
+        if not _await_gone(context, pid, start, RUNNER_S):
             context.fail("fence", f"the runner, pid {pid}, outlived SIGKILL")
     context.ended(killed)
     return killed
 
 
 def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
-    """(pid, start) of the runners in live.jsonl, and of the one that this user's pointer names:
-    live.jsonl may be lost. Never this process itself."""
+    """(pid, start time) of the runners in live.jsonl and of the one that the pointer names.
+
+    live.jsonl may be lost. This process itself is left out.
+    """
     found = {(one.pid, one.start): None for one in context.live if one.kind == "runner"}
     pointer = records.read(os.getuid())
     if pointer is not None and pointer.run_id and pointer.run_id == context.plan.run_id:
@@ -66,7 +68,7 @@ def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
     return [one for one in found if one[0] != os.getpid()]
 
 
-def _gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> bool:
+def _await_gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> bool:
     deadline = context.clock.monotonic() + limit_s
     while process.alive(pid, start):
         if context.clock.monotonic() >= deadline:
@@ -85,10 +87,10 @@ def stray_steps(context: RollbackContext) -> int:
         if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
     ]
     limit_s = TERM_S + kill_wait_s(resident.of(pid for pid, _ in steps)) + 5
-    together([_group(context, step) for step in steps], limit_s)
+    together([_group_task(context, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
-            enclosure.end(e.group, e.pid, e.start, spared)
+            scope.end(e.group, e.pid, e.start, spared)
     # Candidate processes have the cookie too, but the stop stage ends them with their grace.
     candidates = {
         s.pid
@@ -110,7 +112,7 @@ def contained(context: RollbackContext) -> int:
     return _end_all(lambda: _strays(context, spared, inside=True), context, context.grace_s)
 
 
-def _group(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
+def _group_task(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
             process.stop_group(*step, grace_s=TERM_S, clock=context.clock)
@@ -150,13 +152,13 @@ def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
 def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -> bool:
     """Signal what `find` returns until nothing is left; True when some is left after `limit_s`."""
     deadline = context.clock.monotonic() + limit_s
-    told: set[tuple[int, int]] = set()
+    signalled: set[tuple[int, int]] = set()
     denied: set[tuple[int, int]] = set()
     while left := [one for one in find() if one not in denied]:
         for stray in left:
-            if stray in told and number != signal.SIGKILL:
+            if stray in signalled and number != signal.SIGKILL:
                 continue
-            told.add(stray)
+            signalled.add(stray)
             try:
                 process.send(*stray, number)
             except PermissionError:

@@ -28,7 +28,7 @@ LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
 
 
-def _full(directory: Path) -> bool:
+def _is_full(directory: Path) -> bool:
     """Whether next to nothing can be written to a directory; False when that is unknown."""
     try:
         space = os.statvfs(directory)
@@ -51,8 +51,8 @@ class Baseline(Observed):
     def start(self) -> str:
         """Start it; return in clean words how. Raises EngineError or ServiceError."""
         self.failed = True
-        process_like = self.plan.kind == "process"
-        how = self._start_process() if process_like else self._start_container()
+        is_process = self.plan.kind == "process"
+        how = self._start_process() if is_process else self._start_container()
         self.failed = False
         return how
 
@@ -91,7 +91,7 @@ class Baseline(Observed):
         log = log_path(self.context.plan)
         with contextlib.suppress(OSError):
             paths.make(log.parent)
-        if _full(log.parent):
+        if _is_full(log.parent):
             # A server may end because it cannot write its log.
             self.context.report.note("start", f"the disk of {log.parent} is full: no log is kept")
             log = Path("/dev/null")

@@ -13,13 +13,12 @@ from pathlib import Path
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
 from console.host import process, resident
-from console.host.cgroups import scope as enclosure
+from console.host.cgroups import scope
 from console.host.resident import kill_wait_s, pids_of_container
 from console.recovery.rollback.context import RollbackContext, away, beside, joined, together
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.stages import drain, fence
-from console.recovery.rollback.stages import drain as ram
 from console.runtime import proxy as relay
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 from console.runtime.spec import OWNER_LABEL, SERVICE_LABEL, is_of_another, role_label
@@ -39,18 +38,18 @@ VRAM_PAUSE_S = 0.2
 def stop(context: RollbackContext) -> None:
     """End candidate processes and containers at once; with the engine away, those that it can."""
     context.report.begin("stop")
-    context.hurried = ram.is_scarce()
+    context.hurried = drain.is_scarce()
     if context.hurried:
         context.report.note("stop", "RAM is nearly full: candidates are killed at once")
     before, failures = context.stopped, len(context.failures)
-    context.available = ram.available_now()
+    context.available = drain.available_now()
     groups = _groups(context)
     context.groups += groups
     holding = resident.of(one.pid for group in groups for one in process.members(*group))
     context.told(holding)
     limit_s = context.grace_s + kill_wait_s(holding) + 5
-    worker = beside(lambda: _processes(context, groups, limit_s))
-    _containers(context)
+    worker = beside(lambda: _stop_processes(context, groups, limit_s))
+    _end_containers(context)
     if worker is not None:
         joined([worker], limit_s)
     if len(context.failures) > failures:
@@ -78,7 +77,7 @@ def sweep(context: RollbackContext, when: str) -> None:
         _stop_containers(context, engine, found)
 
 
-def _mine(context: RollbackContext, spared: set[int]) -> list[Live]:
+def _candidate_processes(context: RollbackContext, spared: set[int]) -> list[Live]:
     return [
         e for e in context.live
         if e.kind == "process" and e.pid and not context.outlives(e.name) and e.pid not in spared
@@ -89,7 +88,7 @@ def _groups(context: RollbackContext) -> list[tuple[int, int]]:
     """(pid, start time) of the live host processes to stop."""
     spared = context.spared()
     groups = [(found.pid, found.start) for found in relay.all_at(context.plan.baseline.url)]
-    groups += [(e.pid, e.start) for e in _mine(context, spared)]
+    groups += [(e.pid, e.start) for e in _candidate_processes(context, spared)]
     for candidate in context.plan.candidates:
         if candidate.kind == "process" and not context.outlives(candidate.service):
             # A process that an earlier run left behind is not in this run's live.jsonl.
@@ -98,12 +97,14 @@ def _groups(context: RollbackContext) -> list[tuple[int, int]]:
     return [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
 
 
-def _processes(context: RollbackContext, groups: list[tuple[int, int]], limit_s: float) -> None:
+def _stop_processes(
+    context: RollbackContext, groups: list[tuple[int, int]], limit_s: float
+) -> None:
     together([_process_task(context, group) for group in groups], limit_s)
     spared = context.spared()
     # A process that left its session, parents and environment is still in its control group.
-    for e in _mine(context, spared):
-        left = enclosure.end(e.group, e.pid, e.start, spared)
+    for e in _candidate_processes(context, spared):
+        left = scope.end(e.group, e.pid, e.start, spared)
         if left:
             context.ended(left)
             context.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
@@ -120,12 +121,12 @@ def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[
     return task
 
 
-def _containers(context: RollbackContext) -> None:
+def _end_containers(context: RollbackContext) -> None:
     """Stop containers through the engine; while it is away, report that and retry or go on."""
     engine = context.engine
     if engine is None:
         if context.uses_engine:
-            _with_command(context)
+            _stop_by_command(context)
         return
     deadline = context.clock.monotonic() + ENGINE_WAIT_S
     while True:
@@ -151,7 +152,7 @@ def _containers(context: RollbackContext) -> None:
             context.clock.sleep(ENGINE_RETRY_S)
     _end_inside(context)
     if context.plan.baseline.kind == "container":
-        _with_command(context)
+        _stop_by_command(context)
     else:
         context.fail("stop", "candidate containers could not be looked for: engine away")
 
@@ -287,7 +288,7 @@ def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limi
         pause = min(0.5, pause * 1.5)
 
 
-def _with_command(context: RollbackContext) -> None:
+def _stop_by_command(context: RollbackContext) -> None:
     """Stop containers with the docker command, which may reach an engine that the socket cannot."""
     ours = {e.container for e in context.live if e.container and not context.outlives(e.name)}
     labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
@@ -323,11 +324,11 @@ def memory(context: RollbackContext) -> None:
     left = [group for group in context.groups if process.members(*group)]
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
-    words = ram.wait_for_ram(context, killed) or "the stopped ones are gone"
-    lacking = ram.lacking(context)
+    words = drain.wait_for_ram(context, killed) or "the stopped ones are gone"
+    lacking = drain.lacking(context)
     if lacking:
         report.note("memory", lacking)
-    short = ram.missing(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
+    short = drain.missing(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
     if context.plan.gpus and context.plan.exclusive:
         clock = context.clock
         back = drain.wait_for_vram(context.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))

@@ -41,7 +41,7 @@ class Readiness:
         while True:
             trouble = self._ready()
             life = self.baseline.life()
-            trouble = trouble or self._completion() or self._other(life)
+            trouble = trouble or self._completion() or self._not_the_baseline(life)
             if not trouble:
                 return True
             stage, detail = trouble
@@ -61,7 +61,7 @@ class Readiness:
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
-        begun = looked = clock.monotonic()
+        begun = checked = clock.monotonic()
         hung_since, pause, said = begun, FIRST_PAUSE_S, ""
         while True:
             state, detail = health(plan.url, plan.ready_path)
@@ -79,8 +79,8 @@ class Readiness:
                 hung_since = now
             if now - hung_since >= HUNG_S:
                 return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
-            if plan.kind == "process" or now - looked >= LOOK_S:
-                looked = now
+            if plan.kind == "process" or now - checked >= LOOK_S:
+                checked = now
                 if self.baseline.running() is False:
                     return "ready", self._ended()
             if now - begun >= limit_s:
@@ -95,7 +95,7 @@ class Readiness:
             return self.plan.ready_timeout_s
         return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
 
-    def _other(self, life: str) -> tuple[str, str] | None:
+    def _not_the_baseline(self, life: str) -> tuple[str, str] | None:
         """None when the baseline itself gave all answers, in one life; else stage and reason.
 
         It may have ended because its address was taken, or its engine may restart it repeatedly.
