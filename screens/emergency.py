@@ -40,7 +40,7 @@ class Guarded(Verbs):
 
     @property
     def guard(self) -> GuardView:
-        """The guard as it was last read; a view without data where that was another run's."""
+        """The guard as it was last read; a view without data if that was another run's guard."""
         view: GuardView = self.console.watchers.guard.latest
         snapshot = self.console.snapshot
         run = snapshot.run if snapshot is not None else None
@@ -131,7 +131,7 @@ class RollbackScreen(Dialog[None]):
         self.query_one("#foot", Rows).show(_foot(self.result, trouble, width))
 
     def told(self, result: Result) -> None:
-        """Let the baseline's badge be updated at once."""
+        """Update the baseline's badge at once."""
         cast("ConsoleApp", self.app).watchers.baseline.look()
 
     def action_back(self) -> None:

@@ -40,7 +40,7 @@ class Terminal:
         until(shown, f"the terminal shows {word!r}", where=lambda: repr(self.text))
 
     def ended(self) -> int:
-        """The exit code."""
+        """Wait for the command to end; its exit code."""
         status: list[int] = []
 
         def gone() -> bool:
@@ -82,7 +82,7 @@ def is_rolling_back(stage: Stage, terminal: Terminal) -> None:
 
 
 def waiting(stage: Stage, terminal: Terminal) -> None:
-    """The candidate has been told to end, and the command's main thread sleeps meanwhile."""
+    """Wait until the candidate was told to end and the command's main thread sleeps."""
     is_rolling_back(stage, terminal)
     until(lambda: "told" in (stage.root / "log").read_text(), "it says told")
     asleep(terminal)

@@ -135,7 +135,7 @@ def theirs_lock() -> Path:
 def test_a_command_line_of_another_user_is_no_relay(
     stage: Stage, stranger: Callable[..., tuple[int, int]]
 ) -> None:
-    """It counts only where that user really has the port; the environment counts never."""
+    """It counts only where that user really has the port; its environment never counts."""
     port = free_port()
     url = f"http://localhost:{port}"
     words = ("-m", proxy.MODULE, f"127.0.0.1:{port}", "127.0.0.1:9", "cand")

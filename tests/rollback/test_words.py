@@ -120,7 +120,7 @@ def test_a_baseline_that_does_not(
     (stage.root / "bin").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(stage.root / "bin"))
-        patch.setattr(Procedure, "_probe", lambda *_: None)  # it is said whenever it is found out
+        patch.setattr(Procedure, "_probe", lambda *_: None)  # its note may come at any moment
         lines = roll_back(stage, baseline=container, engine=engine)
     assert sum("start note" in one for one in lines) > 10, "an engine may come back"
     found["no engine"] = list(dict.fromkeys(lines))

@@ -35,10 +35,11 @@ AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
 
 @contextlib.contextmanager
 def ignore_hangup() -> Iterator[None]:
-    """Ignore hang-up and Ctrl-Z; the first Ctrl-C prints a warning, the second one raises.
+    """Ignore hang-up, Ctrl-Z and the first Ctrl-C; the second one raises KeyboardInterrupt.
 
-    The signals get handlers and not SIG_IGN, so that the processes that a rollback starts have the
-    default behaviour. Only the main thread may set handlers; in other threads nothing changes.
+    The first Ctrl-C prints a warning. The signals get handlers and not SIG_IGN, so that processes
+    that a rollback starts have the default behaviour. Only the main thread may set handlers; in
+    other threads nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -102,7 +102,7 @@ class RollbackContext:
         )
 
     def spared(self) -> set[int]:
-        """Pids that must not be signalled: this process, its ancestors, a standby, the baseline.
+        """Pids nobody may signal: this process, its ancestors, standby, sentinel, the baseline.
 
         Processes of an unknown kind are spared as well: what cannot be identified is not killed.
         """
@@ -136,7 +136,7 @@ class RollbackContext:
         return process.environment([*extra, *self.plan.baseline.compose_env], "rollback")
 
     def command(self, argv: list[str], timeout_s: float = COMMAND_S) -> str:
-        """Run a command to its end and return its output. Raises EngineError, which quotes it."""
+        """Run a command to its end; return its output. Raises EngineError with the output's end."""
         try:
             code, out, _ = children.run(argv, timeout_s, env=self.docker_environment(), merge=True)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""live.jsonl: what a run has alive; a line is appended and fsynced as soon as it can be written.
+"""live.jsonl lists what a run has alive; a line is fsynced as soon as its pid or id is known.
 
 A process line begins exactly `{"pid":N,"start":N,` and a container line `{"container":"ID",`, so
 that rollback.sh can read them with sed. A reader tolerates a torn line anywhere. Each line names

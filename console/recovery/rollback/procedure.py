@@ -176,7 +176,7 @@ class Procedure:
             return act() is True
         except ConsoleError as error:
             context.fail(name, str(error))
-        except Exception as error:  # the last line of defence: a surprise costs one stage only
+        except Exception as error:  # last line of defence: an unforeseen error costs one stage
             context.fail(name, f"{type(error).__name__}: {error}")
         return False
 
@@ -208,7 +208,7 @@ class Procedure:
         tok_s, degraded = None, False
         try:
             tok_s, degraded = verify.measure(context)
-        except Exception as error:  # the baseline serves, even if the measurement fails
+        except Exception as error:  # the baseline serves even where the measurement fails
             report.failed("measure", f"{type(error).__name__}: {error}")
         nothing = not context.stopped and not baseline.started and not context.failures
         words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
@@ -264,7 +264,7 @@ def _stranger(context: RollbackContext) -> None:
 
 
 def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
-    """The engine of the plan; None when it has none, or one at an address of another kind."""
+    """The plan's engine; None when it has none, or one that only the docker command can reach."""
     address = plan.engine
     if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
         return None

@@ -59,7 +59,8 @@ def is_runners(trigger: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a rollback ended. Rates are in tokens a second; `restore_s` is set after a real start."""
+    """How a rollback ended. Rates are in tokens a second; `restore_s` is in seconds and is None
+    without a real start."""
 
     serving: bool
     degraded: bool = False
@@ -267,8 +268,8 @@ class Follower:
     def __init__(
         self, path: Path, offset: int, emit: Emit | None, *, emergency: bool = True
     ) -> None:
-        """With `emergency`, the end of a rollback that the runner asked for is not the result: it
-        has ended no runner."""
+        """With `emergency`, the end of a rollback that the runner asked for is not the result,
+        because that rollback has ended no runner."""
         self._path = path
         self._offset = offset
         self._emit = emit

@@ -1,7 +1,7 @@
 """The newest proof that a baseline serves: when, how fast, and whether that was too slow.
 
 Each site has one small file, written by whoever got a completion: a run before it starts, a
-rollback at its end, a person who asks. It serves a badge alone, so errors are swallowed.
+rollback at its end, a person who asks. Errors with it are ignored, because it only feeds a badge.
 
 This module also keeps the measured restore times, which a plan shows before a step that takes the
 baseline down.

@@ -209,7 +209,7 @@ PROMOTION_LIMIT = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """Who accepted a cutover to which service, and why; `at` is in Unix seconds."""
+    """Who accepted a cutover to which service, why and when; `at` is in Unix seconds."""
 
     service: str
     who: str

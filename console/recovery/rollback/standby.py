@@ -6,7 +6,7 @@ On a thrashing machine an interpreter may take a minute to start. The standby ha
 already, keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` is
 an emergency (the runner is fenced), `S` an emergency that the sentinel found, `r` a rollback that
 the runner asks for, `q` quits, `l` quits if no runner lives and the baseline serves. The standby
-checks the latter by itself now and then, for a runner may die before there is a sentinel to ask.
+also checks that by itself now and then, for a runner may die before there is a sentinel to ask.
 Where runner and sentinel are both dead, it counts the lease. It leaves after an emergency that
 ended with a baseline that serves.
 """

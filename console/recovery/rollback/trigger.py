@@ -1,7 +1,7 @@
 """The caller's side of the standby: whether it is there, and the byte that triggers it.
 
 It also has the lock, a flock on rollback/lock, which lets one rollback run at a time. This module
-imports little, so that a trigger takes no time.
+imports little, so that it loads fast.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ def _values(plan: SealedPlan) -> dict[str, str]:
 def _addresses(plan: SealedPlan) -> str:
     """The addresses at which a socket answers for the baseline, as sed patterns in hexadecimal.
 
-    A pattern has no character that a shell expands. Without any, the baseline may be elsewhere.
+    A pattern has no character that a shell expands. There is none where the baseline may be on
+    another machine.
     """
     base = plan.baseline
     here = base.kind == "process"

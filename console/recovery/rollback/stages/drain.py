@@ -78,8 +78,8 @@ WAIT_S = 60.0
 PAUSE_S = 0.2
 FIRST_PAUSE_S = 0.003
 FIRST_STEP = 16 << 20
-"""Bytes: a smaller rise in FIRST_PAUSE_S means that nothing is being freed, for freeing yields some
-13 MiB a millisecond. This first check delays no rollback."""
+"""Bytes: a smaller rise within FIRST_PAUSE_S means that nothing is being freed, for a killed
+process frees some 13 MiB a millisecond. This check is too short to delay a rollback."""
 NOTE_S = 2.0
 LATE_S = 3.0
 """Seconds to wait for RAM that is missing: the machine may be too busy to free it at once."""
@@ -91,8 +91,8 @@ meanwhile, and members of a group that share pages hold less than it seems."""
 def wait_for_ram(context: RollbackContext, killed: bool) -> str:
     """Wait while available RAM rises; return the outcome in words, empty if nothing was freed.
 
-    With `killed` something was killed just now, so the first check takes longer. The wait writes
-    notes and ends after WAIT_S.
+    With `killed` something was killed just now, so the first check takes longer. The wait reports
+    notes and has a limit: see WAIT_S.
     """
     clock = context.clock
     try:

@@ -44,7 +44,7 @@ class Baseline(Observed):
         super().__init__(context)
         self.started = False
         self.failed = False
-        """The last start raised."""
+        """The last start raised an error."""
         self.gone = False
         """The engine answers, the container does not exist, and there is no way to create it."""
 
