@@ -55,10 +55,9 @@ class Finder:
         run_dir: str = "",
         site: str = "",
     ) -> None:
-        """`site_seal` makes a plan from the site that was asked for, or else from the default site
-        of the current user; `seal_at` makes one from the site file at a path. `run_dir` names the
-        run to roll back where the pointer names another run or none, `site` is the site file that
-        was asked for. `note` gets each finding as words."""
+        """`site_seal` makes a plan from the site that was asked for or else from the current user's
+        default site, `seal_at` from the site file at a path. `run_dir` names the run to roll back
+        where the pointer names another or none; `site` is the site file that was asked for."""
         self.site = site
         self._selected_first: set[str] = set()
         self.seal_at = seal_at
@@ -68,8 +67,7 @@ class Finder:
         self.note = note
 
     def find(self) -> SelectedPlan | None:
-        """The plan; None when there is nothing to roll back. Raises ConsoleError when the site
-        gives no plan, or when a run has lost its plan and nothing replaces it."""
+        """The plan; None when there is nothing to do. Raises ConsoleError if none can be made."""
         usual = self._as_root if os.getuid() == 0 else self._as_user
         if found := self._interrupted() or usual():
             return found
@@ -101,9 +99,8 @@ class Finder:
         return None
 
     def _as_root(self) -> SelectedPlan | None:
-        """The plan of root's run, or of the run of the user behind sudo; where neither has
-        anything, that of another user's run. A live run of another user is ended first, but
-        nothing else that another user wrote has an effect."""
+        """The plan of root or of the user behind sudo; another user's only if neither has anything.
+        A live run of another user is ended first; nothing else that user wrote has an effect."""
         sudo = os.environ.get("SUDO_UID", "")
         sudo_uid = int(sudo) if sudo.isdigit() else 0
         mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
@@ -145,8 +142,7 @@ class Finder:
         self.note(f"acting as {name_of(uid)}, {why}")
 
     def _without_a_run(self) -> SelectedPlan | None:
-        """The plan where no run is active: the newest that was sealed for the user's site file, or
-        else one made of that file."""
+        """With no active run: the newest plan for the user's site file, or one made of the file."""
         path = paths.default_site()  # the file that find_site() gives where no site is named
         site = os.path.realpath(path) if os.path.exists(path) else ""
         for selected in self._plans(paths.runs_dir()):
@@ -207,9 +203,8 @@ class Finder:
             return False
 
     def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
-        """Select a run of another site once, before the site that was asked for: in its outage it
-        holds the host. A run that is over is left alone: clients may be meant to stay at its
-        candidate."""
+        """Select a run of another site first, and once, if it is in its outage and holds the host.
+        A run that is over is left alone: clients may be meant to stay at its candidate."""
         theirs = f"run {pointer.run_id} is of site {selected.plan.site_name}"
         if pointer.run_id in self._selected_first:
             return None
@@ -229,18 +224,16 @@ class Finder:
         return later or standby_began or self._copy_of(pointer) is not None
 
     def _for_ended_run(self, selected: SelectedPlan) -> SelectedPlan:
-        """The plan of a run that is over and left the baseline down. Its site file may name another
-        baseline by now, such as a promoted candidate. The rollback still belongs to the run, so
-        its standby leaves and its journal gets the outcome."""
+        """The plan of a run that left the baseline down. Its site file may name another baseline by
+        now, such as a promoted candidate; standby and journal of the run still get the outcome."""
         site = selected.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
         fresh = self._fresher(selected, site, seal)
         return fresh if fresh is selected else replace(fresh, anew=True)
 
     def _for_lost_plan(self, pointer: Pointer) -> SelectedPlan:
-        """A plan for a run that has lost its own: from the copy of its plan, its site file or an
-        older plan. Where there is none of these, end what carries the run's cookie and raise
-        ConsoleError."""
+        """A plan for a run that has lost its own: a copy, one from its site file, or an older plan.
+        Without any of them, end what carries the run's cookie and raise ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
         found = self._copy_of(pointer) or self._from_its_site(pointer)
         found = found or next(self._plans(paths.runs_dir()), None)
