@@ -91,12 +91,11 @@ def rollback(
 ) -> Result:
     """Restore the baseline, now; `emit` gets each line. `Result.exit_code` is 0 or 7.
 
-    `site_seal` makes a plan from the site file where no run has a fitting one. `seal_at` makes one
-    from the site file of a run whose plan is lost or which ended and left the baseline down.
-    `run_dir` names the run to roll back where the pointer names another run or none. `site` is the
-    site file that was asked for: a run in its outage at another site is rolled back first, and exit
-    code 0 then means that both rollbacks succeeded. Raises ConsoleError when no plan can be found
-    or made, KeyboardInterrupt when Ctrl-C is pressed twice, and nothing else.
+    `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
+    site file of a run that has lost its plan or left the baseline down. `run_dir` names the run to
+    roll back where the pointer names another or none. `site` is the site file that was asked for: a
+    run in its outage at another site is rolled back first, and exit code 0 is then for both. Raises
+    ConsoleError if no plan can be made, KeyboardInterrupt if Ctrl-C is pressed twice, no other.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
