@@ -134,8 +134,8 @@ class Finder:
         """Whether the current user (root may have become another one) has a site to make a plan
         of. Without a site file, only a demo that was run counts."""
         demo = paths.state_dir() / "demo"
-        there = self.explicit_site or any(map(os.path.exists, (paths.default_site(), demo)))
-        return self.site_seal is not None and there
+        site_exists = self.explicit_site or any(map(os.path.exists, (paths.default_site(), demo)))
+        return self.site_seal is not None and site_exists
 
     def _act_as(self, uid: int, why: str) -> None:
         become(uid)
@@ -148,7 +148,7 @@ class Finder:
         for selected in self._plans(paths.runs_dir()):
             if not site or self.site_seal is None or _is_of(selected.plan, site):
                 ended = replace(selected, plan=selected.plan.of_old)
-                return self._fresher(ended, site, self.site_seal)
+                return self._updated(ended, site, self.site_seal)
         if self.site_seal is None or not self._has_site():
             return None
         try:
@@ -161,7 +161,7 @@ class Finder:
             self.note(f"the site file gives no plan: {_words(error)}")
             return newest
 
-    def _fresher(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
+    def _updated(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
         """The plan, with its site file's baseline where that file has changed since the seal."""
         if not site or seal is None or not selected.plan.is_older_than(Path(site)):
             return selected
@@ -183,11 +183,11 @@ class Finder:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
         if os.path.exists(path) and (selected := self._read_plan(path, source)):
             return selected
-        never = os.path.isdir(path.parent) and not self._was_sealed(pointer)
-        _end_runner(pointer, "is just starting" if never else "has lost its plan", self.note)
+        never_sealed = os.path.isdir(path.parent) and not self._was_sealed(pointer)
+        _end_runner(pointer, "is just starting" if never_sealed else "has lost its plan", self.note)
         if os.path.exists(path) and (selected := self._read_plan(path, source)):
             return selected
-        if not never:
+        if not never_sealed:
             return self._for_lost_plan(pointer)
         earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
         return self._select_for(earlier, source) if earlier is not None else None
@@ -218,9 +218,9 @@ class Finder:
     def _was_sealed(self, pointer: Pointer) -> bool:
         """Whether a run has sealed its plan, by the files that it writes later: a missing plan, or
         a missing script too, does not prove that the baseline was never taken down."""
-        place = Path(pointer.run_dir) / ROLLBACK
-        later = any(os.path.exists(place / name) for name in (SCRIPT, STANDBY_FILE))
-        standby_began = any(entry.kind == "ladder" for entry in live.read(place / live.LIVE))
+        directory = Path(pointer.run_dir) / ROLLBACK
+        later = any(os.path.exists(directory / name) for name in (SCRIPT, STANDBY_FILE))
+        standby_began = any(entry.kind == "ladder" for entry in live.read(directory / live.LIVE))
         return later or standby_began or self._copy_of(pointer) is not None
 
     def _for_ended_run(self, selected: SelectedPlan) -> SelectedPlan:
@@ -228,7 +228,7 @@ class Finder:
         now, such as a promoted candidate; standby and journal of the run still get the outcome."""
         site = selected.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
-        fresh = self._fresher(selected, site, seal)
+        fresh = self._updated(selected, site, seal)
         return fresh if fresh is selected else replace(fresh, anew=True)
 
     def _for_lost_plan(self, pointer: Pointer) -> SelectedPlan:

@@ -33,8 +33,8 @@ class Observed:
 
     def serving(self) -> bool:
         """Whether the health path answers and, as far as known, the baseline is what answers."""
-        there = health(self.plan.url, self.plan.ready_path, 1.0)[0] is Health.SERVING
-        return there and self.is_ours()
+        answers = health(self.plan.url, self.plan.ready_path, 1.0)[0] is Health.SERVING
+        return answers and self.is_ours()
 
     def is_ours(self, limit_s: float | None = None) -> bool:
         """Whether what answers is the baseline, as far as known.
@@ -123,7 +123,7 @@ class Observed:
         """
         if self.plan.kind == "container":
             mode = _dict(self.inspected, "HostConfig").get("NetworkMode")
-            return self._inside() if mode == "host" else set()
+            return self._container_pids() if mode == "host" else set()
         spec, known = self.plan.process, self.process
         if spec is None or known is None:
             return set()
@@ -140,9 +140,9 @@ class Observed:
             return _owners(pids)
         first = _dict(self.inspected, "State").get("Pid")
         above = process.ancestry(first) if isinstance(first, int) and first > 0 else set()
-        return {0} | _owners(self._inside() | above)
+        return {0} | _owners(self._container_pids() | above)
 
-    def _inside(self) -> set[int]:
+    def _container_pids(self) -> set[int]:
         """The pids of the container's processes, as this machine numbers them."""
         return {*pids_of_container(str((self.inspected or {}).get("Id", "")))}
 

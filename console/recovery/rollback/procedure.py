@@ -144,7 +144,7 @@ class Procedure:
         self._stage(context, "stop", lambda: stop.stop(context))
         self._stage(context, "memory", lambda: stop.memory(context))
         self._stage(context, "start", lambda: _start(context, baseline))
-        result = self._proven(context, baseline)
+        result = self._prove_and_measure(context, baseline)
         if self.settle is not None:
             self.settle()
         report.done(result)
@@ -157,7 +157,7 @@ class Procedure:
             proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
 
-    def _proven(self, context: RollbackContext, baseline: Baseline) -> Result:
+    def _prove_and_measure(self, context: RollbackContext, baseline: Baseline) -> Result:
         """Prove and measure the baseline; do both again where it has ended meanwhile."""
         readiness = verify.Readiness(context, baseline)
         for _ in range(PROOFS):
@@ -238,7 +238,7 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
     stop.sweep(context, "before the start")
     if baseline.serving():
         context.report.skipped("start", "already serving")
-        _stranger(context)
+        _report_unrecorded(context)
         return
     base = context.plan.baseline
     older = process.read_record(context.plan.records_dir, base.name) if base.process else None
@@ -251,7 +251,7 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
     context.report.ok("start", baseline.start())
 
 
-def _stranger(context: RollbackContext) -> None:
+def _report_unrecorded(context: RollbackContext) -> None:
     """Report a process that serves without a record: no run could stop it, so none will start."""
     if context.plan.baseline.kind == "process" and context.baseline_process() is None:
         who = listener(context.plan.baseline.url)

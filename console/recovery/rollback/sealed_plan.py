@@ -158,14 +158,14 @@ class SealedPlan:
     def on(self, site: SealedPlan) -> SealedPlan:
         """This run's plan with the baseline of its changed site file. What the run may have left
         behind is still looked for."""
-        known = self.engine.socket or self.engine.docker_host
-        theirs = not known or site.baseline.kind == "container"
+        has_engine = self.engine.socket or self.engine.docker_host
+        use_site_engine = not has_engine or site.baseline.kind == "container"
         return replace(
             self,
             baseline=site.baseline,
             site_path=site.site_path,
             candidates=tuple(dict.fromkeys((*self.candidates, *site.candidates))),
-            engine=site.engine if theirs else self.engine,
+            engine=site.engine if use_site_engine else self.engine,
             protected=tuple(dict.fromkeys((*self.protected, *site.protected))),
             gpus=tuple(dict.fromkeys((*self.gpus, *site.gpus))),
         )
@@ -206,9 +206,9 @@ def of_run(run_dir: Path) -> SealedPlan:
 
 def copies() -> list[Path]:
     """The files with copies of plans: one for each site, of its newest run."""
-    place = paths.state_dir() / ROLLBACK
+    directory = paths.state_dir() / ROLLBACK
     with contextlib.suppress(OSError):  # another source may have the plan
-        return [place / name for name in os.listdir(place) if name.endswith(".json")]
+        return [directory / name for name in os.listdir(directory) if name.endswith(".json")]
     return []
 
 

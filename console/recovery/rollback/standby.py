@@ -88,18 +88,18 @@ class Standby:
         if not stat.S_ISFIFO(os.fstat(self.fifo).st_mode):
             raise ConsoleError("the trigger is no FIFO", str(path))
         load()
-        got = {"memory": lock_memory(), "oom_score_adj": self._protect()}
+        protection = {"memory": lock_memory(), "oom_score_adj": self._protect()}
         pid = os.getpid()
         start = process.start_time(pid) or 0
         with contextlib.suppress(OSError):
-            text = json.dumps({"pid": pid, "start": start, **got}) + "\n"
+            text = json.dumps({"pid": pid, "start": start, **protection}) + "\n"
             write_atomically(self.directory / STANDBY_FILE, text)
         livelog.append(self.directory / LIVE, Live("ladder", "warm", pid, start))
 
     def run(self) -> None:
         """Wait, roll back, wait again; a rollback answers the requests that come during it."""
         while True:
-            pending = self.pending or self._heard()
+            pending = self.pending or self._wait_for_bytes()
             self.pending = b""
             who = next((w for byte, w in WHO.items() if byte in pending), "")
             if not pending and self._overdue():
@@ -117,14 +117,14 @@ class Standby:
     def _may_leave(self, pending: bytes) -> bool:
         """Whether it may quit: LEAVE asks for it, or nothing comes and no sentinel lives to ask."""
         if pending:
-            return LEAVE in pending and self._needless("runner")
-        return self._needless("runner", "sentinel")
+            return LEAVE in pending and self._is_unneeded("runner")
+        return self._is_unneeded("runner", "sentinel")
 
-    def _heard(self) -> bytes:
+    def _wait_for_bytes(self) -> bytes:
         """The bytes that come next; b"" where none come for LOOK_S."""
         return os.read(self.fifo, 64) if select.select([self.fifo], [], [], LOOK_S)[0] else b""
 
-    def _needless(self, *kinds: str) -> bool:
+    def _is_unneeded(self, *kinds: str) -> bool:
         """Whether none of the run's processes of these kinds lives, and the baseline serves."""
         return not self._lives(*kinds) and self._serves()
 

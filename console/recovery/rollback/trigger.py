@@ -24,7 +24,7 @@ class Lock:
     """The lock of one rollback directory. Never raises: a rollback runs without it, too."""
 
     def __init__(self, directory: Path) -> None:
-        self._descriptor = _opened(directory, os.O_RDWR | os.O_CREAT)
+        self._descriptor = _open_lock(directory, os.O_RDWR | os.O_CREAT)
         self.given_up = False
         """The holder hangs, so this rollback runs beside it."""
 
@@ -75,7 +75,7 @@ def flocks() -> list[tuple[int, str]]:
 
 def is_held(directory: Path) -> bool:
     """Whether a rollback runs in this directory at this moment."""
-    descriptor = _opened(directory, os.O_RDONLY)
+    descriptor = _open_lock(directory, os.O_RDONLY)
     if descriptor < 0:
         return False
     try:
@@ -89,7 +89,7 @@ def is_held(directory: Path) -> bool:
     return False
 
 
-def _opened(directory: Path, flags: int) -> int:
+def _open_lock(directory: Path, flags: int) -> int:
     """A descriptor of the lock file; where it cannot be made, of the directory; else -1."""
     for path, how in (
         (directory / LOCK, flags),

@@ -179,7 +179,7 @@ class Emergency:
     def _answer(self, progress: RollbackProgress) -> None:
         if progress.by_standby and progress.directory is not None:
             # In a thread of its own: a hung disk must not delay the rollback.
-            _beside(asked, progress.directory, _requester(), self._clock.now())
+            _in_thread(asked, progress.directory, _requester(), self._clock.now())
             if self._follow_standby(progress, progress.directory):
                 return
         self._spawn(progress)
@@ -215,7 +215,7 @@ class Emergency:
         """Start the rollback command, detached; the file that grows is its progress file."""
         with contextlib.suppress(OSError):
             paths.make(self._log.parent)
-        log, begin = self._opened()
+        log, begin = self._open_log()
         at = self._clock.now()
         try:
             child = subprocess.Popen(
@@ -230,7 +230,7 @@ class Emergency:
         progress.search()
         progress.spawned = True
         # After the start and in a thread: with many runs or on a slow disk the scan takes time.
-        scan = None if progress.left else _beside(lambda: progress.among(_progress_files(), at))
+        scan = None if progress.left else _in_thread(lambda: progress.among(_progress_files(), at))
         while not progress.left:
             code = child.poll()
             if code is not None and scan is not None:
@@ -242,7 +242,7 @@ class Emergency:
             self._clock.sleep(POLL_S)
         child.returncode = 0  # the command outlives the console, so Popen must not wait for it
 
-    def _opened(self) -> tuple[int, int]:
+    def _open_log(self) -> tuple[int, int]:
         """A descriptor of the log, and the log's size; of /dev/null where it cannot be written."""
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -288,7 +288,7 @@ class RollbackFollower:
         return self._progress.elapsed_s()
 
 
-def _beside(work: Callable[..., object], *args: object) -> threading.Thread | None:
+def _in_thread(work: Callable[..., object], *args: object) -> threading.Thread | None:
     """Do work that may hang in a thread, and return that; without a thread to spare, do it here."""
     thread = threading.Thread(target=work, args=args, name="emergency-beside", daemon=True)
     try:

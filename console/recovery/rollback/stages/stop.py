@@ -43,7 +43,7 @@ def stop(context: RollbackContext) -> None:
         context.report.note("stop", "RAM is nearly full: candidates are killed at once")
     before, failures = context.stopped, len(context.failures)
     context.available = drain.available_now()
-    groups = _groups(context)
+    groups = _process_groups(context)
     context.groups += groups
     holding = resident.of(one.pid for group in groups for one in process.members(*group))
     context.told(holding)
@@ -84,7 +84,7 @@ def _candidate_processes(context: RollbackContext, spared: set[int]) -> list[Liv
     ]  # fmt: skip
 
 
-def _groups(context: RollbackContext) -> list[tuple[int, int]]:
+def _process_groups(context: RollbackContext) -> list[tuple[int, int]]:
     """(pid, start time) of the live host processes to stop."""
     spared = context.spared()
     groups = [(found.pid, found.start) for found in relay.all_at(context.plan.baseline.url)]
@@ -138,7 +138,7 @@ def _end_containers(context: RollbackContext) -> None:
             context.fail("stop", str(error))
             return
         except EngineError as error:
-            if _nothing_known(context) and not isinstance(error, EngineTimeout):
+            if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return
             context.report.note("stop", away(error, ENGINE_WAIT_S))
@@ -185,7 +185,7 @@ def late(context: RollbackContext, engine: RawEngine) -> None:
         memory(context)
 
 
-def _nothing_known(context: RollbackContext) -> bool:
+def _knows_no_container(context: RollbackContext) -> bool:
     containers = [c for c in context.plan.candidates if c.kind != "process"]
     recorded = [e for e in context.live if e.container and not context.outlives(e.name)]
     return context.plan.baseline.kind == "process" and not containers and not recorded
