@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import subprocess
 from collections.abc import Iterable
