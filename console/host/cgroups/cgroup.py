@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from console.common.files import write_at_once
+
 FULL_ID = re.compile(r"[0-9a-f]{64}")
 _ID = re.compile(rb"[0-9a-f]{64}")
 DEPTH = 5
@@ -69,16 +71,8 @@ def hierarchies(mounts: str = "/proc/self/mounts") -> tuple[Hierarchy, ...]:
 def _controllers(options: str) -> str:
     """Of version 1's mount options those that /proc/PID/cgroup repeats."""
     known = {
-        "rw",
-        "ro",
-        "nosuid",
-        "nodev",
-        "noexec",
-        "relatime",
-        "noatime",
-        "xattr",
-        "clone_children",
-    }
+        "rw", "ro", "nosuid", "nodev", "noexec", "relatime", "noatime", "xattr", "clone_children",
+    }  # fmt: skip
     return ",".join(o for o in options.split(",") if o not in known and "release_agent" not in o)
 
 
@@ -207,12 +201,8 @@ def die_together(container: str) -> bool:
     done = False
     for group in find(container, scan=False):
         with contextlib.suppress(OSError):
-            descriptor = os.open(f"{group.path}/memory.oom.group", os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(descriptor, b"1")
-                done = True
-            finally:
-                os.close(descriptor)
+            write_at_once(f"{group.path}/memory.oom.group", "1")
+            done = True
     return done
 
 

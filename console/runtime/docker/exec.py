@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.common.clock import SystemClock
 from console.common.errors import EngineError, ServiceError
+from console.common.files import read_text
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host.cgroups.cgroup import die_together, pid_namespace
@@ -175,7 +175,7 @@ class _Command:
         Known by its control group; without one, as of a rootless engine on cgroup v1, by the pid
         namespace, if that is the container's first process's and not this one's.
         """
-        if self.container in _read(f"/proc/{pid}/cgroup"):
+        if self.container in read_text(f"/proc/{pid}/cgroup"):
             return True
         found = inspect(self.client, self.container) or {}
         first = int((found.get("State") or {}).get("Pid") or 0)
@@ -311,17 +311,10 @@ def _inner_pids(pid: int) -> list[int]:
 
 def _inner_pid(pid: int) -> int:
     """The pid that a process has inside its container; 0 where that cannot be read."""
-    for line in _read(f"/proc/{pid}/status").splitlines():
+    for line in read_text(f"/proc/{pid}/status").splitlines():
         if line.startswith("NSpid:"):
             return int(line.split()[-1])
     return 0
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def run_oneoff(
