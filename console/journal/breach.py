@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.text import clean
+from console.common.units import number
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard import config as sheets
@@ -233,13 +234,6 @@ def limit_in(breach: Mapping[str, Any]) -> Limit | None:
         return Limit.from_json(breach.get("limit"))
     except (ValueError, TypeError):
         return None
-
-
-def number(value: object) -> float | None:
-    """A figure; None for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e18 else None
 
 
 def _of_column(breach: Mapping[str, Any], column: int, limit: Limit | None) -> Crossed | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
+from console.common.units import number
 from console.host import process
 from console.host.sample import NO_MARKS, Marks
 from console.journal.guard_record import breach, sheet_of, struck, table
@@ -263,13 +264,6 @@ def _growth(limits: tuple[Limit, ...]) -> int | None:
     """It counts only while RAM is short, and is worth showing all the same."""
     grown = [one.above for one in limits if one.metric == "host.swap_growth" and one.above]
     return int(min(grown)) if grown else None
-
-
-def number(value: object) -> float | None:
-    """A finite number that is no truth value; else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e18 else None
 
 
 def _limits(sheet: Sheet | None) -> tuple[Limit, ...]:

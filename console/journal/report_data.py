@@ -6,13 +6,13 @@ A file that is missing or torn gives fewer rows or none; nothing is made up for 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from console.common.text import clean
+from console.common.units import number
 from console.journal.run_dir import RunDir
 
 MOST_LINES = 100_000
@@ -52,13 +52,6 @@ class SoakSeries:
         """Seconds that the samples cover."""
         moments = [r.t for r in self.requests] + [t for t, _ in (*self.rss, *self.vram)]
         return max(moments, default=0.0)
-
-
-def number(value: object) -> float | None:
-    """A finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
 
 
 def gauges(run: RunDir) -> list[Gauge]:

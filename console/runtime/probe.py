@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, Exit
 from console.common.text import decode, one_line
-from console.common.units import format_duration
+from console.common.units import format_duration, number, plural
 from console.host.ports import connected
 from console.runtime.spec import PROMPT
 
@@ -331,7 +331,7 @@ def _judge(reply: Reply, note: str) -> Completion:
     rate: float | None = tokens / elapsed if elapsed > 0 else None
     if predicted and predicted_ms > 0:
         rate = (predicted - 1) * 1000 / predicted_ms if predicted > 1 else None
-    words = f"{tokens} token{'s' if tokens > 1 else ''} in {format_duration(elapsed)}{note}"
+    words = f"{plural(tokens, 'token')} in {format_duration(elapsed)}{note}"
     return Completion(True, words, text, tokens, elapsed, rate)
 
 
@@ -341,10 +341,8 @@ def _mapping(value: Any, key: str) -> dict[str, Any]:
 
 
 def _number(value: dict[str, Any], key: str) -> float:
-    number = value.get(key)
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return 0.0
-    return float(number) if 0 <= number < 1e12 else 0.0
+    found = number(value.get(key))
+    return found if found is not None and 0 <= found < 1e12 else 0.0
 
 
 def busy(

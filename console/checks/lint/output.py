@@ -12,6 +12,7 @@ from console.checks.lint.run import BROKEN, CUT
 from console.checks.lint.unit import BLOCKER, Finding, Severity
 from console.common.errors import Problem
 from console.common.text import clean
+from console.common.units import plural
 
 NOT_RULES = (
     ("F-005", "more models than memory", "a sum over services: `check checkpoint`, guards"),
@@ -73,7 +74,7 @@ def count(found: list[Finding]) -> str:
     for severity in Severity:
         number = sum(one.severity is severity for one in still)
         if number:
-            parts.append(f"{number} {severity}{'s' if number > 1 else ''}")
+            parts.append(plural(number, severity))
     said = ", ".join(parts) or "no problems"
     silent = len(found) - len(still)
     return f"{said}; {silent} suppressed" if silent else said

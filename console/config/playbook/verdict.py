@@ -9,6 +9,7 @@ from enum import Enum, StrEnum
 
 from console.bench.statistics import ENOUGH, interval, mean, median
 from console.common.text import one_line
+from console.common.units import plural
 from console.config.playbook.threshold import (
     COUNTED,
     MEASURED,
@@ -17,7 +18,6 @@ from console.config.playbook.threshold import (
     figure,
     impossible,
     noun,
-    plural,
 )
 
 

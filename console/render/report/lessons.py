@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from console.common.units import plural
 from console.journal.report_data import Gauge
 from console.journal.run_view import RunView
 from console.journal.state import Decision, StepState
 from console.render.report.benchmarks import drift_words, drifts, voids
 from console.render.report.decision import WORD, decided, last_line, settled, slower, with_baseline
 from console.render.report.guard import guard_lessons
-from console.render.report.markdown import figure, plain, plural, took
+from console.render.report.markdown import figure, plain, took
 from console.render.report.memory import above, card_names, envelope_of, rise_of
 from console.render.report.soak import happened, soak_of, soak_steps
 from console.render.report.timeline import findings

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.common import redact
-from console.common.units import format_bytes, format_duration
-from console.journal.report_data import number
+from console.common.units import format_bytes, format_duration, number, plural
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
-from console.render.report.markdown import block, code, figure, plural, prose, table, took, when
+from console.render.report.markdown import block, code, figure, prose, table, took, when
 
 GLYPH = {
     "succeeded": "✓", "failed": "✗", "skipped": "–", "cancelled": "✗", "running": "▶",
