@@ -114,15 +114,6 @@ def refuse_others() -> None:
         )  # fmt: skip
 
 
-def is_free() -> bool:
-    """Whether no run holds the host at this moment."""
-    try:
-        HostLock().release()
-    except HostBusy:
-        return False
-    return True
-
-
 def holder() -> str:
     """This user's run that holds the host, in words."""
     found = records.read(os.getuid())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,9 +112,6 @@ class Reader:
             finally:
                 self.close()
         return [_event(row, self.version) for row in rows]
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.since(0))
 
     def close(self) -> None:
         if self._db is not None:

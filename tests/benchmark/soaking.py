@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from console.bench.metrics import Sample
 from console.bench.soak import Answer, End, Look, Soak, SoakPlan, World
 from console.bench.soak_stats import Line, Patience, Tally
-from console.common.clock import FakeClock
+from tests.clock import FakeClock
 
 LOOK_S = 5.0
 Script = Callable[[int, float], "Turn"]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.clock import FakeClock
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, NAMES, Limit, Sheet, defaults, figure, words
 from console.recovery.guard.decide.forecast import Forecast
@@ -23,6 +22,7 @@ from console.recovery.guard.observe.log_patterns import Logs, Tail
 from console.recovery.guard.observe.slow_io import Outer
 from console.recovery.guard.observe.snapshot import Card, Disk, Load, LogHit, Look, Memory, Swap
 from console.recovery.rollback.live import Live
+from tests.clock import FakeClock
 from tests.guard.judging import MACHINE, PLENTY, Bench
 from tests.guard.made_site import Make
 from tests.guard.prey_parts import ID, made_up

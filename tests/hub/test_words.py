@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.clock import FakeClock
 from console.common.units import both_units
 from console.models.hub import disk, errors, local_files, model_config
 from console.models.hub.checkpoint import read
@@ -20,6 +19,7 @@ from console.models.hub.model_config import Index
 from console.models.hub.progress import download_time, explain, rate, seconds_for
 from console.models.hub.reference import BadReference, parse
 from console.runner.executors.download import fetch
+from tests.clock import FakeClock
 from tests.hub.conftest import listing
 from tests.hub.test_checkpoint import GB, shards
 from tests.hub.test_config import NONE

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import EngineTimeout, ServiceError
 from console.host.children import Cancelled
 from console.runtime.docker.container import ContainerDriver
 from console.runtime.probe import Health
 from console.runtime.spec import Handle, Mount, Status
 from console.runtime.wait_ready import wait_ready
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.services.containers import Place, busy, only_real, service, unique
 

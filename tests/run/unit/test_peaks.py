@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.host import sampler
 from console.host.gpu.nvml import LOST
 from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
@@ -19,6 +18,7 @@ from console.journal.run_view import RunView, fold
 from console.journal.samples import read_lines
 from console.journal.store import Event
 from console.runner.peaks import GAP_S, Peaks, differs, record
+from tests.clock import FakeClock
 
 GB = 10**9
 BIG, SMALL = GpuSample("GPU-a", 0, "RTX PRO 6000"), GpuSample("GPU-b", 1, "RTX 5090")
