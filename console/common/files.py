@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+MOST_LINE = 1 << 20
+"""Bytes of a line of JSON."""
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
@@ -54,3 +60,14 @@ def write_at_once(path: str, text: str) -> None:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line; a line that is torn or too long is passed over, as
+    a writer that died leaves one. Raises OSError."""
+    with path.open("rb") as file:
+        while raw := file.readline(MOST_LINE):
+            with contextlib.suppress(ValueError, RecursionError):
+                line = json.loads(raw)
+                if isinstance(line, dict):
+                    yield line

@@ -63,7 +63,7 @@ class Breach:
 
 def ready(run: RunDir) -> tuple[int, int] | None:
     """(pid, start) of the sentinel that said it watches; None when none did."""
-    page = _table(run.guard / sheets.READY)
+    page = read_table(run.guard / sheets.READY)
     try:
         pid, start = int(page["pid"]), int(page["start"])
     except (KeyError, TypeError, ValueError):
@@ -92,7 +92,7 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
 
 def breach_of(run: RunDir) -> Breach | None:
     """What stands in breach.json; None when there was none."""
-    page = _table(run.guard / sheets.BREACH)
+    page = read_table(run.guard / sheets.BREACH)
     at = number(page.get("at"))
     if at is None:
         return None
@@ -179,7 +179,7 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _table(path: os.PathLike[str]) -> dict[str, Any]:
+def read_table(path: os.PathLike[str]) -> dict[str, Any]:
     """A small JSON object; an empty one where there is none."""
     descriptor = -1
     try:

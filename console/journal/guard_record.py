@@ -5,13 +5,13 @@ Reads files that may lie on a slow disk: not on the UI loop.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from console.common.errors import UsageError
+from console.journal.breach import read_table
 from console.journal.run_dir import RunDir, all_runs, find_run
 from console.journal.run_files import cleaned
 from console.recovery.guard import config as sheets
@@ -20,7 +20,6 @@ from console.recovery.guard.record.read import FastSample, Recording, open_newes
 from console.recovery.rollback.progress import read_lines
 
 LAST_S = 120.0
-MOST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +86,7 @@ def find(text: str | None, last_s: float = LAST_S) -> Recorded:
 
 def breach(run: RunDir) -> dict[str, Any]:
     """What was breached and killed, clean; {} where nothing was, or the file is garbage."""
-    try:
-        with open(run.path / sheets.DIRECTORY / sheets.BREACH, "rb") as file:
-            return table(cleaned(json.loads(file.read(MOST))))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    return table(cleaned(read_table(run.guard / sheets.BREACH)))
 
 
 def struck(recording: Recording) -> dict[str, Any]:
@@ -111,7 +106,7 @@ def struck(recording: Recording) -> dict[str, Any]:
 def sheet_of(run: RunDir) -> Sheet | None:
     """What the sentinel of a run was told; None where there is none that can be read."""
     try:
-        return sheets.read(run.path / sheets.DIRECTORY / sheets.SHEET)
+        return sheets.read(run.guard / sheets.SHEET)
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -148,7 +143,7 @@ def table(value: object) -> dict[str, Any]:
 
 
 def _synced(run: RunDir, recording: Recording) -> float | None:
-    if recording.path != run.path / sheets.DIRECTORY / sheets.RING:
+    if recording.path != run.guard / sheets.RING:
         return None
     try:
         return os.stat(recording.path).st_mtime

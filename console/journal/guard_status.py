@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from console.host.sample import NO_MARKS, Marks
 from console.journal.guard_record import breach, sheet_of, struck, table
 from console.journal.run_dir import RunDir
 from console.journal.run_files import cleaned, stamp
+from console.recovery.guard import config as sheets
 from console.recovery.guard.config import Limit, Sheet
 from console.recovery.guard.record.read import Recording, crash_words, open_newest
 from console.recovery.rollback import records as pointers
@@ -91,9 +93,7 @@ class GuardWatch:
         self._aim: tuple[RunDir | None, bool, bool] = (None, False, False)
         self._wake = threading.Event()
         self._closed = False
-        self._sheet: tuple[object, Sheet | None] = (None, None)
-        self._breach: tuple[object, dict[str, Any]] = (None, {})
-        self._after: tuple[object, str] = (None, "")
+        self._read: dict[str, tuple[object, Any]] = {}
         self._thread = threading.Thread(target=self._run, name="guard-watch", daemon=True)
         self.latest = NOBODY
 
@@ -133,7 +133,7 @@ class GuardWatch:
         """One look, now."""
         if run is None:
             return NOBODY
-        found = self._breach_of(run)
+        found: dict[str, Any] = self._kept("breach", run.guard / sheets.BREACH, breach, run)
         recording = open_newest(run.path)
         if not alive:
             return self._without_runner(run, recording, over, found)
@@ -142,11 +142,12 @@ class GuardWatch:
     def _watched(
         self, run: RunDir, recording: Recording | None, found: dict[str, Any]
     ) -> GuardView:
-        sheet = self._sheet_of(run)
+        sheet: Sheet | None = self._kept("sheet", run.guard / sheets.SHEET, sheet_of, run)
         if recording is None:
-            word = UNREADABLE if self._begun(run) else STARTING
+            word = UNREADABLE if (run.guard / sheets.READY).exists() else STARTING
             words = "its recording cannot be read" if word is UNREADABLE else ""
-            return GuardView(run, word, detail=words, limits=_limits(sheet), breach=found)
+            limits = sheet.limits if sheet is not None else ()
+            return GuardView(run, word, detail=words, limits=limits, breach=found)
         page = table(cleaned(recording.status()))
         found = found or struck(recording)
         view = view_of(run, page, sheet, recording.boot == process.boot_id())
@@ -166,32 +167,16 @@ class GuardWatch:
         if recording is not None and recording.alive:
             return replace(self._watched(run, recording, found), alone=True)
         found = found or (struck(recording) if recording is not None else {})
-        key = (run.path, stamp(recording.path) if recording is not None else None)
-        if self._after[0] != key:
-            self._after = (key, crash_words(run.path))
-        return GuardView(run, ACTED if found else ENDED, breach=found, after=self._after[1])
+        ring = recording.path if recording is not None else run.guard / sheets.RING
+        after = self._kept("after", ring, lambda run: crash_words(run.path), run)
+        return GuardView(run, ACTED if found else ENDED, breach=found, after=after)
 
-    @staticmethod
-    def _begun(run: RunDir) -> bool:
-        from console.recovery.guard.config import DIRECTORY, READY
-
-        return (run.path / DIRECTORY / READY).exists()
-
-    def _sheet_of(self, run: RunDir) -> Sheet | None:
-        from console.recovery.guard.config import DIRECTORY, SHEET
-
-        key = (run.path, stamp(run.path / DIRECTORY / SHEET))
-        if self._sheet[0] != key:
-            self._sheet = (key, sheet_of(run))
-        return self._sheet[1]
-
-    def _breach_of(self, run: RunDir) -> dict[str, Any]:
-        from console.recovery.guard.config import BREACH, DIRECTORY
-
-        key = (run.path, stamp(run.path / DIRECTORY / BREACH))
-        if self._breach[0] != key:
-            self._breach = (key, breach(run))
-        return self._breach[1]
+    def _kept(self, what: str, path: Path, read: Callable[[RunDir], Any], run: RunDir) -> Any:
+        """What is read of a run, read again only when this file of it has changed."""
+        key = (path, stamp(path))
+        if self._read.get(what, (None, None))[0] != key:
+            self._read[what] = (key, read(run))
+        return self._read[what][1]
 
 
 def run_on() -> tuple[RunDir | None, bool]:
@@ -211,7 +196,7 @@ def run_on() -> tuple[RunDir | None, bool]:
 
 def view_of(run: RunDir, page: dict[str, Any], sheet: Sheet | None, this_boot: bool) -> GuardView:
     """A status page as a view; what it does not say, or says wrongly, is not known."""
-    limits = _page_limits(page) or _limits(sheet)
+    limits = _page_limits(page) or (sheet.limits if sheet is not None else ())
     level = page.get("level")
     return GuardView(
         run=run,
@@ -264,10 +249,6 @@ def _growth(limits: tuple[Limit, ...]) -> int | None:
     """It counts only while RAM is short, and is worth showing all the same."""
     grown = [one.above for one in limits if one.metric == "host.swap_growth" and one.above]
     return int(min(grown)) if grown else None
-
-
-def _limits(sheet: Sheet | None) -> tuple[Limit, ...]:
-    return sheet.limits if sheet is not None else ()
 
 
 def _page_limits(page: dict[str, Any]) -> tuple[Limit, ...]:

@@ -5,18 +5,19 @@ A file that is missing or torn gives fewer rows or none; nothing is made up for 
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from console.common.files import json_lines
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_dir import RunDir
 
 MOST_LINES = 100_000
-LINE_BYTES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,8 @@ def gauges(run: RunDir) -> list[Gauge]:
         used = {
             clean(str(k), 80): size for k, v in cards.items() if (size := number(v)) is not None
         }
-        found.append(
-            Gauge(
-                at, clean(str(row.get("step") or ""), 80), used, number(row.get("ram")),
-                number(row.get("swap")),
-            )
-        )  # fmt: skip
+        step = clean(str(row.get("step") or ""), 80)
+        found.append(Gauge(at, step, used, number(row.get("ram")), number(row.get("swap"))))
     return sorted(found, key=lambda gauge: gauge.at)
 
 
@@ -103,17 +100,5 @@ def _beside_attempts(run: RunDir, file: object) -> Path | None:
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with path.open("rb") as file:
-            for _ in range(MOST_LINES):
-                line = file.readline(LINE_BYTES)
-                if not line:
-                    return
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue  # the last line of a writer that died
-                if isinstance(row, dict):
-                    yield row
-    except OSError:
-        return
+    with contextlib.suppress(OSError):
+        yield from islice(json_lines(path), MOST_LINES)

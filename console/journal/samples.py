@@ -14,6 +14,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from console.common.files import json_lines, write_atomically
+
 MOST_LINES = 20_000
 PATIENCE = 200
 """Lines that are dropped before a thinning that failed is tried again."""
@@ -85,17 +87,10 @@ class GaugeFile:
 
     def _thin(self) -> None:
         """Half as many lines. Raises OSError; the file is whole then, as it was."""
-        lines = list(read_lines(self._path))
+        lines = read_lines(self._path)
         kept = [_most_of(*lines[at : at + 2]) for at in range(0, len(lines), 2)]
-        beside = self._path.with_name(f".{self._path.name}.new")
-        try:
-            with open(beside, "w", encoding="utf-8", opener=_private) as file:
-                file.writelines(json.dumps(one, separators=(",", ":")) + "\n" for one in kept)
-            beside.replace(self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                beside.unlink()
-            raise
+        text = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in kept)
+        write_atomically(self._path, text, 0o600)
         self.close()
         self._open()
         self._stride *= 2
@@ -103,13 +98,7 @@ class GaugeFile:
 
 def read_lines(path: Path) -> list[Line]:
     """The lines of such a file, oldest first, without those that are not whole. Raises OSError."""
-    found: list[Line] = []
-    for raw in path.read_bytes().split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            line = json.loads(raw) if raw else None
-            if isinstance(line, dict) and isinstance(line.get("at"), int | float):
-                found.append(line)
-    return found
+    return [line for line in json_lines(path) if isinstance(line.get("at"), int | float)]
 
 
 def _most_of(*lines: Line) -> Line:
@@ -125,7 +114,3 @@ def _most_of(*lines: Line) -> Line:
         most |= {name: line[name] for name in ("at", "step") if name in line}
     known = {name: value for name, value in most.items() if value is not None}
     return {**known, "gpu": gpu}
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from console.bench.soak_stats import Line, Tally
+from console.common.files import json_lines
 from console.journal.run_dir import RunDir
-
-LINE_LIMIT = 1_000_000
 
 
 class SoakFile:
@@ -56,16 +54,9 @@ class SoakFile:
                 os.close(fd)
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> list[Line]:
     """The lines of such a file that are whole. Raises OSError."""
-    with path.open("rb") as file:
-        while raw := file.readline(LINE_LIMIT):
-            try:
-                line = json.loads(raw)
-            except ValueError:
-                continue  # where its writer was killed
-            if isinstance(line, dict) and isinstance(line.get("t"), int | float):
-                yield line
+    return [line for line in json_lines(path) if isinstance(line.get("t"), int | float)]
 
 
 def _bytes(line: Line) -> bytes:
@@ -80,7 +71,7 @@ def _unfinished(run: RunDir, step: str, attempt: int) -> list[Line]:
     """The lines of the newest attempt before this one, if nothing ended it."""
     for number in range(attempt - 1, 0, -1):
         try:
-            lines = list(read_lines(_path(run, step, number)))
+            lines = read_lines(_path(run, step, number))
         except FileNotFoundError:
             continue  # its runner died before it began
         began = any(line.get("event") == "began" for line in lines)

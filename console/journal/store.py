@@ -135,6 +135,15 @@ class Reader:
         ).fetchall()
 
 
+def events(path: Path) -> list[Event]:
+    """Every event of a journal, oldest first. Raises JournalError."""
+    reader = Reader(path)
+    try:
+        return reader.since(0)
+    finally:
+        reader.close()
+
+
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 

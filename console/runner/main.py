@@ -304,11 +304,9 @@ def _can_be_stopped(context: Context) -> None:
 
 def _read_back(context: Context) -> None:
     from console.journal.run_view import fold
-    from console.journal.store import Reader
+    from console.journal.store import events
 
-    reader = Reader(context.run.journal)
-    fold(reader.since(0), context.view)
-    reader.close()
+    fold(events(context.run.journal), context.view)
 
 
 def _created(context: Context) -> None:

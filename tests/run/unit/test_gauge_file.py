@@ -95,12 +95,12 @@ def test_a_thinning_that_fails_is_tried_again_later_and_the_bound_holds(
 ) -> None:
     file, tries = GaugeFile(path, 4), []
 
-    def full(self: Path, target: Path) -> Path:
+    def full(path: Path, target: Path) -> None:
         tries.append(target)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", full)
+        patched.setattr(os, "replace", full)
         for at in range(4 + 2 * PATIENCE):
             file.add(line(at))
         assert [one["at"] for one in read_lines(path)] == [0, 1, 2, 3]
