@@ -29,7 +29,7 @@ RESOLVE_S = 30.0
 
 def resolve(file: Path, service: str, profile: str, env: Table[str, str], host: str) -> Any:
     """The service as `docker compose config` gives it. Raises ConsoleError."""
-    argv = base_argv((file,), profiles=(profile,) if profile else ())
+    argv = base_argv((file,), "", (profile,) if profile else ())
     text = compose(
         [*argv, "config", "--format", "json"], engine_host(host or None), env,
         "Reading the compose file", RESOLVE_S, silent,

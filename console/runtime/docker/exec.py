@@ -20,17 +20,16 @@ from console.common.text import one_line
 from console.common.units import format_duration
 from console.host.cgroups.cgroup import die_together, pid_namespace
 from console.host.children import Cancelled
-from console.host.process import COOKIE
 from console.runtime.docker.client import RECEIVE_S, ask, inspect, require_image, send
 from console.runtime.docker.container import (
     START_S,
     bounded,
     check_mounts,
     create,
-    marks,
     spec_hash,
+    with_cookie,
 )
-from console.runtime.docker.engine_state import Say, silent, status_of, stop_container
+from console.runtime.docker.engine_state import Say, marks, silent, status_of, stop_container
 from console.runtime.docker.log_stream import LogStream
 from console.runtime.spec import ContainerSpec, Handle, Launch
 
@@ -110,10 +109,8 @@ class _Command:
         )  # fmt: skip
 
     def look(self) -> dict[str, Any]:
-        found: dict[str, Any] = ask(
-            f"Looking at {self.what}", lambda: self.api.exec_inspect(self.exec_id)
-        )
-        return found
+        found = ask(f"Looking at {self.what}", lambda: self.api.exec_inspect(self.exec_id))
+        return dict(found)
 
     def exit_code(self) -> int:
         """The exit code, once the output has ended."""
@@ -341,24 +338,20 @@ def run_oneoff(
     digest = spec_hash(spec, image.id)
     name = spec.name or f"omni-{service}-{os.urandom(4).hex()}"
     all_labels = {**(labels or {}), **marks("oneoff", launch.run_id, service, digest, launch.site)}
-    env = (*spec.env, (COOKIE, launch.run_id))
-    container = create(client, replace(spec, env=env), name, all_labels, say=say)
+    container = create(client, with_cookie(spec, launch), name, all_labels, say=say)
     handle = Handle(service, "oneoff", container=container, name=name)
     launch.record(handle)
     ask(f"Starting {name}", lambda: client.api.start(container), START_S)
     die_together(container)
-    stream = LogStream(
-        client, container, entry=lambda _, line: sink(line), note=lambda text: say(text)
-    )
+    stream = LogStream(client, container, entry=lambda _, line: sink(line), note=say)
     reader = threading.Thread(target=stream.follow, name=f"output of {name}", daemon=True)
     reader.start()
     deadline = time.monotonic() + timeout_s
     while reader.is_alive():
         reader.join(POLL_S)
         if cancelled.is_set() or time.monotonic() >= deadline:
-            _end_oneoff(
-                client, handle, grace_s, stream, reader, None if cancelled.is_set() else timeout_s
-            )
+            late_s = None if cancelled.is_set() else timeout_s
+            _end_oneoff(client, handle, grace_s, stream, reader, late_s)
     return _oneoff_code(client, handle, say)
 
 
