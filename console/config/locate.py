@@ -19,18 +19,15 @@ if TYPE_CHECKING:
 
 def site(given: str | None) -> Site:
     """The site: given, OMNI_SITE, the user's, else the embedded demo's. Raises InvalidFile."""
-    from console.config.site.load import find_site, load_site
-
-    path = find_site(given)
-    if path is not None:
-        return load_site(path)
     from console.config.demo_site import demo_site
+    from console.config.site.load import load_site
 
-    return load_site(demo_site())
+    return load_site(site_file(given) or demo_site())
 
 
 def site_file(given: str | None) -> Path | None:
-    """The file that `site` would read, where there is one already; nothing is made or parsed."""
+    """`--site`, then `OMNI_SITE`, then the user's site file, which has to be there; None means the
+    embedded demo. Nothing is made or parsed."""
     for named in (given, os.environ.get("OMNI_SITE")):
         if named:
             return Path(named)
@@ -44,9 +41,9 @@ def services(given: str | None) -> frozenset[str]:
     Raises InvalidFile.
     """
     from console.config.playbook.load import BASELINE, resolved
-    from console.config.site.load import find_site, load_site
+    from console.config.site.load import load_site
 
-    path = find_site(given)
+    path = site_file(given)
     if path is None:
         from console.config.demo_site import NAMES
 

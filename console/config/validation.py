@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -16,9 +17,9 @@ from pydantic import (
 )
 
 from console.common import units
-from console.common.errors import Problem
+from console.common.errors import InvalidFile, Problem
 from console.common.text import one_line
-from console.config.yaml import Document, Loc
+from console.config.yaml import Document, Loc, parse, read_text
 
 
 class Strict(BaseModel):
@@ -135,6 +136,22 @@ def validate(
     except ValidationError as error:
         found = [_problem(model, document, dict(item)) for item in error.errors()]
         return None, found
+
+
+def validated(model: type[_Model], document: Document, data: Any) -> _Model | None:
+    """The same, with what is found kept in the document."""
+    found, problems = validate(model, document, data)
+    document.add(*problems)
+    return found
+
+
+def load(model: type[_Model], path: Path, title: str, hint: str) -> _Model:
+    """A file that is one model and nothing more. Raises InvalidFile with every problem in it."""
+    document = parse(read_text(path, title), path.name, title)
+    found = validated(model, document, document.data)
+    if found is None or document.problems:
+        raise InvalidFile(title, sorted(document.problems), hint)
+    return found
 
 
 def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -> Problem:

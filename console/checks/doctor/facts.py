@@ -283,9 +283,10 @@ def kinds(site: Site) -> list[str]:
 
 
 def _site_file(given: str | None) -> SiteFile:
-    from console.config.site.load import find_site, load_site
+    from console.config.locate import site_file
+    from console.config.site.load import load_site
 
-    path = find_site(given)
+    path = site_file(given)
     demo = path is None
     path = path or paths.demo_dir() / "site.yaml"
     source = "the embedded demo" if demo else _source(given)

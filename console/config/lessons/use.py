@@ -11,11 +11,9 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from console.common.errors import InvalidFile
 from console.config.lessons.registry import Lesson, LessonId, LessonModel, titles
 from console.config.playbook.kinds import ACTING
-from console.config.validation import Strict, Text, validate
-from console.config.yaml import parse, read_text
+from console.config.validation import Strict, Text, load
 
 _FOLD = str.maketrans("", "", "_-., ")
 
@@ -114,11 +112,7 @@ def bearing(kind: str, effects: Iterable[str]) -> list[Bearing]:
 @cache
 def _rows() -> list[tuple[Row, list[re.Pattern[str]]]]:
     """The table with its words as patterns that all have to be found. Raises InvalidFile."""
-    document = parse(read_text(TABLE, TITLE), TABLE.name, TITLE)
-    model, problems = validate(Table, document, document.data)
-    problems += document.problems
-    if model is None or problems:
-        raise InvalidFile(TITLE, problems, "reinstall omni-console")
+    model = load(Table, TABLE, TITLE, "reinstall omni-console")
     return [(row, [_pattern(w) for w in (row.words, row.beside) if w]) for row in model.rows]
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from console.common.errors import Problems
 from console.config.playbook.inputs import Secret
 from console.config.yaml import Document, Loc
 
@@ -16,48 +15,44 @@ Values = Mapping[str, Any]
 """`inputs.x`, `playbook.dir` → value; a Secret stands for itself."""
 
 
-def substitute(document: Document, data: Any, values: Values, problems: Problems, loc: Loc) -> Any:
+def substitute(document: Document, data: Any, values: Values, loc: Loc) -> Any:
     """A copy of `data` with every hole filled.
 
     A value that is one hole takes the input's type; inside longer text it becomes text.
-    Problems: an unknown name, a hole in a script body, a secret anywhere but as a whole
+    Refused: an unknown name, a hole in a script body, a secret anywhere but as a whole
     environment value, an unclosed hole.
     """
     if isinstance(data, dict):
         for key in data:
             if "${{" in key:
                 where = (*loc, key)
-                problems.add(document.problem(where, "${{ in a key", "a plain key", key=True))
-        return {k: substitute(document, v, values, problems, (*loc, k)) for k, v in data.items()}
+                document.refuse(where, "${{ in a key", "a plain key", key=True)
+        return {k: substitute(document, v, values, (*loc, k)) for k, v in data.items()}
     if isinstance(data, list):
-        return [substitute(document, v, values, problems, (*loc, i)) for i, v in enumerate(data)]
+        return [substitute(document, v, values, (*loc, i)) for i, v in enumerate(data)]
     if not isinstance(data, str) or "${{" not in data:
         return data
     if len(loc) > 1 and loc[-1] == "script" and isinstance(loc[-2], int):
-        problems.add(
-            document.problem(
-                loc, "${{ inside a script body",
-                "environment variables, like $OMNI_INPUT_PORT",
-                "inputs reach a script as OMNI_INPUT_<NAME>",
-            )
-        )  # fmt: skip
+        expected = "environment variables, like $OMNI_INPUT_PORT"
+        hint = "inputs reach a script as OMNI_INPUT_<NAME>"
+        document.refuse(loc, "${{ inside a script body", expected, hint)
         return data
-    return _fill(document, data, values, problems, loc)
+    return _fill(document, data, values, loc)
 
 
-def _fill(document: Document, text: str, values: Values, problems: Problems, loc: Loc) -> Any:
+def _fill(document: Document, text: str, values: Values, loc: Loc) -> Any:
     whole = _HOLE.fullmatch(text)
     if whole:
-        value = _look_up(document, whole[1], values, problems, loc)
+        value = _look_up(document, whole[1], values, loc)
         if isinstance(value, Secret) and not (len(loc) >= 2 and loc[-2] == "env"):
-            problems.add(document.problem(loc, "a secret here", "a secret only under env:"))
+            document.refuse(loc, "a secret here", "a secret only under env:")
             return text
         return value
 
     def one(match: re.Match[str]) -> str:
-        value = _look_up(document, match[1], values, problems, loc)
+        value = _look_up(document, match[1], values, loc)
         if isinstance(value, Secret):
-            problems.add(document.problem(loc, "a secret inside text", "a whole value under env:"))
+            document.refuse(loc, "a secret inside text", "a whole value under env:")
             return ""
         if isinstance(value, bool):
             return "true" if value else "false"
@@ -65,13 +60,13 @@ def _fill(document: Document, text: str, values: Values, problems: Problems, loc
 
     filled = _HOLE.sub(one, text)
     if "${{" in _HOLE.sub("", text):
-        problems.add(document.problem(loc, "an unclosed ${{", "${{ inputs.name }}"))
+        document.refuse(loc, "an unclosed ${{", "${{ inputs.name }}")
     return filled
 
 
-def _look_up(document: Document, name: str, values: Values, problems: Problems, loc: Loc) -> Any:
+def _look_up(document: Document, name: str, values: Values, loc: Loc) -> Any:
     if name in values:
         return values[name]
     known = ", ".join(sorted(values)) or "none are declared"
-    problems.add(document.problem(loc, f"unknown name '{name}' in ${{{{ }}}}", f"one of: {known}"))
+    document.refuse(loc, f"unknown name '{name}' in ${{{{ }}}}", f"one of: {known}")
     return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from console.common.errors import Problem, Problems
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons import ids
@@ -28,6 +27,7 @@ from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Criterion
 from console.config.site.guard import limits
+from console.config.site.service import one_of_services
 from console.config.yaml import Document, Loc
 from console.recovery.guard.config import Limit
 
@@ -37,17 +37,13 @@ RESERVED = frozenset({"restore"})
 """Ids of rows that the plan adds."""
 
 
-def unknown_lessons(document: Document) -> list[Problem]:
+def check_lessons(document: Document) -> None:
     """Ids that are not in the registry: a typing error would hide the lesson it was meant for."""
     named, known = document.data.get("lessons"), ids.known()
-    found = []
     for at, lesson in enumerate(named if isinstance(named, list) else []):
         if isinstance(lesson, str) and lesson not in known:
-            near = ids.near(lesson, known)
-            hint = f"did you mean {near}?" if near else "omni-console lessons lists them"
             what = f"unknown lesson '{one_line(lesson, 60)}'"
-            found.append(document.problem(("lessons", at), what, "an id of the registry", hint))
-    return found
+            document.refuse(("lessons", at), what, "an id of the registry", ids.meant(lesson))
 
 
 def step_locs(model: PlaybookModel) -> Iterator[tuple[Loc, Step]]:
@@ -62,7 +58,6 @@ def check_rules(
     document: Document,
     model: PlaybookModel,
     site_services: frozenset[str],
-    problems: Problems,
     broken: frozenset[str] = frozenset(),
     *,
     guessed: bool = False,
@@ -76,40 +71,34 @@ def check_rules(
     known = _Known(guessed)
     fits: list[str] = []
     services = set(model.services) | site_services
-    for problem in guard_limits(document, model, site_services)[1]:
-        problems.add(problem)
+    guard_limits(document, model, site_services)
     for name in set(model.services) & site_services:
-        problems.add(
-            document.problem(("services", name), f"service '{name}' is the site's", key=True)
-        )
+        document.refuse(("services", name), f"service '{name}' is the site's", key=True)
     if not broken:
-        for problem in cutover_problems(document, model, frozenset(services)):
-            problems.add(problem)
+        document.add(*cutover_problems(document, model, frozenset(services)))
     for loc, step in step_locs(model):
         if step.id in seen:
             line, _ = document.place((*seen[step.id], "id"))
-            problems.add(
-                document.problem((*loc, "id"), f"step id '{step.id}' twice", hint=f"line {line}")
-            )
+            document.refuse((*loc, "id"), f"step id '{step.id}' twice", hint=f"line {line}")
         seen.setdefault(step.id, loc)
         if step.id in RESERVED:
-            problems.add(document.problem((*loc, "id"), f"step id '{step.id}' is the plan's own"))
-        _check_services(document, loc, step, services, problems)
+            document.refuse((*loc, "id"), f"step id '{step.id}' is the plan's own")
+        _check_services(document, loc, step, services)
         if step.download is not None and step.download.of:
-            _check_of(document, loc, step.download.of, fits, problems)
+            _check_of(document, loc, step.download.of, fits)
         if step.checkpoint is not None:
             fits.append(step.id)
         if step.gate is not None:
-            _check_gate(document, loc, step.gate, known, problems)
+            _check_gate(document, loc, step.gate, known)
         if loc[0] == "finally":
-            _check_final(document, loc, step, problems)
+            _check_final(document, loc, step)
         known.add(step, broken=step.id in broken)
 
 
 def guard_limits(
     document: Document, model: PlaybookModel, site_services: frozenset[str]
-) -> tuple[tuple[Limit, ...], list[Problem]]:
-    """The playbook's guards as limits, and services in them that nobody declares."""
+) -> tuple[Limit, ...]:
+    """The playbook's guards as limits; a service in them that nobody declares is refused."""
     return limits(document, model.guards, "playbook", frozenset(model.services) | site_services)
 
 
@@ -217,79 +206,56 @@ class _Known:
             self.why[metric] = why
 
 
-def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -> None:
+def _check_final(document: Document, loc: Loc, step: Step) -> None:
     if not KINDS[step.kind].at_end:
-        problems.add(document.problem(loc, f"{step.kind} in finally", "run, script or report"))
+        document.refuse(loc, f"{step.kind} in finally", "run, script or report")
     if step.on_failure != "stop":
         what = f"on_failure: {step.on_failure} in finally, which cannot change the outcome"
-        problems.add(document.problem((*loc, "on_failure"), what))
+        document.refuse((*loc, "on_failure"), what)
 
 
-def _check_of(document: Document, loc: Loc, of: str, fits: list[str], problems: Problems) -> None:
+def _check_of(document: Document, loc: Loc, of: str, fits: list[str]) -> None:
     """A download is of a checkpoint that an earlier step judges."""
     if of not in fits:
         expected = f"one of {', '.join(fits)}" if fits else "a checkpoint step before it"
         what = f"'{of}' is no checkpoint step before this one"
-        problems.add(document.problem((*loc, "download", "of"), what, expected))
+        document.refuse((*loc, "download", "of"), what, expected)
 
 
-def _check_services(
-    document: Document, loc: Loc, step: Step, services: set[str], problems: Problems
-) -> None:
+def _check_services(document: Document, loc: Loc, step: Step, services: set[str]) -> None:
     wanted: list[tuple[Loc, str]] = []
     if step.service is not None:
         wanted.append(((*loc, "service", step.service.verb), step.service.target))
-    if step.benchmark is not None:
-        wanted.append(((*loc, "benchmark", "service"), step.benchmark.service))
-    if step.soak is not None:
-        wanted.append(((*loc, "soak", "service"), step.soak.service))
-    if step.where is not None and step.where.service is not None:
-        wanted.append(((*loc, "where", "service"), step.where.service))
-    for look_kind in LOOKS:
-        lent = str(getattr(getattr(step, look_kind), "service", None) or "")
-        if lent:
-            wanted.append(((*loc, look_kind, "service"), lent))
+    for key in ("benchmark", "soak", "where", *LOOKS):
+        named = getattr(getattr(step, key), "service", None)
+        if named or (named == "" and key not in LOOKS):  # a look may do without one
+            wanted.append(((*loc, key, "service"), named))
     for where, name in wanted:
         known = services | ({"baseline"} if step.service is None else set())
         if name not in known:
-            expected = (
-                f"one of {', '.join(sorted(known))}" if known else "a service under services:"
-            )
-            problems.add(document.problem(where, f"unknown service '{name}'", expected))
+            document.refuse(where, f"unknown service '{name}'", one_of_services(known))
 
 
-def _check_gate(
-    document: Document,
-    loc: Loc,
-    gate: list[CriterionModel],
-    known: _Known,
-    problems: Problems,
-) -> None:
+def _check_gate(document: Document, loc: Loc, gate: list[CriterionModel], known: _Known) -> None:
     for index, criterion in enumerate(gate):
         where = (*loc, "gate", index)
         owner = criterion.metric.split(".")[0]
         if owner in known.unclear:
             continue  # reported already, as broken or as not built
-        _check_of_cards(document, where, criterion, problems)
+        _check_of_cards(document, where, criterion)
         if criterion.metric not in known.metrics:
             names = ", ".join(m for m in known.metrics if m.startswith(f"{owner}."))
-            problems.add(
-                document.problem(
-                    (*where, "metric"), f"nothing before this gate measures '{criterion.metric}'",
-                    f"one of {names}" if names else "a benchmark or an output of an earlier step",
-                )
-            )  # fmt: skip
+            what = f"nothing before this gate measures '{criterion.metric}'"
+            expected = f"one of {names}" if names else "a benchmark or an output of an earlier step"
+            document.refuse((*where, "metric"), what, expected)
             continue
         if uses_baseline(criterion) and criterion.metric not in known.compared:
-            problems.add(
-                document.problem(
-                    where, f"nothing measures the baseline's {criterion.metric}",
-                    "against: baseline in the benchmark", "x baseline could only ever be HOLD",
-                )
-            )  # fmt: skip
+            what = f"nothing measures the baseline's {criterion.metric}"
+            hint = "x baseline could only ever be HOLD"
+            document.refuse(where, what, "against: baseline in the benchmark", hint)
         problem = _undecidable(criterion, gate[:index], known)
         if problem is not None:
-            problems.add(document.problem(where, *problem))
+            document.refuse(where, *problem)
 
 
 def _undecidable(
@@ -316,19 +282,17 @@ def _undecidable(
     return None
 
 
-def _check_of_cards(
-    document: Document, where: Loc, criterion: CriterionModel, problems: Problems
-) -> None:
+def _check_of_cards(document: Document, where: Loc, criterion: CriterionModel) -> None:
     """Cards are added up or compared, never silently one of the two."""
     cards = criterion.metric.startswith("gpu.")
     if criterion.of == "sum" and criterion.metric == "gpu.peak_temperature":
         what = "temperatures are not added up"
-        problems.add(document.problem((*where, "of"), what, "of: max"))
+        document.refuse((*where, "of"), what, "of: max")
     elif cards and criterion.of is None:
         what = f"'{criterion.metric}' is of every card"
-        problems.add(document.problem(where, what, "of: sum or of: max"))
+        document.refuse(where, what, "of: sum or of: max")
     elif criterion.of is not None and not cards:
-        problems.add(document.problem((*where, "of"), "'of' belongs to metrics of the cards"))
+        document.refuse((*where, "of"), "'of' belongs to metrics of the cards")
 
 
 def uses_baseline(model: CriterionModel) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -178,3 +179,9 @@ def mount(text: str, base: Path) -> Mount:
     """`SOURCE:/TARGET[:rw]` → Mount; a relative source is relative to `base`."""
     source, target, *mode = text.split(":")
     return Mount(str(base / os.path.expanduser(source)), target, mode != ["rw"])
+
+
+def one_of_services(known: Iterable[str]) -> str:
+    """What is expected where a service is named that nobody declares."""
+    names = ", ".join(sorted(known))
+    return f"one of {names}" if names else "a service under services:"
