@@ -57,23 +57,15 @@ def _regex(value: Any) -> str:
 def _no_nul(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("text; put it in quotes")
-    unusable = unusable_text(value)
-    if unusable:
+    if unusable := unusable_text(value):
         raise ValueError(unusable)
     return value
 
 
-def _arg(value: Any) -> str:
+def argument(value: Any) -> str:
     """Text, or a number: an input that fills the whole element keeps its type until here."""
-    if isinstance(value, bool):
-        raise ValueError("text; put it in quotes")
-    if isinstance(value, int | float):
-        return str(value)
-    if not isinstance(value, str):
-        raise ValueError("text; put it in quotes")
-    if unusable_text(value):
-        raise ValueError(unusable_text(value))
-    return value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return _no_nul(str(value) if number else value)
 
 
 def unusable_text(value: str) -> str:
@@ -97,7 +89,7 @@ Pattern = Annotated[str, BeforeValidator(_regex), WithJsonSchema({"type": "strin
 Text = Annotated[str, BeforeValidator(_no_nul), WithJsonSchema({"type": "string"})]
 """Text that can be an argv element or an environment value."""
 
-Arg = Annotated[str, BeforeValidator(_arg), WithJsonSchema({"type": ["string", "number"]})]
+Arg = Annotated[str, BeforeValidator(argument), WithJsonSchema({"type": ["string", "number"]})]
 """An argv element or an environment value; a number is taken as it is written."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$", max_length=60)]

@@ -72,6 +72,9 @@ class ReadyModel(Strict):
     timeout: Annotated[Duration, Field(gt=0)] = 900.0
     stable_for: Duration = 0.0
 
+    def spec(self) -> Ready:
+        return Ready(self.http, self.timeout, self.stable_for)
+
 
 class ContainerModel(Strict):
     """A container the console creates; never privileged, published on loopback only."""
@@ -171,7 +174,7 @@ class ServiceModel(Strict):
         model = self.container or self.compose or self.process
         assert model is not None
         runs: Runs = model.spec(base)
-        ready = Ready(self.ready.http, self.ready.timeout, self.ready.stable_for)
+        ready = self.ready.spec()
         return ServiceSpec(name, self.url, runs, ready, self.exclusive, self.keep, self.grace)
 
 

@@ -5,7 +5,7 @@ Declared is what cannot be measured, or another machine to plan for.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ from console.config.site.service import (
 from console.config.validation import Arg, ByteCount, Duration, Strict, Text
 from console.host.sample import Card, Machine
 from console.recovery.guard.config import Limit
-from console.runtime.spec import ComposeSpec, ExistingContainer, Ready, Runs, ServiceSpec
+from console.runtime.spec import ComposeSpec, ExistingContainer, Runs, ServiceSpec
 
 DECLARED = "declared by the site"
 
@@ -171,19 +171,18 @@ class SiteModel(Strict):
         return {**mine, **self.aliases}
 
 
+@dataclass
 class Site:
     """A loaded site: the model plus where it came from."""
 
-    def __init__(
-        self, model: SiteModel, path: Path, text: str, guards: tuple[Limit, ...] = (),
-        known: Known = NONE,
-    ) -> None:  # fmt: skip
-        self.model = model
-        self.known = known
-        self.guards = guards
-        self.path = path
-        self.base = path.resolve().parent
-        self.text = text
+    model: SiteModel
+    path: Path
+    text: str
+    guards: tuple[Limit, ...] = ()
+    known: Known = NONE
+
+    def __post_init__(self) -> None:
+        self.base = self.path.resolve().parent
 
     @property
     def name(self) -> str:
@@ -192,16 +191,11 @@ class Site:
     def baseline_spec(self) -> ServiceSpec:
         """The baseline as a service value; its name is `baseline`."""
         model = self.model.baseline
-        runs: Runs
-        if model.container is not None:
-            runs = ExistingContainer(model.container)
-        elif model.compose is not None:
-            runs = model.compose.spec(self.base)
-        else:
-            assert model.process is not None
-            runs = model.process.spec(self.base)
-        ready = Ready(model.ready.http, model.ready.timeout, model.ready.stable_for)
-        spec = ServiceSpec("baseline", model.url, runs, ready, grace_s=model.grace)
+        made = model.compose or model.process
+        runs: Runs = (
+            ExistingContainer(model.container or "") if made is None else made.spec(self.base)
+        )
+        spec = ServiceSpec("baseline", model.url, runs, model.ready.spec(), grace_s=model.grace)
         return self.equipped(spec)
 
     @property
