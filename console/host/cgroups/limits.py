@@ -134,6 +134,11 @@ class Bound:
         found = (_level(folder, files, total) for folder, _, files in _groups(root))
         self.levels = [one for one in found if one is not None]
 
+    @property
+    def least(self) -> int:
+        """The lowest limit in bytes, 0 without one."""
+        return min((level.limit for level in self.levels), default=0)
+
     def look(self) -> int | None:
         """Bytes left to the level that is nearest its end; None when none answers."""
         known = [left for level in self.levels if (left := _left(level)) is not None]
