@@ -8,6 +8,7 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import UsageError
+from console.common.files import write_atomically
 
 PORTS = range(18080, 18180)
 NAMES = ("baseline", "fast", "slow")
@@ -19,9 +20,7 @@ def demo_site() -> Path:
     if not path.exists():
         ports = _free_ports(len(NAMES))
         paths.make(path.parent)
-        beside = path.with_suffix(".new")
-        beside.write_text(_site(dict(zip(NAMES, ports, strict=True))))
-        beside.replace(path)
+        write_atomically(path, _site(dict(zip(NAMES, ports, strict=True))))
     return path
 
 

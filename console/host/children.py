@@ -95,12 +95,14 @@ def run(
     try:
         out, error = child.communicate(given, timeout=seconds)
     except BaseException:
-        _abandon(child)
+        abandon(child)
         raise
     return child.returncode, out, error or b""
 
 
-def _abandon(child: subprocess.Popen[bytes]) -> None:
+def abandon(child: subprocess.Popen[bytes]) -> None:
+    """Kill a session's leader and all of it, and do not wait: in a driver's hands (state D) it may
+    stay for good."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     for pipe in (child.stdin, child.stdout, child.stderr):

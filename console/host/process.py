@@ -151,9 +151,8 @@ def spawn(
     try:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ServiceError(
-            "the log cannot be written", f"{one_line(str(log))}: {error.strerror}"
-        ) from error
+        detail = f"{one_line(str(log))}: {error.strerror}"
+        raise ServiceError("the log cannot be written", detail) from error
     try:
         popen = scope.popen if enclosed else subprocess.Popen
         child = popen(
@@ -251,9 +250,8 @@ def stop_group(pid: int, start: int, *, grace_s: float, clock: Clock | None = No
     clock = clock or SystemClock()
     if not (alive := members(pid, start)):
         return False
-    kill_s = resident.kill_wait_s(
-        resident.of(one.pid for one in alive)
-    )  # known only while they live
+    # known only while they live
+    kill_s = resident.kill_wait_s(resident.of(one.pid for one in alive))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         _signal_all(members(pid, start), number)
         if wait_gone(pid, start, limit_s, clock, again=number == signal.SIGKILL):
@@ -318,9 +316,12 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
 
 def spec_sha(spec: ProcessSpec) -> str:
     """sha256 of argv, environment and directory: equal means "the same thing"."""
+    return _sha(json.dumps([spec.argv, spec.env, spec.cwd]))
+
+
+def _sha(text: str) -> str:
     import hashlib  # only where it is wanted: it loads the TLS library
 
-    text = json.dumps([spec.argv, spec.env, spec.cwd])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -357,10 +358,7 @@ def read_record(
 
 def mark(records_dir: Path, name: str, spec: ProcessSpec) -> tuple[str, str]:
     """An environment variable by which a process is known whose record was not written."""
-    import hashlib
-
-    text = f"{record_path(records_dir, name)}\n{spec_sha(spec)}"
-    return STEP_COOKIE, hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return STEP_COOKIE, _sha(f"{record_path(records_dir, name)}\n{spec_sha(spec)}")
 
 
 def known(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.common.clock import Clock, SystemClock
 from console.common.paths import module_argv
+from console.host.children import LIVED_S, MOST_BACKOFF_S
 from console.host.sample import GpuReport, GpuSample
-
-if TYPE_CHECKING:
-    import subprocess
 
 SILENT_S = 5.0
 """NVML takes a second or two to wake a card; after this it is said not to answer."""
-FAST_DEATH_S = 10.0
-"""A reader that lived for less did not get to work."""
 DEATHS_SAID = 3
-MOST_BACKOFF_S = 30.0
 CLOSE_S = 1.0
 
 
@@ -31,10 +27,7 @@ class GpuWatch:
     """
 
     def __init__(
-        self,
-        every_s: float = 1.0,
-        clock: Clock | None = None,
-        argv: Sequence[str] = (),
+        self, every_s: float = 1.0, clock: Clock | None = None, argv: Sequence[str] = ()
     ) -> None:
         reader = (*module_argv("console.host.gpu.child"), "--every", f"{every_s:g}")
         self._argv = list(argv or reader)
@@ -77,7 +70,7 @@ class GpuWatch:
             begun = self._clock.monotonic()
             how = self._one_life()
             lived = self._clock.monotonic() - begun
-            deaths = deaths + 1 if lived < FAST_DEATH_S else 1
+            deaths = deaths + 1 if lived < LIVED_S else 1
             if self._closing.is_set():
                 return
             if deaths >= DEATHS_SAID:
@@ -105,8 +98,6 @@ class GpuWatch:
         return f"signal {-status}" if status < 0 else f"exit status {status}"
 
     def _spawn(self) -> subprocess.Popen[bytes] | None:
-        import subprocess
-
         with self._lock:
             if self._closing.is_set():
                 return None
