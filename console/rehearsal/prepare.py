@@ -16,8 +16,7 @@ from console.common.text import one_line
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import CriterionModel
-from console.config.site.load import load_site
-from console.config.site.site import Site
+from console.config.site.site import Site, load_site
 from console.rehearsal import baseline, files, image, scaling, workspace
 from console.rehearsal import site as sites
 from console.rehearsal.inside.settings import Settings

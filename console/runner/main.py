@@ -21,7 +21,7 @@ from console.common.errors import BaselineNotReady, ConsoleError, Exit, HostBusy
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.host import process
 from console.host.ports import listener
 from console.journal.lock import HostLock

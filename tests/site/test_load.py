@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import Exit, InvalidFile
-from console.config.site.load import load_site
-from console.config.site.site import Site
+from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.runner.prepare.baseline import written
 from console.runtime.spec import ComposeSpec, ExistingContainer, Mount

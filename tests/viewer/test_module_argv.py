@@ -10,8 +10,8 @@ import pytest
 
 from console.common import paths
 from console.common.paths import module_argv
-from console.config.demo_site import demo_site
-from console.config.site.load import load_site
+from console.config.locate import demo_site
+from console.config.site.site import load_site
 from console.frontends.tui.watch.watchers import Desk
 from console.host.gpu.client import GpuWatch
 from console.recovery.rollback.sealed_plan import Baseline

@@ -284,7 +284,7 @@ def kinds(site: Site) -> list[str]:
 
 def _site_file(given: str | None) -> SiteFile:
     from console.config.locate import site_file
-    from console.config.site.load import load_site
+    from console.config.site.site import load_site
 
     path = site_file(given)
     demo = path is None

@@ -22,8 +22,8 @@ from console.config.playbook.inputs import (
     convert,
     expected_form,
     resolve,
+    substitute,
 )
-from console.config.playbook.interpolate import substitute
 from console.config.playbook.kinds import KINDS
 from console.config.playbook.playbook import Playbook, PlaybookModel
 from console.config.playbook.rules import check_lessons, check_rules, guard_limits

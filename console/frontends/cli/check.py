@@ -252,7 +252,7 @@ def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[
 
 def _demo_services() -> frozenset[str]:
     """The demo's playbook is always about the demo's own site."""
-    from console.config.demo_site import NAMES
+    from console.config.locate import NAMES
 
     return frozenset(NAMES[1:])
 
@@ -260,7 +260,7 @@ def _demo_services() -> frozenset[str]:
 def lint_one(path: Path, schema: str, site_services: frozenset[str]) -> None:
     """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
     if schema.startswith("omni.site/"):
-        from console.config.site.load import load_site
+        from console.config.site.site import load_site
 
         load_site(path)
     elif schema.startswith("omni.lesson/"):

@@ -23,10 +23,10 @@ from console.config.lessons.draft import Found
 from console.config.lessons.recheck import Answer, Rechecked, recheck
 from console.config.lessons.registry import Lesson, Registry, due_by, load_lesson, load_registry
 from console.config.lessons.use import search
-from console.journal.report_data import gauges
 from console.journal.run_dir import RunDir
 from console.journal.run_read import view_of
 from console.journal.run_view import RunView
+from console.journal.samples import gauges
 from console.journal.state import Decision, RunState, StepState
 from console.render.lessons import due_words, entry, row
 from console.render.report.decision import WORD

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from console.common.units import format_bytes, number, plural
 from console.config.playbook.threshold import parse_threshold
-from console.journal.report_data import Gauge, SoakSeries, soak_series
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
+from console.journal.samples import Gauge, SoakSeries, soak_series
 from console.render.report.benchmarks import BEFORE, SPEEDS, is_benchmark, names_of, scopes, targets
 from console.render.report.markdown import figure, prose
 from console.render.report.memory import card_names, envelope_of, rise_of, uuid_of

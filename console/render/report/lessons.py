@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from console.common.units import plural
-from console.journal.report_data import Gauge
 from console.journal.run_view import RunView
+from console.journal.samples import Gauge
 from console.journal.state import Decision, StepState
 from console.render.report.benchmarks import drift_words, drifts, voids
 from console.render.report.decision import WORD, decided, last_line, settled, slower, with_baseline

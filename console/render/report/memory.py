@@ -9,8 +9,8 @@ from typing import Any
 from console.common.text import clean
 from console.common.units import format_bytes, number, plural
 from console.host.sample import Card
-from console.journal.report_data import Gauge
 from console.journal.run_view import RunView, StepView
+from console.journal.samples import Gauge
 from console.models.sizing.load_curve import Envelope, Sample
 from console.models.sizing.placement import labels
 from console.render.report.benchmarks import like_of, targets

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.host.gpu.inventory import Cards
 from console.host.sample import Card
 from console.recovery.guard.config import Limit

@@ -20,7 +20,7 @@ from console.checks.lint.unit import Finding, Severity
 from console.cli import main
 from console.common.units import plural
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.frontends.cli import follow
 from console.host.sample import Machine
 from console.journal.run_view import GuardEvent, RunView
