@@ -13,6 +13,7 @@ from console.common.errors import ConsoleError, EngineTimeout
 from console.common.text import one_line
 from console.host.cgroups.limits import limits
 from console.host.children import within
+from console.host.disk import existing, space
 from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
 from console.host.memory import MemoryReader
@@ -67,26 +68,13 @@ def numa_nodes(root: Path = Path("/")) -> int | None:
     return sum(re.fullmatch(r"node\d+", name) is not None for name in names) or None
 
 
-def nearest(path: Path) -> Path:
-    """The path, or the nearest directory above it that is there."""
-    path = Path(os.path.abspath(path))
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
-
-
 def disk_free(path: Path) -> int:
     """Bytes this user can still write where `path` is, or would be made.
 
     Raises OSError, and EngineTimeout for a mount that does not answer.
     """
-
-    def ask() -> int:
-        info = os.statvfs(nearest(path))
-        return info.f_bavail * info.f_frsize
-
     hint = "a dead mount? `findmnt -T` names it"
-    return within(DISK_S, f"The disk of {one_line(str(path))}", ask, hint)
+    return within(DISK_S, f"The disk of {one_line(str(path))}", lambda: space(path).free, hint)
 
 
 def _memory(root: Path, given: dict[str, str]) -> tuple[int | None, ...]:
@@ -129,7 +117,7 @@ def _disk(path: Path, given: dict[str, str]) -> int | None:
         words = error.strerror if isinstance(error, OSError) else str(error)
         given["disk_free"] = one_line(words or "cannot be read")
         return None
-    given["disk_free"] = f"{NOW}, {nearest(path)}"
+    given["disk_free"] = f"{NOW}, {existing(path)}"
     return free
 
 

@@ -10,9 +10,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.common.units import both_units
+from console.host.disk import Space
 from console.models.hub import disk, errors, local_files, model_config
 from console.models.hub.checkpoint import read
-from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, HubError
 from console.models.hub.listing import RemoteFile
 from console.models.hub.model_config import Index

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from console.common.text import clean
 from console.common.units import both_units
+from console.host.disk import Space
 from console.models.hub.errors import DiskShort
 
 SHARE = 0.05
 LEAST = 20 * 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """Bytes of a file system: free for this user, and in all."""
-
-    free: int
-    total: int
-
-
-def space(path: Path) -> Space:
-    """The file system that `path` is on, or would be made on. Raises OSError."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    info = os.statvfs(path)
-    return Space(info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize)
 
 
 def floor(total: int) -> int:

@@ -23,9 +23,9 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, decode
 from console.common.units import both_units
 from console.host.cgroups import scope
+from console.host.disk import Space, space
 from console.models.hub import disk, local_files, settings
 from console.models.hub.checkpoint import Contents
-from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
 from console.models.hub.listing import Listing, RemoteFile, child_env, some
 from console.models.hub.local_files import Wrong
@@ -134,7 +134,7 @@ class Download:
         plan: Plan,
         *,
         clock: Clock | None = None,
-        space: Callable[[Path], Space] = disk.space,
+        space: Callable[[Path], Space] = space,
         floor: Callable[[int], int] = disk.floor,
         grace_s: float = GRACE_S,
         env: Mapping[str, str] | None = None,
