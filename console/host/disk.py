@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.common.clock import Clock, SystemClock
+from console.common.clock import Clock
 from console.common.text import one_line
 from console.host.sample import DiskSample
 
@@ -57,13 +57,10 @@ class DiskWatch:
     """One path, asked again and again in a thread that may hang without hurting anyone."""
 
     def __init__(
-        self,
-        path: str,
-        clock: Clock | None = None,
-        read: Callable[[str], DiskSample] = read_disk,
+        self, path: str, clock: Clock, read: Callable[[str], DiskSample] = read_disk
     ) -> None:
         self.path = path
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._read = read
         self._lock = threading.Lock()
         self._asked_at: float | None = None

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import number
 from console.host import process
@@ -87,8 +86,7 @@ NOBODY = GuardView()
 class GuardWatch:
     """A daemon thread; `latest` is what it knows. Aimed at a run, it looks at once."""
 
-    def __init__(self, clock: Clock | None = None, every_s: float = EVERY_S) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, every_s: float = EVERY_S) -> None:
         self._every = every_s
         self._aim: tuple[RunDir | None, bool, bool] = (None, False, False)
         self._wake = threading.Event()
@@ -117,7 +115,7 @@ class GuardWatch:
         while not self._closed:
             self._wake.clear()
             self.look_now()
-            self._clock.wait(self._wake, self._every)
+            self._wake.wait(self._every)
 
     def look_now(self) -> GuardView:
         """One look at what it is aimed at, in the caller's thread; it is the latest then."""

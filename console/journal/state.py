@@ -9,8 +9,31 @@ from __future__ import annotations
 from enum import StrEnum
 
 from console.common.errors import ConsoleError, Exit
-from console.journal.schema import RunState as RunState
-from console.journal.schema import StepState as StepState
+
+
+class RunState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING_APPROVAL = "waiting_approval"
+    STOPPING = "stopping"
+    ROLLING_BACK = "rolling_back"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ROLLED_BACK = "rolled_back"
+    ROLLBACK_FAILED = "rollback_failed"
+
+
+class StepState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRY_WAIT = "retry_wait"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    IN_DOUBT = "in_doubt"
 
 
 class Pause(StrEnum):

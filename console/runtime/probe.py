@@ -141,22 +141,16 @@ class Link(http.client.HTTPConnection):
         self.sock = cast(socket.socket, _TimedSocket(self._wire, self._deadline))
 
     def exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        limit: int = BODY_LIMIT,
-    ) -> Reply:
+        self, method: str, path: str, *, body: bytes | None = None,
+        headers: Mapping[str, str] | None = None, limit: int = BODY_LIMIT,
+    ) -> Reply:  # fmt: skip
         """Send, receive at most `limit` bytes of body, close.
 
         Raises OSError and http.client.HTTPException as they come; ValueError over the limit.
         """
         try:
-            self.request(
-                method, path, body=body, headers={**(headers or {}), "Connection": "close"}
-            )
+            sent = {**(headers or {}), "Connection": "close"}
+            self.request(method, path, body=body, headers=sent)
             with self.getresponse() as response:
                 data = response.read(limit + 1)
                 if len(data) > limit:
@@ -172,13 +166,9 @@ class Link(http.client.HTTPConnection):
 
 
 def fetch(
-    url: str,
-    *,
-    body: bytes | None = None,
-    timeout_s: float = 2.0,
-    limit: int = BODY_LIMIT,
+    url: str, *, body: bytes | None = None, timeout_s: float = 2.0, limit: int = BODY_LIMIT,
     headers: Mapping[str, str] | None = None,
-) -> Reply:
+) -> Reply:  # fmt: skip
     """GET, or POST when there is a body; `timeout_s` bounds everything but name resolution.
 
     Raises ProbeError.
@@ -227,18 +217,12 @@ def _link(url: str, timeout_s: float) -> tuple[Link, str]:
     return Link(parts.netloc.rpartition("@")[2], dial, timeout_s), path
 
 
-def _fetch_again(
-    url: str,
-    *,
-    body: bytes | None = None,
-    timeout_s: float,
-    headers: Mapping[str, str] | None = None,
-) -> tuple[Reply, bool]:
-    """A fetch; an empty-bodied 400 is a transport error and gets one retry (True: it did)."""
-    reply = fetch(url, body=body, timeout_s=timeout_s, headers=headers)
+def _fetch_again(url: str, **more: Any) -> tuple[Reply, str]:
+    """A fetch, and a note on it; an empty-bodied 400 is a transport error and gets one retry."""
+    reply = fetch(url, **more)
     if reply.status != 400 or reply.body:
-        return reply, False
-    return fetch(url, body=body, timeout_s=timeout_s, headers=headers), True
+        return reply, ""
+    return fetch(url, **more), " (after one empty 400)"
 
 
 def _at(url: str, path: str) -> str:
@@ -252,11 +236,10 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
     200 is serving, 503 is loading (llama-server says `Loading model`), refused is refused.
     """
     try:
-        reply, retried = _fetch_again(_at(url, path), timeout_s=timeout_s)
+        reply, note = _fetch_again(_at(url, path), timeout_s=timeout_s)
     except ProbeError as error:
         state = Health.REFUSED if error.kind == "refused" else Health.UNHEALTHY
         return state, str(error)
-    note = " (after one empty 400)" if retried else ""
     if reply.status == 200:
         return Health.SERVING, f"HTTP 200{note}"
     if reply.status == 503:
@@ -300,7 +283,7 @@ def complete(
         ask["model"] = model
     begun = time.monotonic()
     try:
-        reply, retried = _fetch_again(
+        reply, note = _fetch_again(
             _at(url, "/v1/chat/completions"),
             body=json.dumps(ask).encode(),
             timeout_s=timeout_s,
@@ -308,7 +291,7 @@ def complete(
         )
     except ProbeError as error:
         return Completion(False, str(error), "", 0, time.monotonic() - begun, None)
-    return _judge(reply, " (after one empty 400)" if retried else "")
+    return _judge(reply, note)
 
 
 def _judge(reply: Reply, note: str) -> Completion:

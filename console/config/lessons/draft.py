@@ -37,6 +37,7 @@ class Found:
 def drafted(lesson_id: str, found: Found) -> str:
     """The file's text. Every value is a JSON string, which YAML takes as it is."""
     known = ids.known()
+    quarter_later = (date.fromisoformat(found.day) + timedelta(days=91)).isoformat()
     evidence = [f"run {found.run}: {found.outcome}", *found.candidates, *found.figures]
     evidence += [f"log: {line}" for line in found.lines]
     links = [
@@ -59,13 +60,9 @@ def drafted(lesson_id: str, found: Found) -> str:
         *_list("evidence", evidence),
         *(["links:", *links] if links else []),
         *_list("runs", [found.run]),
-        f"# due: {_quarter_after(found.day)}   with review: (what a person looks at), or a recheck",
+        f"# due: {quarter_later}   with review: (what a person looks at), or a recheck",
         "",
     ])  # fmt: skip
-
-
-def _quarter_after(day: str) -> str:
-    return (date.fromisoformat(day) + timedelta(days=91)).isoformat()
 
 
 def write(lesson_id: str, text: str, directory: Path | None = None) -> Path:

@@ -27,11 +27,7 @@ def search(lessons: Iterable[Lesson], query: str) -> list[Lesson]:
     found in; all of them for an empty one."""
     words = query.casefold().split()
     scored = [(_score(one.model, words), at, one) for at, one in enumerate(lessons)]
-    return [one for score, _, one in sorted(scored, key=_rank) if score]
-
-
-def _rank(row: tuple[int, int, Lesson]) -> tuple[int, int]:
-    return -row[0], row[1]
+    return [one for score, _, one in sorted(scored, key=lambda row: (-row[0], row[1])) if score]
 
 
 def _score(model: LessonModel, words: list[str]) -> int:

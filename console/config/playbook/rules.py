@@ -249,7 +249,8 @@ def _check_gate(document: Document, loc: Loc, gate: list[CriterionModel], known:
             expected = f"one of {names}" if names else "a benchmark or an output of an earlier step"
             document.refuse((*where, "metric"), what, expected)
             continue
-        if uses_baseline(criterion) and criterion.metric not in known.compared:
+        relative = any(t is not None and t.relative for t in (criterion.go, criterion.no_go))
+        if relative and criterion.metric not in known.compared:
             what = f"nothing measures the baseline's {criterion.metric}"
             hint = "x baseline could only ever be HOLD"
             document.refuse(where, what, "against: baseline in the benchmark", hint)
@@ -293,10 +294,6 @@ def _check_of_cards(document: Document, where: Loc, criterion: CriterionModel) -
         document.refuse(where, what, "of: sum or of: max")
     elif criterion.of is not None and not cards:
         document.refuse((*where, "of"), "'of' belongs to metrics of the cards")
-
-
-def uses_baseline(model: CriterionModel) -> bool:
-    return any(t is not None and t.relative for t in (model.go, model.no_go))
 
 
 def made_of(step: Step) -> str:
