@@ -17,8 +17,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
-
     def monotonic(self) -> float:
         return time.monotonic()
 

@@ -85,7 +85,6 @@ def memory_levels(memory: MemorySample) -> dict[str, Level]:
 
 
 def disk_level(disk: DiskSample) -> Level:
-    """Of one file system."""
     return LIMITS["disk"].level(share(disk.free, disk.total))
 
 

@@ -128,7 +128,6 @@ class GuardWatch:
         return self.latest
 
     def look(self, run: RunDir | None, alive: bool, over: bool) -> GuardView:
-        """One look, now."""
         if run is None:
             return NOBODY
         found: dict[str, Any] = self._kept("breach", run.guard / sheets.BREACH, breach, run)

@@ -46,7 +46,6 @@ class GaugeFile:
         self._dropping = 0
 
     def add(self, line: Line) -> None:
-        """One look at the machine."""
         self._held = _most_of(self._held, line)
         self._looks += 1
         if self._looks < self._stride:

@@ -139,7 +139,6 @@ class RawEngine:
         return value
 
     def image_exists(self, image: str) -> bool:
-        """Whether an image (id or tag) is on this host."""
         try:
             path = f"/images/{quote(image, safe='')}/json"
             self._call("inspect image", "GET", path, limit=8 << 20)

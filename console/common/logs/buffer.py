@@ -132,7 +132,6 @@ class Numbers:
         self.all.append(number)
 
     def prune(self, first: int) -> None:
-        """Drop what is below `first`."""
         while self.all and self.all[0] < first:
             self.all.popleft()
 
@@ -230,7 +229,6 @@ class LogBuffer:
 
     @property
     def dropped(self) -> int:
-        """How many lines were dropped to keep the bounds."""
         return self.first
 
     def append(self, lines: Iterable[LogLine]) -> None:
@@ -276,11 +274,9 @@ class LogBuffer:
 
     @property
     def visible(self) -> int:
-        """How many lines are visible."""
         return len(self._lines) if self.filter is None else len(self.filter.all)
 
     def number(self, index: int) -> int:
-        """The number of a visible line."""
         return self.first + index if self.filter is None else self.filter.all[index]
 
     def index(self, number: int) -> int:

@@ -197,7 +197,6 @@ class Tail:
         self._thread = threading.Thread(target=self._run, name=f"tail of {path.name}", daemon=True)
 
     def start(self) -> Tail:
-        """Start the thread."""
         self._thread.start()
         return self
 

@@ -55,7 +55,6 @@ class Place:
         return bool(self.page) and not self.follow and self.page[0].number < self.buffer.first
 
     def turn(self) -> list[Row]:
-        """Find the rows to show now."""
         if self.follow:
             self._top = self._last()
         elif self.gone and self._top == (self.page[0].number, self.page[0].part):

@@ -103,23 +103,33 @@ def guard_limits(
 
 
 @dataclass
+class _Figure:
+    """A metric that a gate can name; `source`: what measures it, as in LEAST."""
+
+    unit: str
+    bounds: Bounds | None = None
+    source: str = ""
+    why: str = ""
+    """Where its bounds come from, if it is the step as written."""
+    most: int | None = None
+    """How many samples it can have, where that is known."""
+    usual: tuple[int, str, str] | None = None
+    """How many the step gives as it is written, why, and what it takes to give enough."""
+
+    def bound(self, high: float, why: str) -> None:
+        if self.bounds is not None and high < self.bounds[1]:
+            self.bounds, self.why = (self.bounds[0], high), why
+
+
+@dataclass
 class _Known:
-    """What the steps so far measure: metric → unit, and which have the baseline's figure too."""
+    """What the steps so far measure, by metric, and which of it has the baseline's figure too."""
 
     guessed: bool = False
-    metrics: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, _Figure] = field(default_factory=dict)
     compared: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     """Steps whose metrics are not missed: broken (reported already) or not built."""
-    bounds: dict[str, Bounds] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
-    """Where a metric's bounds come from, if it is the step as written."""
-    most: dict[str, int] = field(default_factory=dict)
-    """How many samples a metric can have, where that is known."""
-    made_of: dict[str, str] = field(default_factory=dict)
-    """What measures it, as in LEAST."""
-    usual: dict[str, tuple[int, str, str]] = field(default_factory=dict)
-    """How many samples the step gives as it is written, why, and what it takes to give enough."""
 
     def __post_init__(self) -> None:
         self._measured("", GAUGE_METRICS)
@@ -137,8 +147,7 @@ class _Known:
                 if not self.guessed:
                     self._runs(prefix, step.benchmark.runs)
         for name, output in step.outputs.items():
-            self.metrics[f"{step.id}.{name}"] = base_unit(output.unit)
-            self.most[f"{step.id}.{name}"] = 1
+            self.figures[f"{step.id}.{name}"] = _Figure(base_unit(output.unit), most=1)
         if step.soak is not None:
             self._measured(f"{step.id}.", SOAK_METRICS, None, made_of(step))
             if not self.guessed:
@@ -151,59 +160,42 @@ class _Known:
         self, prefix: str, named: dict[str, str], most: int | None = None, source: str = ""
     ) -> None:
         for name, unit in named.items():
-            self.metrics[prefix + name] = unit
-            self.bounds[prefix + name] = BOUNDS.get(name, FROM_ZERO)
-            self.made_of[prefix + name] = source
-            if most is not None and not self.guessed:
-                self.most[prefix + name] = most
+            bounds = BOUNDS.get(name, FROM_ZERO)
+            found = _Figure(unit, bounds, source, most=None if self.guessed else most)
+            self.figures[prefix + name] = found
 
     def _runs(self, prefix: str, runs: int) -> None:
         more = f"runs: {LEAST['benchmark']} or more, or min_samples: {runs}"
         for name in BENCHMARK_METRICS:
-            self.usual[prefix + name] = (runs, f"runs: {runs} gives {runs}", more)
+            self.figures[prefix + name].usual = (runs, f"runs: {runs} gives {runs}", more)
 
     def _soak(self, prefix: str, soak: SoakStep) -> None:
         """What a soak's duration, interval and `max_errors` leave possible."""
-        self._bound(
-            f"{prefix}observed_s", soak.duration + SOAK_END_S,
-            f"the soak lasts {format_duration(soak.duration)}",
-        )  # fmt: skip
+        of = {name: self.figures[prefix + name] for name in SOAK_METRICS}
+        lasts = f"the soak lasts {format_duration(soak.duration)}"
+        of["observed_s"].bound(soak.duration + SOAK_END_S, lasts)
         fit = soak.most_requests
         if fit is not None:
             at_most = f"{fit} fit in {format_duration(soak.duration)}"
-            for name in ("requests", "errors", "hangs"):
-                self._bound(prefix + name, fit, at_most)
-            for name in SOAK_METRICS.keys() - BY_LOOKS:
-                self.most[prefix + name] = fit
             more = f"a longer soak, a shorter every, or min_samples: {fit}"
-            for name in SOAK_METRICS:
-                self.usual[prefix + name] = (fit, at_most, more)
+            for name, figure in of.items():
+                figure.most, figure.usual = fit, (fit, at_most, more)
+                if name in ("requests", "errors", "hangs"):
+                    figure.bound(fit, at_most)
         rates = soak.most_rates
         if rates is not None:
-            drift = f"{prefix}tok_s_drift"
-            self.most[drift] = rates if rates >= 2 * DRIFT_SAMPLES else 0
+            of["tok_s_drift"].most = rates if rates >= 2 * DRIFT_SAMPLES else 0
             sixths = f"its first and its last sixth hold {rates}"
-            self.usual[drift] = (rates, sixths, "a longer soak, or a shorter every")
+            of["tok_s_drift"].usual = (rates, sixths, "a longer soak, or a shorter every")
         for name in BY_LOOKS:
-            self.most[prefix + name] = soak.most_looks
-        if soak.max_errors is not None:
-            self._without_errors(prefix, soak, soak.max_errors)
-
-    def _without_errors(self, prefix: str, soak: SoakStep, most: int) -> None:
-        """More errors than that fail the step, and no gate sees its figures."""
-        why = f"above max_errors: {most} the soak itself fails"
-        self._bound(f"{prefix}errors", most, why)
-        if most == 0:
-            self._bound(f"{prefix}error_rate", 0.0, why)
-            if soak.arrivals == "after_reply":  # fixed moments can be missed without an error
-                self.bounds[f"{prefix}stability"] = (1.0, 1.0)
-                self.why[f"{prefix}stability"] = why
-
-    def _bound(self, metric: str, high: float, why: str) -> None:
-        low, before = self.bounds[metric]
-        if high < before:
-            self.bounds[metric] = (low, high)
-            self.why[metric] = why
+            of[name].most = soak.most_looks
+        if soak.max_errors is not None:  # more of them fail the step, and no gate sees its figures
+            why = f"above max_errors: {soak.max_errors} the soak itself fails"
+            of["errors"].bound(soak.max_errors, why)
+            if soak.max_errors == 0:
+                of["error_rate"].bound(0.0, why)
+                if soak.arrivals == "after_reply":  # fixed moments can be missed without an error
+                    of["stability"].bounds, of["stability"].why = (1.0, 1.0), why
 
 
 def _check_final(document: Document, loc: Loc, step: Step) -> None:
@@ -243,8 +235,8 @@ def _check_gate(document: Document, loc: Loc, gate: list[CriterionModel], known:
         if owner in known.unclear:
             continue  # reported already, as broken or as not built
         _check_of_cards(document, where, criterion)
-        if criterion.metric not in known.metrics:
-            names = ", ".join(m for m in known.metrics if m.startswith(f"{owner}."))
+        if criterion.metric not in known.figures:
+            names = ", ".join(m for m in known.figures if m.startswith(f"{owner}."))
             what = f"nothing before this gate measures '{criterion.metric}'"
             expected = f"one of {names}" if names else "a benchmark or an output of an earlier step"
             document.refuse((*where, "metric"), what, expected)
@@ -264,20 +256,19 @@ def _undecidable(
 ) -> tuple[str, str, str] | None:
     """Why a criterion could never decide, also together with those before it; what is expected
     instead; a hint."""
-    metric, unit = model.metric, known.metrics[model.metric]
-    source, bounds = known.made_of.get(metric, ""), known.bounds.get(metric)
-    criterion = as_criterion(model, source)
+    metric, figure = model.metric, known.figures[model.metric]
+    criterion = as_criterion(model, figure.source)
     needed = max(criterion.min_samples, criterion.min_requests)
-    has, why, more = known.usual.get(metric, (needed, "", ""))
+    has, why, more = figure.usual or (needed, "", "")
     if model.min_samples is None and has < needed:
-        noun = "requests" if source == "soak" else "runs"
+        noun = "requests" if figure.source == "soak" else "runs"
         return f"{metric} needs {needed} {noun} unless min_samples is given, and {why}", more, ""
     try:
-        check_criterion(criterion, unit, bounds, known.most.get(metric))
+        check_criterion(criterion, figure.unit, figure.bounds, figure.most)
     except ValueError as error:
-        return str(error), "", known.why.get(metric, "")
+        return str(error), "", figure.why
     for other in before:
-        wrong = never_both(as_criterion(other), criterion, unit, bounds)
+        wrong = never_both(as_criterion(other), criterion, figure.unit, figure.bounds)
         if wrong:
             return wrong, "", ""
     return None

@@ -1,9 +1,4 @@
-"""The container engine through its library: connecting, images, errors in the operator's words.
-
-EngineError
-├── NotFound      no such container, image or network
-└── NameTaken     a container with this name exists
-"""
+"""The container engine through its library: connecting, images, errors in the operator's words."""
 
 from __future__ import annotations
 
@@ -35,7 +30,7 @@ RECEIVE_S = 60
 
 
 class NotFound(EngineError):
-    """The engine has nothing by that name or id."""
+    """The engine has no container, image or network by that name or id."""
 
 
 class NameTaken(EngineError):

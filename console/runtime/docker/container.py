@@ -64,7 +64,6 @@ class ContainerDriver(EngineDriver):
 
     @property
     def container_name(self) -> str:
-        """The name the engine knows it by."""
         runs = self.spec.runs
         if not isinstance(runs, ContainerSpec | ExistingContainer):
             raise ServiceError(f"{self.spec.name} is not a container")

@@ -180,7 +180,6 @@ def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> 
 
 
 def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
-    """The labels of an inspected container."""
     return dict((found.get("Config") or {}).get("Labels") or {})
 
 
