@@ -80,14 +80,15 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
     at = number(page.get("mono")) if page is not None else None
     if page is None or at is None:
         return None
-    reasons = page.get("reasons") or page.get("unknown")
     return Seen(
         at, clean(str(page.get("level") or "ok"), 20),
-        tuple(clean(str(one), 300) for one in (reasons if isinstance(reasons, list) else []))[
-            :MOST_REASONS
-        ],
+        tuple(_reasons(page.get("reasons") or page.get("unknown"))),
         number(page.get("tte_s")), number(page.get("lease_s")), page.get("acted") is True,
     )  # fmt: skip
+
+
+def _reasons(found: object) -> list[str]:
+    return [clean(str(one), 300) for one in _list(found)][:MOST_REASONS]
 
 
 def breach_of(run: RunDir) -> Breach | None:
@@ -97,13 +98,11 @@ def breach_of(run: RunDir) -> Breach | None:
     if at is None:
         return None
     words = clean(str(page.get("reason") or ""), 400)
-    reasons = page.get("reasons")
     lease = page.get("cause") == "lease"
     data: dict[str, Any] = {
         "at": at,
         "cause": "lease" if lease else "guard",
-        "reasons": [clean(str(one), 300) for one in reasons][:MOST_REASONS]
-        if isinstance(reasons, list) else [],
+        "reasons": _reasons(page.get("reasons")),
         "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
         "killed": [killed_row(one) for one in _list(page.get("killed"))][:50],
         "window": _window(page.get("window")),
@@ -279,7 +278,7 @@ def _name(curve: Mapping[str, Any], metric: str) -> str:
 def _points(rows: object, column: int = 1) -> Points:
     found = [
         (at, number(row[column]))
-        for row in (rows if isinstance(rows, list) else [])
+        for row in _list(rows)
         if isinstance(row, list) and len(row) > column and (at := number(row[0])) is not None
     ]
     return tuple(sorted(found, key=lambda one: one[0]))
