@@ -44,12 +44,26 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
         os.close(directory)
 
 
-def read_text(path: Path | str) -> str:
-    """A file as text, whatever its bytes; empty where it cannot be read."""
+def read_bytes(path: Path | str) -> bytes:
+    """A file of the kernel, or another small one, as it is; empty where it cannot be read."""
     try:
-        return Path(path).read_text("utf-8", "replace")
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return ""
+        return b""
+    try:
+        parts = []
+        while part := os.read(descriptor, 1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def read_text(path: Path | str) -> str:
+    """The same as text, whatever its bytes."""
+    return read_bytes(path).decode("utf-8", "replace")
 
 
 def write_at_once(path: str, text: str) -> None:

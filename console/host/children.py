@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from console.common.clock import Clock
 from console.common.errors import EngineTimeout
@@ -38,24 +38,6 @@ class Cancelled(Exception):
         self.what = what
 
 
-class _Outcome(Generic[T]):
-    """What one call came to; written by its thread, read after `done`."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self.call = call
-        self.done = threading.Event()
-        self.value: list[T] = []
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.value.append(self.call())
-        except BaseException as error:  # handed over whole to the thread that asked
-            self.error = error
-        finally:
-            self.done.set()
-
-
 def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -> T:
     """What `call` returns or raises, or EngineTimeout when it takes longer than `seconds` in all.
 
@@ -64,13 +46,24 @@ def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -
     engine. Each call has a daemon thread of its own: a stuck one blocks neither the others nor the
     exit. The stuck call is abandoned, not undone; its effect may still happen.
     """
-    outcome = _Outcome(call)
-    threading.Thread(target=outcome.run, name=f"within: {what}"[:60], daemon=True).start()
-    if not outcome.done.wait(seconds):
+    value: list[T] = []
+    failure: list[BaseException] = []
+    done = threading.Event()
+
+    def attempt() -> None:
+        try:
+            value.append(call())
+        except BaseException as error:  # handed over whole to the thread that asked
+            failure.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=attempt, name=f"within: {what}"[:60], daemon=True).start()
+    if not done.wait(seconds):
         raise EngineTimeout(f"{what} did not answer within {format_duration(seconds)}", "", hint)
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.value[0]
+    if failure:
+        raise failure[0]
+    return value[0]
 
 
 def run(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
@@ -22,7 +22,6 @@ Status = Literal[
     "open", "blocked", "deferred", "rejected", "resurrected", "stands", "resolved", "worked",
     "decided", "superseded", "draft",
 ]  # fmt: skip
-STATUSES: tuple[str, ...] = get_args(Status)
 Severity = Literal[
     "critical", "blocking", "major", "minor", "operational", "informational", "high", "medium",
     "low",

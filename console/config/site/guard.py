@@ -238,19 +238,13 @@ def trouble(limit: Limit, machine: Machine) -> str:
     value = limit.below if limit.below is not None else limit.above
     if value is None:
         return ""
+    side, fault = "below", "breached on any day"
+    if limit.below is None:
+        side, fault = "above", "never breached"
     for metric, most, name in _ceilings(limit, machine):
-        if metric != limit.metric or most is None:
-            continue
-        if limit.below is not None and value >= most:
-            return (
-                f"{metric} below {format_bytes(value)} is breached on any day: "
-                f"{name} has {format_bytes(most)}"
-            )
-        if limit.above is not None and value >= most:
-            return (
-                f"{metric} above {format_bytes(value)} is never breached: "
-                f"{name} has {format_bytes(most)}"
-            )
+        if metric == limit.metric and most is not None and value >= most:
+            has = f"{name} has {format_bytes(most)}"
+            return f"{metric} {side} {format_bytes(value)} is {fault}: {has}"
     return ""
 
 

@@ -123,10 +123,11 @@ def translate(error: Exception, what: str) -> EngineError:
 
 def inspect(client: docker.DockerClient, ref: str) -> dict[str, Any] | None:
     """What the engine knows about a container by id or name; None where there is none."""
-    return _look(f"container {one_line(ref)}", lambda: client.api.inspect_container(ref))
+    return known(f"container {one_line(ref)}", lambda: client.api.inspect_container(ref))
 
 
-def _look(what: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+def known(what: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """What the engine says of something; None where it has none of it."""
     try:
         return ask(f"Looking at {what}", call)
     except NotFound:
@@ -230,7 +231,7 @@ def image_info(client: docker.DockerClient, ref: str) -> ImageInfo | None:
     """The image behind a tag, digest or id; None where the engine has none by that name. Never
     pulled."""
     api: Any = client.api
-    found = _look(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
+    found = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
     if found is None:
         return None
     return ImageInfo(
