@@ -21,6 +21,7 @@ from typing import Any
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
+from console.common.files import read_bytes, read_text
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import privileges, resident
@@ -89,9 +90,14 @@ def alive(pid: int, start: int) -> bool:
     return found is not None and found.start == start and found.state not in "ZX"
 
 
+def pids() -> list[int]:
+    """The processes of this machine; any of them may be gone already."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
 def all_stats() -> list[Stat]:
     """Every process of this machine at about one moment."""
-    return [s for name in os.listdir("/proc") if name.isdigit() and (s := stat(int(name)))]
+    return [found for pid in pids() if (found := stat(pid))]
 
 
 def ancestry(pid: int) -> set[int]:
@@ -106,10 +112,7 @@ def ancestry(pid: int) -> set[int]:
 
 def boot_id() -> str:
     """The kernel's id of this boot; empty where it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def environment(
@@ -299,18 +302,11 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
     wanted = {f"{COOKIE}={cookie}".encode()}
     wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
     found: list[tuple[int, int]] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                data = file.read()
-        except OSError:
-            continue
-        if wanted <= set(data.split(b"\0")):
-            start = start_time(int(name))
-            if start is not None and alive(int(name), start):
-                found.append((int(name), start))
+    for pid in pids():
+        if wanted <= set(read_bytes(f"/proc/{pid}/environ").split(b"\0")):
+            start = start_time(pid)
+            if start is not None and alive(pid, start):
+                found.append((pid, start))
     return found
 
 
