@@ -207,7 +207,8 @@ def copy_of(view: RunView) -> RunView:
     """A view of one's own. What events bring (figures, lines, effects) is shared: it never
     changes."""
     held = {one.name: getattr(view, one.name) for one in fields(view)}
-    own = {name: copy(value) for name, value in held.items() if isinstance(value, list | dict)}
+    lists = {name: one for name, one in held.items() if isinstance(one, list | dict)}
+    own: dict[str, Any] = {name: copy(one) for name, one in lists.items()}
     own["steps"] = [replace(step) for step in view.steps]
     own["metrics"] = {scope: dict(found) for scope, found in view.metrics.items()}
     return replace(view, **own)
