@@ -67,17 +67,13 @@ def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
 
 def find(text: str | None, last_s: float = LAST_S) -> Recorded:
     """The recording of a run by name, or of the newest run that has one. Raises UsageError."""
-    if text:
-        run = find_run(text)
-        found = load(run, last_s)
-        if found is None:
-            hint = f"omni-console show {run.id[-4:]} says what its journal knows"
-            raise UsageError(f"{run.id} has no recording", "no sentinel watched it", hint)
+    runs = [find_run(text)] if text else all_runs()
+    found = next(filter(None, (load(run, last_s) for run in runs)), None)
+    if found is not None:
         return found
-    for run in all_runs():
-        found = load(run, last_s)
-        if found is not None:
-            return found
+    if text:
+        hint = f"omni-console show {runs[0].id[-4:]} says what its journal knows"
+        raise UsageError(f"{runs[0].id} has no recording", "no sentinel watched it", hint)
     raise UsageError(
         "no run has a recording", "a sentinel writes one while a run is on",
         "omni-console runs lists the runs there are",
@@ -114,12 +110,9 @@ def sheet_of(run: RunDir) -> Sheet | None:
 def ladder_at(run: RunDir, rung: str, since: float) -> float | None:
     """When a rung of a ladder went well for the first time since then, Unix seconds."""
     lines, _ = read_lines(Path(run.ladder), 0)
-    for line in lines:
-        at = line.get("at")
-        well = line.get("rung") == rung and line.get("state") == "ok"
-        if well and isinstance(at, int | float) and at >= since:
-            return float(at)
-    return None
+    well = (one for one in lines if one.get("rung") == rung and one.get("state") == "ok")
+    moments = (one.get("at") for one in well)
+    return next((float(at) for at in moments if isinstance(at, int | float) and at >= since), None)
 
 
 def ending(found: Recorded) -> list[str]:

@@ -46,8 +46,7 @@ class GpuWatch:
 
     def latest(self) -> GpuReport | None:
         """The newest report, however old; None while the first one may still come."""
-        with self._lock:
-            report = self._report
+        report = self._report
         if report is None and self._began is not None:
             if self._clock.monotonic() - self._began < SILENT_S:
                 return None
@@ -75,7 +74,7 @@ class GpuWatch:
                 return
             if deaths >= DEATHS_SAID:
                 words = f"the GPU reader keeps ending: {how}, {deaths} times in a row"
-                self._keep(GpuReport(self._clock.monotonic(), (), words))
+                self._report = GpuReport(self._clock.monotonic(), (), words)
             self._clock.wait(self._closing, min(MOST_BACKOFF_S, 2.0 ** (deaths - 1)))
 
     def _one_life(self) -> str:
@@ -89,9 +88,7 @@ class GpuWatch:
         assert process.stdout is not None
         assert process.stdin is not None
         for line in process.stdout:
-            report = parse(line, self._clock.monotonic())
-            if report is not None:
-                self._keep(report)
+            self._report = parse(line, self._clock.monotonic()) or self._report
         process.stdout.close()
         process.stdin.close()
         status = process.wait()
@@ -107,10 +104,6 @@ class GpuWatch:
                 stderr=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             return self._process
-
-    def _keep(self, report: GpuReport) -> None:
-        with self._lock:
-            self._report = report
 
 
 def parse(line: bytes, at: float) -> GpuReport | None:
