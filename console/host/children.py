@@ -119,8 +119,9 @@ class Child:
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._out = self._into = -1
-        self._begun = self._next = clock.monotonic()
-        self._deaths = 0
+        self._begun = self.due = clock.monotonic()
+        self.deaths = 0
+        """How often it ended in a row before it had lived for LIVED_S."""
         self._rest = b""
         self.calm: Callable[[int], None] = lambda pid: None
         """Called with the pid of each one started: it inherits the caller's priority."""
@@ -140,7 +141,7 @@ class Child:
 
     def tend(self) -> list[bytes]:
         """Start it where it is due; the whole lines that it wrote since the last look."""
-        if self._process is None and self._clock.monotonic() >= self._next:
+        if self._process is None and self._clock.monotonic() >= self.due:
             self._start()
         lines = self._lines() if self._out >= 0 else []
         if self._out < 0 and self._process is not None:
@@ -163,7 +164,7 @@ class Child:
 
     def close(self, wait_s: float = 0.0) -> None:
         """Let it end with its stdin; kill it after `wait_s`. One that cannot die is left."""
-        self._next = float("inf")
+        self.due = float("inf")
         self._shut(into=True)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -221,9 +222,9 @@ class Child:
 
     def _ended(self, how: str) -> None:
         now = self._clock.monotonic()
-        self._deaths = self._deaths + 1 if now - self._begun < LIVED_S else 1
+        self.deaths = self.deaths + 1 if now - self._begun < LIVED_S else 1
         self.died, self.how = self.died + 1, how
-        self._next = now + min(MOST_BACKOFF_S, 2.0 ** (self._deaths - 1))
+        self.due = now + min(MOST_BACKOFF_S, 2.0 ** (self.deaths - 1))
 
     def _shut(self, into: bool = False) -> None:
         if self._into >= 0:

@@ -74,7 +74,7 @@ def test_what_is_written_down_for_later_is_ours_as_well() -> None:
     assert str(module_argv("console.rehearsal.demo.engine")[1:]).strip("()").replace("'", '"') in (
         site.path.read_text()
     )
-    assert tuple(GpuWatch()._argv[:4]) == module_argv("console.host.gpu.child")
+    assert tuple(GpuWatch()._child._argv[:4]) == module_argv("console.host.gpu.child")
 
 
 def test_there_is_no_other_way_to_start_a_module() -> None:
