@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
 from console.common.errors import InvalidFile
-from console.config.lessons import recheck as module
+from console.config.lessons import use as module
 from console.config.lessons.registry import load_lesson, load_registry
 from console.config.lessons.use import bearing
 from console.frontends.cli import lessons as command
