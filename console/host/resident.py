@@ -38,11 +38,8 @@ def of(pids: Iterable[int]) -> Resident:
 
 def pids_of_container(identity: str) -> list[int]:
     """The pids of a container of this machine, by its full id in their control group."""
-    found = []
-    for name in os.listdir("/proc") if identity else ():
-        if name.isdigit() and identity in read_text(f"/proc/{name}/cgroup"):
-            found.append(int(name))
-    return found
+    names = filter(str.isdigit, os.listdir("/proc") if identity else ())
+    return [int(name) for name in names if identity in read_text(f"/proc/{name}/cgroup")]
 
 
 def container_of(pid: int) -> str:

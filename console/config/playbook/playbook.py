@@ -132,13 +132,10 @@ def _target(
 
 def _used(step: Step) -> str:
     """The service that a step needs alive; "" for none."""
-    if step.benchmark is not None:
-        return step.benchmark.service
-    if step.soak is not None:
-        return step.soak.service
-    if step.service is not None and step.service.verb == "wait":
-        return step.service.target
-    return (step.where.service or "") if step.where is not None else ""
+    if step.service is not None:
+        return step.service.target if step.service.verb == "wait" else ""
+    named = step.benchmark or step.soak or step.where
+    return (named.service or "") if named is not None else ""
 
 
 def playbook_schema() -> dict[str, Any]:

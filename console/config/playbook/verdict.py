@@ -207,15 +207,12 @@ def _odd_samples(evidence: Evidence, relative: bool) -> str:
         if not all(map(math.isfinite, samples)):
             return f"one of the {whose}samples is not a number"
         middle = mean(samples) if evidence.headline == "mean" else median(samples)
-        if len(samples) != count or middle is None or not _same(middle, value or 0.0):
+        same = math.isclose(middle or 0.0, value or 0.0, rel_tol=1e-6, abs_tol=1e-12)
+        if len(samples) != count or middle is None or not same:
             return f"the {whose}figure is not the {evidence.headline} of its samples"
     if relative and evidence.baseline_samples and min(evidence.baseline_samples) <= 0:
         return "a sample of the baseline is not above zero, so there is no ratio to it"
     return ""
-
-
-def _same(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-12)
 
 
 def _baseline(evidence: Evidence) -> str:

@@ -303,15 +303,8 @@ def _inner_pids(pid: int) -> list[int]:
     tree = [pid]
     with contextlib.suppress(psutil.Error):
         tree += [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return [inner for one in tree if (inner := _inner_pid(one)) > 0]
-
-
-def _inner_pid(pid: int) -> int:
-    """The pid that a process has inside its container; 0 where that cannot be read."""
-    for line in read_text(f"/proc/{pid}/status").splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return 0
+    rows = (row for one in tree for row in read_text(f"/proc/{one}/status").splitlines())
+    return [int(row.split()[-1]) for row in rows if row.startswith("NSpid:")]
 
 
 def run_oneoff(
