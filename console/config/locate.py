@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,6 +86,8 @@ def demo_site() -> Path:
 
 def _free_ports(count: int) -> list[int]:
     """Ports of the demo's range nobody listens on."""
+    import socket  # only where it is wanted: it costs start-up time
+
     found: list[int] = []
     for port in PORTS:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
