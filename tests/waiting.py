@@ -9,6 +9,9 @@ from typing import TypeVar
 
 import psutil
 
+from console.common.errors import HostBusy
+from console.journal.lock import HostLock
+
 T = TypeVar("T")
 LIMIT_S = 60.0
 """Generous on purpose: a wait ends when its condition is true, and a busy machine is no failure."""
@@ -60,3 +63,12 @@ def busiest(seconds: float = 0.3) -> list[str]:
             found.append((process.cpu_percent(), process.pid, words[:120]))
     found.sort(reverse=True)
     return [f"  {share:5.0f} %  {pid:>7}  {words}" for share, pid, words in found[:BUSIEST]]
+
+
+def host_is_free() -> bool:
+    """Whether no run holds the host at this moment."""
+    try:
+        HostLock().release()
+    except HostBusy:
+        return False
+    return True

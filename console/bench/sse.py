@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from console.common.text import decode, one_line
+from console.common.units import number
 
 EVENT_LIMIT = 8 * 2**20
 MOST = 1e12
@@ -313,14 +314,9 @@ def json_object(data: str | bytes) -> dict[str, Any] | None:
 
 
 def _number(value: object) -> float | None:
-    """A number of a sane size; JSON from Python may hold NaN, and a bool is an int."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if 0 <= number <= MOST else None
+    """A number of a sane size that is not negative."""
+    found = number(value)
+    return found if found is not None and 0 <= found <= MOST else None
 
 
 def _count(value: object) -> int | None:

@@ -15,7 +15,7 @@ ConsoleError
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -78,7 +78,7 @@ class UsageError(ConsoleError):
     exit_code = Exit.USAGE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Problem:
     """One finding in a file; line and column count from 1, 0 means "the file as a whole"."""
 
@@ -101,20 +101,6 @@ class Problem:
         if self.hint:
             text += f" (hint: {self.hint})"
         return text
-
-
-@dataclass
-class Problems:
-    """A collector, so that one pass over a file reports everything."""
-
-    items: list[Problem] = field(default_factory=list)
-
-    def add(self, problem: Problem) -> None:
-        if problem not in self.items:
-            self.items.append(problem)
-
-    def sorted(self) -> list[Problem]:
-        return sorted(self.items, key=lambda p: (p.file, p.line, p.column, p.what))
 
 
 class InvalidFile(ConsoleError):

@@ -1,10 +1,16 @@
-"""Files that nobody ever reads half written, even after a power cut."""
+"""Files written so that nobody ever reads them half written, and read whatever is in them."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+MOST_LINE = 1 << 20
+"""Bytes of a line of JSON."""
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
@@ -36,3 +42,46 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """A file of the kernel, or another small one, as it is; empty where it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        parts = []
+        while part := os.read(descriptor, 1 << 16):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def read_text(path: Path | str) -> str:
+    """The same as text, whatever its bytes."""
+    return read_bytes(path).decode("utf-8", "replace")
+
+
+def write_at_once(path: str, text: str) -> None:
+    """Write into a file of the kernel: without a buffer, which would hide a refusal. Raises
+    OSError; makes no file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line; a line that is torn or too long is passed over, as
+    a writer that died leaves one. Raises OSError."""
+    with path.open("rb") as file:
+        while raw := file.readline(MOST_LINE):
+            with contextlib.suppress(ValueError, RecursionError):
+                line = json.loads(raw)
+                if isinstance(line, dict):
+                    yield line

@@ -121,3 +121,15 @@ def format_number(value: float, unit: str = "") -> str:
 def is_driver(text: str) -> bool:
     """Whether a text is a driver's version and nothing else."""
     return re.fullmatch(r"\d{1,6}(\.\d{1,6}){0,3}", text, re.ASCII) is not None
+
+
+def number(value: object) -> float | None:
+    """A figure of foreign JSON; None for what is no finite number, and beyond any real figure."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e18 else None
+
+
+def plural(count: int, word: str) -> str:
+    """`1 run`, `3 runs`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"

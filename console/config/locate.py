@@ -5,6 +5,7 @@ The parsers are loaded when a file is read, not before: a screen comes first.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -12,25 +13,25 @@ from typing import TYPE_CHECKING
 
 from console.common import paths
 from console.common.errors import UsageError
+from console.common.files import write_atomically
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
 
+PORTS = range(18080, 18180)
+NAMES = ("baseline", "fast", "slow")
+
 
 def site(given: str | None) -> Site:
     """The site: given, OMNI_SITE, the user's, else the embedded demo's. Raises InvalidFile."""
-    from console.config.site.load import find_site, load_site
+    from console.config.site.site import load_site
 
-    path = find_site(given)
-    if path is not None:
-        return load_site(path)
-    from console.config.demo_site import demo_site
-
-    return load_site(demo_site())
+    return load_site(site_file(given) or demo_site())
 
 
 def site_file(given: str | None) -> Path | None:
-    """The file that `site` would read, where there is one already; nothing is made or parsed."""
+    """`--site`, then `OMNI_SITE`, then the user's site file, which has to be there; None means the
+    embedded demo. Nothing is made or parsed."""
     for named in (given, os.environ.get("OMNI_SITE")):
         if named:
             return Path(named)
@@ -44,12 +45,10 @@ def services(given: str | None) -> frozenset[str]:
     Raises InvalidFile.
     """
     from console.config.playbook.load import BASELINE, resolved
-    from console.config.site.load import find_site, load_site
+    from console.config.site.site import load_site
 
-    path = find_site(given)
+    path = site_file(given)
     if path is None:
-        from console.config.demo_site import NAMES
-
         return frozenset(NAMES[1:])
     model = load_site(path).model
     return frozenset(model.services) | resolved(model.names, {*model.services, BASELINE}).keys()
@@ -73,3 +72,57 @@ def playbook_path(text: str) -> Path:
         names = ", ".join(sorted(p.stem for p in shipped().glob("*.yaml")))
         raise UsageError(f"no playbook '{text}'", f"shipped: {names}", "or give a path to a file")
     return path
+
+
+def demo_site() -> Path:
+    """The demo's site file, made at first use together with its models. Raises UsageError."""
+    path = paths.demo_dir() / "site.yaml"
+    if not path.exists():
+        ports = _free_ports(len(NAMES))
+        paths.make(path.parent)
+        write_atomically(path, _site(dict(zip(NAMES, ports, strict=True))))
+    return path
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of the demo's range nobody listens on."""
+    import socket  # only where it is wanted: it costs start-up time
+
+    found: list[int] = []
+    for port in PORTS:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise UsageError("no free port for the demo", f"looked at {PORTS.start}-{PORTS.stop - 1}")
+
+
+def _process(name: str, port: int) -> str:
+    argv = [
+        *paths.module_argv("console.rehearsal.demo.engine"), "--model", f"models/{name}.gguf",
+        "--port", str(port), "--alias", f"demo-{name}", "--cache-ram", "0",
+    ]  # fmt: skip
+    return f"process: {{argv: {json.dumps(argv)}}}"
+
+
+def _site(ports: dict[str, int]) -> str:
+    services = "".join(
+        f"  {name}:\n    {_process(name, ports[name])}\n"
+        f"    url: http://127.0.0.1:{ports[name]}\n    ready: {{timeout: 60s}}\n"
+        for name in NAMES[1:]
+    )
+    return (
+        "# Written by `omni-console demo`; `omni-console demo --stop` removes it.\n"
+        "schema: omni.site/v1\n"
+        "name: demo\n"
+        "baseline:\n"
+        f"  {_process('baseline', ports['baseline'])}\n"
+        f"  url: http://127.0.0.1:{ports['baseline']}\n"
+        "  ready: {timeout: 60s}\n"
+        "  models: [models/baseline.gguf]\n"
+        f"services:\n{services}"
+    )

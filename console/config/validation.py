@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -16,9 +17,9 @@ from pydantic import (
 )
 
 from console.common import units
-from console.common.errors import Problem
+from console.common.errors import InvalidFile, Problem
 from console.common.text import one_line
-from console.config.yaml import Document, Loc
+from console.config.yaml import Document, Loc, parse, read_text
 
 
 class Strict(BaseModel):
@@ -56,23 +57,15 @@ def _regex(value: Any) -> str:
 def _no_nul(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("text; put it in quotes")
-    unusable = unusable_text(value)
-    if unusable:
+    if unusable := unusable_text(value):
         raise ValueError(unusable)
     return value
 
 
-def _arg(value: Any) -> str:
+def argument(value: Any) -> str:
     """Text, or a number: an input that fills the whole element keeps its type until here."""
-    if isinstance(value, bool):
-        raise ValueError("text; put it in quotes")
-    if isinstance(value, int | float):
-        return str(value)
-    if not isinstance(value, str):
-        raise ValueError("text; put it in quotes")
-    if unusable_text(value):
-        raise ValueError(unusable_text(value))
-    return value
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return _no_nul(str(value) if number else value)
 
 
 def unusable_text(value: str) -> str:
@@ -96,7 +89,7 @@ Pattern = Annotated[str, BeforeValidator(_regex), WithJsonSchema({"type": "strin
 Text = Annotated[str, BeforeValidator(_no_nul), WithJsonSchema({"type": "string"})]
 """Text that can be an argv element or an environment value."""
 
-Arg = Annotated[str, BeforeValidator(_arg), WithJsonSchema({"type": ["string", "number"]})]
+Arg = Annotated[str, BeforeValidator(argument), WithJsonSchema({"type": ["string", "number"]})]
 """An argv element or an environment value; a number is taken as it is written."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]*$", max_length=60)]
@@ -135,6 +128,22 @@ def validate(
     except ValidationError as error:
         found = [_problem(model, document, dict(item)) for item in error.errors()]
         return None, found
+
+
+def validated(model: type[_Model], document: Document, data: Any) -> _Model | None:
+    """The same, with what is found kept in the document."""
+    found, problems = validate(model, document, data)
+    document.add(*problems)
+    return found
+
+
+def load(model: type[_Model], path: Path, title: str, hint: str) -> _Model:
+    """A file that is one model and nothing more. Raises InvalidFile with every problem in it."""
+    document = parse(read_text(path, title), path.name, title)
+    found = validated(model, document, document.data)
+    if found is None or document.problems:
+        raise InvalidFile(title, sorted(document.problems), hint)
+    return found
 
 
 def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -> Problem:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.common.errors import InvalidFile, Problem, Problems
+from console.common.errors import InvalidFile, Problem
 from console.common.text import decode, one_line
 
 MAX_BYTES = 256 * 1024
@@ -35,13 +35,11 @@ class Document:
     of the value and of its key, both from 1."""
 
     name: str
-    text: str
-    data: Any
+    data: Any = None
     places: dict[Loc, tuple[int, int]] = field(default_factory=dict)
     keys: dict[Loc, tuple[int, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    """Findings that reading survived (duplicate keys, leading zeros): the file is refused,
-    but the rest of it is checked in the same pass."""
+    """What is wrong with it: the file is refused, and one pass over it tells everything."""
 
     def place(self, loc: Loc) -> tuple[int, int]:
         """The nearest known place of a path: its own, else its parent's."""
@@ -57,6 +55,16 @@ class Document:
         """A finding at a value, or at its key (`key=True`)."""
         line, column = self.keys.get(loc, self.place(loc)) if key else self.place(loc)
         return Problem(self.name, line, column, what, expected, hint)
+
+    def add(self, *problems: Problem) -> None:
+        """Keep findings, each once."""
+        self.problems += [one for one in dict.fromkeys(problems) if one not in self.problems]
+
+    def refuse(
+        self, loc: Loc, what: str, expected: str = "", hint: str = "", *, key: bool = False
+    ) -> None:
+        """Keep a finding at a value, or at its key."""
+        self.add(self.problem(loc, what, expected, hint, key=key))
 
 
 def read_text(path: Path, title: str) -> str:
@@ -99,8 +107,8 @@ def parse(text: str, name: str, title: str) -> Document:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    problems = Problems()
-    builder = _Builder(name, text, problems)
+    document = Document(name)
+    builder = _Builder(document)
     fatal = True
     try:
         fatal = not all(builder.feed(e) for e in YAML(typ="safe", pure=True).parse(text))
@@ -108,12 +116,12 @@ def parse(text: str, name: str, title: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         what = one_line(str(error.problem or error.context or "not YAML"))
-        problems.add(Problem(name, line, column, f"not YAML: {what}", hint=_mend(what)))
+        document.add(Problem(name, line, column, f"not YAML: {what}", hint=_mend(what)))
     except (YAMLError, ValueError, OverflowError) as error:
-        problems.add(Problem(name, 1, 1, f"not YAML: {one_line(decode(str(error).encode()))}"))
+        document.add(Problem(name, 1, 1, f"not YAML: {one_line(decode(str(error).encode()))}"))
     if fatal:
-        raise InvalidFile(title, problems.sorted())
-    return builder.document()
+        raise InvalidFile(title, sorted(document.problems))
+    return document
 
 
 _MEND = (
@@ -162,19 +170,11 @@ class _Frame:
 class _Builder:
     """Turns the parser's events into data without recursion, noting places and problems."""
 
-    def __init__(self, name: str, text: str, problems: Problems) -> None:
-        self.name, self.text, self.problems = name, text, problems
-        self.places: dict[Loc, tuple[int, int]] = {}
-        self.keys: dict[Loc, tuple[int, int]] = {}
+    def __init__(self, document: Document) -> None:
+        self.document = document
         self.stack: list[_Frame] = []
-        self.root: Any = None
         self.nodes = 0
         self.documents = 0
-
-    def document(self) -> Document:
-        return Document(
-            self.name, self.text, self.root, self.places, self.keys, self.problems.items
-        )
 
     def feed(self, event: Any) -> bool:
         """Take one event; False when reading on makes no sense."""
@@ -184,7 +184,7 @@ class _Builder:
             self.documents += 1
             if self.documents > 1:
                 return self._fatal(line, column, "a second document", "one document a file")
-        if len(self.problems.items) >= MAX_PROBLEMS:
+        if len(self.document.problems) >= MAX_PROBLEMS:
             return self._fatal(line, column, "too many problems to read on", "a playbook or site")
         if kind == "AliasEvent":
             return self._fatal(line, column, "an alias", "no aliases: write the value out")
@@ -224,48 +224,40 @@ class _Builder:
         plain = event.style is None
         value = scalar(event.value) if plain else event.value
         if plain and re.fullmatch(r"[-+]?0[0-9]+", event.value):
-            self.problems.add(
-                Problem(
-                    self.name, line, column, f"{event.value} has a leading zero",
-                    "a number without it, or a quoted string",
-                )
-            )  # fmt: skip
+            expected = "a number without it, or a quoted string"
+            self._say(line, column, f"{event.value} has a leading zero", expected)
         self._place(value, line, column)
         return True
 
     def _key(self, top: _Frame, key: str, line: int, column: int) -> None:
         assert isinstance(top.value, dict)
         if key in top.value:
-            first = self.keys[(*top.loc, key)]
-            self.problems.add(
-                Problem(
-                    self.name, line, column, f"duplicate key '{one_line(key, 60)}'",
-                    hint=f"first at line {first[0]}",
-                )
-            )  # fmt: skip
+            hint = f"first at line {self.document.keys[(*top.loc, key)][0]}"
+            self._say(line, column, f"duplicate key '{one_line(key, 60)}'", hint=hint)
         top.key = key
         top.value[key] = None
-        self.keys[(*top.loc, key)] = (line, column)
+        self.document.keys[(*top.loc, key)] = (line, column)
 
     def _place(self, value: Any, line: int, column: int) -> Loc:
         """Hang a value into its parent and note where it stands."""
-        if not self.stack:
-            self.root = value
-            self.places[()] = (line, column)
-            return ()
-        top = self.stack[-1]
-        if isinstance(top.value, list):
-            loc: Loc = (*top.loc, len(top.value))
+        loc: Loc = ()
+        top = self.stack[-1] if self.stack else None
+        if top is None:
+            self.document.data = value
+        elif isinstance(top.value, list):
+            loc = (*top.loc, len(top.value))
             top.value.append(value)
-            self.places[loc] = (line, column)
-            return loc
-        assert top.key is not None
-        loc = (*top.loc, top.key)
-        top.value[top.key] = value
-        self.places[loc] = (line, column)
-        top.key = None
+        else:
+            assert top.key is not None
+            loc = (*top.loc, top.key)
+            top.value[top.key] = value
+            top.key = None
+        self.document.places[loc] = (line, column)
         return loc
 
+    def _say(self, line: int, column: int, what: str, expected: str = "", hint: str = "") -> None:
+        self.document.add(Problem(self.document.name, line, column, what, expected, hint))
+
     def _fatal(self, line: int, column: int, what: str, expected: str) -> bool:
-        self.problems.add(Problem(self.name, line, column, what, expected))
+        self._say(line, column, what, expected)
         return False

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from console.common.clock import Clock
 from console.common.errors import EngineTimeout
@@ -38,24 +38,6 @@ class Cancelled(Exception):
         self.what = what
 
 
-class _Outcome(Generic[T]):
-    """What one call came to; written by its thread, read after `done`."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self.call = call
-        self.done = threading.Event()
-        self.value: list[T] = []
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.value.append(self.call())
-        except BaseException as error:  # handed over whole to the thread that asked
-            self.error = error
-        finally:
-            self.done.set()
-
-
 def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -> T:
     """What `call` returns or raises, or EngineTimeout when it takes longer than `seconds` in all.
 
@@ -64,13 +46,24 @@ def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -
     engine. Each call has a daemon thread of its own: a stuck one blocks neither the others nor the
     exit. The stuck call is abandoned, not undone; its effect may still happen.
     """
-    outcome = _Outcome(call)
-    threading.Thread(target=outcome.run, name=f"within: {what}"[:60], daemon=True).start()
-    if not outcome.done.wait(seconds):
+    value: list[T] = []
+    failure: list[BaseException] = []
+    done = threading.Event()
+
+    def attempt() -> None:
+        try:
+            value.append(call())
+        except BaseException as error:  # handed over whole to the thread that asked
+            failure.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=attempt, name=f"within: {what}"[:60], daemon=True).start()
+    if not done.wait(seconds):
         raise EngineTimeout(f"{what} did not answer within {format_duration(seconds)}", "", hint)
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.value[0]
+    if failure:
+        raise failure[0]
+    return value[0]
 
 
 def run(
@@ -95,12 +88,14 @@ def run(
     try:
         out, error = child.communicate(given, timeout=seconds)
     except BaseException:
-        _abandon(child)
+        abandon(child)
         raise
     return child.returncode, out, error or b""
 
 
-def _abandon(child: subprocess.Popen[bytes]) -> None:
+def abandon(child: subprocess.Popen[bytes]) -> None:
+    """Kill a session's leader and all of it, and do not wait: in a driver's hands (state D) it may
+    stay for good."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     for pipe in (child.stdin, child.stdout, child.stderr):
@@ -124,8 +119,9 @@ class Child:
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._out = self._into = -1
-        self._begun = self._next = clock.monotonic()
-        self._deaths = 0
+        self._begun = self.due = clock.monotonic()
+        self.deaths = 0
+        """How often it ended in a row before it had lived for LIVED_S."""
         self._rest = b""
         self.prepare: Callable[[int], None] = lambda pid: None
         """Called with the pid of each one started: it inherits the caller's priority."""
@@ -145,7 +141,7 @@ class Child:
 
     def tend(self) -> list[bytes]:
         """Start it where it is due; the whole lines that it wrote since the last look."""
-        if self._process is None and self._clock.monotonic() >= self._next:
+        if self._process is None and self._clock.monotonic() >= self.due:
             self._start()
         lines = self._lines() if self._out >= 0 else []
         if self._out < 0 and self._process is not None:
@@ -168,7 +164,7 @@ class Child:
 
     def close(self, wait_s: float = 0.0) -> None:
         """Let it end with its stdin; kill it after `wait_s`. One that cannot die is left."""
-        self._next = float("inf")
+        self.due = float("inf")
         self._shut(into=True)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -226,9 +222,9 @@ class Child:
 
     def _ended(self, how: str) -> None:
         now = self._clock.monotonic()
-        self._deaths = self._deaths + 1 if now - self._begun < LIVED_S else 1
+        self.deaths = self.deaths + 1 if now - self._begun < LIVED_S else 1
         self.died, self.how = self.died + 1, how
-        self._next = now + min(MOST_BACKOFF_S, 2.0 ** (self._deaths - 1))
+        self.due = now + min(MOST_BACKOFF_S, 2.0 ** (self.deaths - 1))
 
     def _shut(self, into: bool = False) -> None:
         if self._into >= 0:

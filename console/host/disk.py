@@ -6,14 +6,38 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
-from console.common.clock import Clock, SystemClock
+from console.common.clock import Clock
 from console.common.text import one_line
 from console.host.sample import DiskSample
 
 SILENT_S = 3.0
 """After so many seconds without an answer a file system is said not to answer."""
 EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes of a file system: free for this user, and in all."""
+
+    free: int
+    total: int
+
+
+def existing(path: Path) -> Path:
+    """The path, or the nearest directory above it that is there."""
+    path = Path(os.path.abspath(path))
+    while not os.path.exists(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def space(path: Path) -> Space:
+    """The file system that a path is on, or would be made on. May block; raises OSError."""
+    info = os.statvfs(existing(path))
+    return Space(info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize)
 
 
 def read_disk(path: str) -> DiskSample:
@@ -33,13 +57,10 @@ class DiskWatch:
     """One path, asked again and again in a thread that may hang without hurting anyone."""
 
     def __init__(
-        self,
-        path: str,
-        clock: Clock | None = None,
-        read: Callable[[str], DiskSample] = read_disk,
+        self, path: str, clock: Clock, read: Callable[[str], DiskSample] = read_disk
     ) -> None:
         self.path = path
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._read = read
         self._lock = threading.Lock()
         self._asked_at: float | None = None

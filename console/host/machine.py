@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from console.common.errors import ConsoleError, EngineTimeout
 from console.common.text import one_line
 from console.host.cgroups.limits import limits
 from console.host.children import within
+from console.host.disk import existing, space
 from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
 from console.host.memory import MemoryReader
-from console.host.sample import Machine, MemorySample
+from console.host.sample import Machine
 
 DISK_S = 2.0
 """A dead mount does not answer at all."""
@@ -34,28 +36,14 @@ def look(
     """
     given: dict[str, str] = {}
     asked = nvml.ask() if cards is None else cards
-    given["cards"] = f"{NOW}, NVML, driver {asked.driver or 'unknown'}"
-    if asked.words:
-        given["cards"] = asked.words
-    total, available, swap_total, swap_free = _memory(root, given)
-    free = _disk(disk, given) if disk is not None else None
-    flags, name, cores = _processor(root, given)
+    given["cards"] = asked.words or f"{NOW}, NVML, driver {asked.driver or 'unknown'}"
     nodes = numa_nodes(root)
     given["numa_nodes"] = "the kernel does not list them" if nodes is None else NOW
     return Machine(
-        cards=asked.cards,
-        ram_total=total,
-        ram_available=available,
-        swap_total=swap_total,
-        swap_free=swap_free,
-        disk_free=free,
-        disk_path=str(disk) if disk is not None else "",
-        cpu_flags=flags,
-        cpu_name=name,
-        cores=cores,
-        numa_nodes=nodes,
-        given=given,
-    )
+        cards=asked.cards, disk_free=_disk(disk, given) if disk is not None else None,
+        disk_path=str(disk) if disk is not None else "", numa_nodes=nodes, given=given,
+        **_memory(root, given), **_processor(root, given),
+    )  # fmt: skip
 
 
 def numa_nodes(root: Path = Path("/")) -> int | None:
@@ -67,59 +55,39 @@ def numa_nodes(root: Path = Path("/")) -> int | None:
     return sum(re.fullmatch(r"node\d+", name) is not None for name in names) or None
 
 
-def nearest(path: Path) -> Path:
-    """The path, or the nearest directory above it that is there."""
-    path = Path(os.path.abspath(path))
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
-
-
 def disk_free(path: Path) -> int:
     """Bytes this user can still write where `path` is, or would be made.
 
     Raises OSError, and EngineTimeout for a mount that does not answer.
     """
-
-    def ask() -> int:
-        info = os.statvfs(nearest(path))
-        return info.f_bavail * info.f_frsize
-
     hint = "a dead mount? `findmnt -T` names it"
-    return within(DISK_S, f"The disk of {one_line(str(path))}", ask, hint)
+    return within(DISK_S, f"The disk of {one_line(str(path))}", lambda: space(path).free, hint)
 
 
-def _memory(root: Path, given: dict[str, str]) -> tuple[int | None, ...]:
-    sample = _sample(root, given)
-    if sample is None:
-        return None, None, None, None
-    total, available = sample.total, sample.available
-    swap_total, swap_free = sample.swap_total, sample.swap_total - sample.swap_used
+def _memory(root: Path, given: dict[str, str]) -> dict[str, Any]:
+    reader = MemoryReader(root / "proc")
+    try:
+        seen = reader.read(0.0)
+    except ConsoleError as error:
+        given["ram_total"] = given["ram_available"] = str(error)
+        return {}
+    finally:
+        reader.close()
+    found = {"ram_total": seen.total, "ram_available": seen.available}
+    found |= {"swap_total": seen.swap_total, "swap_free": seen.swap_total - seen.swap_used}
     given["ram_total"] = given["swap_total"] = f"{NOW}, /proc/meminfo"
     given["ram_available"] = f"{NOW}, MemAvailable"
     given["swap_free"] = f"{NOW}, SwapFree"
     for limit in limits(root):
-        if limit.most < total:
-            total = limit.most
-            given["ram_total"] = f"{NOW}, the limit of cgroup {one_line(limit.group, 80)}"
-        if limit.left < available:
-            available = limit.left
-            given["ram_available"] = f"{NOW}, what cgroup {one_line(limit.group, 80)} leaves"
-        if limit.swap_left is not None and limit.swap_left < swap_free:
-            swap_free = limit.swap_left
-            given["swap_free"] = f"{NOW}, what cgroup {one_line(limit.group, 80)} leaves"
-    return total, available, swap_total, swap_free
-
-
-def _sample(root: Path, given: dict[str, str]) -> MemorySample | None:
-    reader = MemoryReader(root / "proc")
-    try:
-        return reader.read(0.0)
-    except ConsoleError as error:
-        given["ram_total"] = given["ram_available"] = str(error)
-        return None
-    finally:
-        reader.close()
+        group = f"cgroup {one_line(limit.group, 80)}"
+        for name, most, words in (
+            ("ram_total", limit.most, f"the limit of {group}"),
+            ("ram_available", limit.left, f"what {group} leaves"),
+            ("swap_free", limit.swap_left, f"what {group} leaves"),
+        ):
+            if most is not None and most < found[name]:
+                found[name], given[name] = most, f"{NOW}, {words}"
+    return found
 
 
 def _disk(path: Path, given: dict[str, str]) -> int | None:
@@ -129,11 +97,11 @@ def _disk(path: Path, given: dict[str, str]) -> int | None:
         words = error.strerror if isinstance(error, OSError) else str(error)
         given["disk_free"] = one_line(words or "cannot be read")
         return None
-    given["disk_free"] = f"{NOW}, {nearest(path)}"
+    given["disk_free"] = f"{NOW}, {existing(path)}"
     return free
 
 
-def _processor(root: Path, given: dict[str, str]) -> tuple[frozenset[str], str, int | None]:
+def _processor(root: Path, given: dict[str, str]) -> dict[str, Any]:
     """Flags and name of the first processor, and how many cores there are in all.
 
     Cores are counted, not the threads they run.
@@ -142,7 +110,7 @@ def _processor(root: Path, given: dict[str, str]) -> tuple[frozenset[str], str, 
         text = (root / "proc/cpuinfo").read_text(errors="replace")
     except OSError as error:
         given["cpu_flags"] = f"/proc/cpuinfo: {error.strerror}"
-        return frozenset(), "", None
+        return {}
     given["cpu_flags"] = given["cores"] = f"{NOW}, /proc/cpuinfo"
     flags, name, pairs, threads = frozenset[str](), "", set(), 0
     for block in text.split("\n\n"):
@@ -152,4 +120,4 @@ def _processor(root: Path, given: dict[str, str]) -> tuple[frozenset[str], str, 
         name = name or one_line(fields.get("model name", ""))
         if "core id" in fields:
             pairs.add((fields.get("physical id", "0"), fields["core id"]))
-    return flags, name, len(pairs) or threads or None
+    return {"cpu_flags": flags, "cpu_name": name, "cores": len(pairs) or threads or None}

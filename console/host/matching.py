@@ -39,13 +39,9 @@ class TooSlow(Exception):
 
 
 def find(
-    pattern: str,
-    texts: Sequence[str],
-    *,
-    lines: bool = False,
-    whole: bool = False,
+    pattern: str, texts: Sequence[str], *, lines: bool = False, whole: bool = False,
     within_s: float = WALL_S,
-) -> list[Spans | None]:
+) -> list[Spans | None]:  # fmt: skip
     """The last match in each text, None for none; `lines`: `^` and `$` are those of a line;
     `whole`: a match is the whole text.
 
@@ -65,11 +61,12 @@ def find(
         raise TooSlow(f"{words}: {one_line(str(error))}") from error
     except subprocess.TimeoutExpired:
         pass
-    raise TooSlow(_too_long(pattern, sum(map(len, texts))))
+    raise _too_slow(pattern, texts)
 
 
-def _too_long(pattern: str, length: int) -> str:
-    return f"the pattern {one_line(pattern, 80)} takes too long over {length} characters"
+def _too_slow(pattern: str, texts: Sequence[str]) -> TooSlow:
+    length = sum(map(len, texts))
+    return TooSlow(f"the pattern {one_line(pattern, 80)} takes too long over {length} characters")
 
 
 def here(
@@ -94,7 +91,7 @@ def quick(pattern: str, texts: Sequence[str], *, whole: bool = False) -> list[Sp
         with at_most(QUICK_CPU_S):
             return here(pattern, texts, whole=whole)
     except log_pattern.TooSlow:
-        raise TooSlow(_too_long(pattern, sum(map(len, texts)))) from None
+        raise _too_slow(pattern, texts) from None
 
 
 def main() -> None:

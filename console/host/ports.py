@@ -53,9 +53,9 @@ def is_local(url: str) -> bool:
         return False
 
 
-def wide(port: int, proc: Path = Path("/proc")) -> bool:
+def wide(port: int) -> bool:
     """Whether somebody listens on a port at every address of this machine."""
-    return any(not host.strip("0") for host, _, _ in _doors(port, proc))
+    return any(not host.strip("0") for host, _, _ in _doors(port, Path("/proc")))
 
 
 def owners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> set[int]:

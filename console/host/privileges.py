@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from console.common.files import write_at_once
+
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _OOM = "/proc/{}/oom_score_adj"
 
@@ -34,25 +36,16 @@ def lock_memory() -> str:
 def oom_score(pid: int | str = "self") -> int | None:
     """A process's oom_score_adj as it is now; None when it cannot be read."""
     try:
-        descriptor = os.open(_OOM.format(pid), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return int(os.read(descriptor, 16))
+        with open(_OOM.format(pid), "rb") as file:
+            return int(file.read())
     except (OSError, ValueError):
         return None
-    finally:
-        os.close(descriptor)
 
 
 def set_oom_score(value: int, pid: int | str = "self") -> int | None:
-    """Ask for a score, and read back which one it is: a buffered write would hide a refusal."""
+    """Ask for a score, and read back which one it is."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(_OOM.format(pid), os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, str(value).encode())
-        finally:
-            os.close(descriptor)
+        write_at_once(_OOM.format(pid), str(value))
     return oom_score(pid)
 
 

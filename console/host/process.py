@@ -21,6 +21,7 @@ from typing import Any
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
+from console.common.files import read_bytes, read_text
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import privileges, resident
@@ -89,9 +90,14 @@ def alive(pid: int, start: int) -> bool:
     return found is not None and found.start == start and found.state not in "ZX"
 
 
+def pids() -> list[int]:
+    """The processes of this machine; any of them may be gone already."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
 def all_stats() -> list[Stat]:
     """Every process of this machine at about one moment."""
-    return [s for name in os.listdir("/proc") if name.isdigit() and (s := stat(int(name)))]
+    return [found for pid in pids() if (found := stat(pid))]
 
 
 def ancestry(pid: int) -> set[int]:
@@ -106,10 +112,7 @@ def ancestry(pid: int) -> set[int]:
 
 def boot_id() -> str:
     """The kernel's id of this boot; empty where it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def environment(
@@ -151,9 +154,8 @@ def spawn(
     try:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ServiceError(
-            "the log cannot be written", f"{one_line(str(log))}: {error.strerror}"
-        ) from error
+        detail = f"{one_line(str(log))}: {error.strerror}"
+        raise ServiceError("the log cannot be written", detail) from error
     try:
         popen = scope.popen if enclosed else subprocess.Popen
         child = popen(
@@ -251,9 +253,8 @@ def stop_group(pid: int, start: int, *, grace_s: float, clock: Clock | None = No
     clock = clock or SystemClock()
     if not (alive := members(pid, start)):
         return False
-    kill_s = resident.kill_wait_s(
-        resident.of(one.pid for one in alive)
-    )  # known only while they live
+    # known only while they live
+    kill_s = resident.kill_wait_s(resident.of(one.pid for one in alive))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         _signal_all(members(pid, start), number)
         if wait_gone(pid, start, limit_s, clock, again=number == signal.SIGKILL):
@@ -301,26 +302,22 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
     wanted = {f"{COOKIE}={cookie}".encode()}
     wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
     found: list[tuple[int, int]] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                data = file.read()
-        except OSError:
-            continue
-        if wanted <= set(data.split(b"\0")):
-            start = start_time(int(name))
-            if start is not None and alive(int(name), start):
-                found.append((int(name), start))
+    for pid in pids():
+        if wanted <= set(read_bytes(f"/proc/{pid}/environ").split(b"\0")):
+            start = start_time(pid)
+            if start is not None and alive(pid, start):
+                found.append((pid, start))
     return found
 
 
 def spec_sha(spec: ProcessSpec) -> str:
     """sha256 of argv, environment and directory: equal means "the same thing"."""
+    return _sha(json.dumps([spec.argv, spec.env, spec.cwd]))
+
+
+def _sha(text: str) -> str:
     import hashlib  # only where it is wanted: it loads the TLS library
 
-    text = json.dumps([spec.argv, spec.env, spec.cwd])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -357,10 +354,7 @@ def read_record(
 
 def mark(records_dir: Path, name: str, spec: ProcessSpec) -> tuple[str, str]:
     """An environment variable by which a process is known whose record was not written."""
-    import hashlib
-
-    text = f"{record_path(records_dir, name)}\n{spec_sha(spec)}"
-    return STEP_COOKIE, hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return STEP_COOKIE, _sha(f"{record_path(records_dir, name)}\n{spec_sha(spec)}")
 
 
 def known(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
+
+from console.common.files import read_text
 
 KILL_WAIT_S = 10.0
 """How long whoever holds next to nothing may take to be gone after SIGKILL."""
@@ -37,16 +38,13 @@ def of(pids: Iterable[int]) -> Resident:
 
 def pids_of_container(identity: str) -> list[int]:
     """The pids of a container of this machine, by its full id in their control group."""
-    found = []
-    for name in os.listdir("/proc") if identity else ():
-        if name.isdigit() and identity in _read(f"/proc/{name}/cgroup"):
-            found.append(int(name))
-    return found
+    names = filter(str.isdigit, os.listdir("/proc") if identity else ())
+    return [int(name) for name in names if identity in read_text(f"/proc/{name}/cgroup")]
 
 
 def container_of(pid: int) -> str:
     """The full id of the container that a process of this machine runs in; empty for none."""
-    found = _CONTAINER.search(_read(f"/proc/{pid}/cgroup"))
+    found = _CONTAINER.search(read_text(f"/proc/{pid}/cgroup"))
     return found[0] if found else ""
 
 
@@ -58,15 +56,8 @@ def kill_wait_s(resident: Resident) -> float:
 def _rows(pid: int) -> dict[str, int]:
     """The rows of /proc/PID/status that count kB, in bytes; empty where it is gone."""
     rows = {}
-    for line in _read(f"/proc/{pid}/status").splitlines():
+    for line in read_text(f"/proc/{pid}/status").splitlines():
         words = line.split()
         if len(words) == 3 and words[2] == "kB" and words[1].isdigit():
             rows[words[0].rstrip(":")] = int(words[1]) * 1024
     return rows
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""

@@ -85,7 +85,6 @@ def memory_levels(memory: MemorySample) -> dict[str, Level]:
 
 
 def disk_level(disk: DiskSample) -> Level:
-    """Of one file system."""
     return LIMITS["disk"].level(share(disk.free, disk.total))
 
 
@@ -188,8 +187,8 @@ class Marks:
         total = gpu.total_bytes
         if not total:
             return None
-        used = [size for name, size in self.vram_used if _is(name, gpu.uuid)]
-        used += [total - size for name, size in self.vram_free if _is(name, gpu.uuid)]
+        used = [size for name, size in self.vram_used if gpu.uuid.startswith(name)]
+        used += [total - size for name, size in self.vram_free if gpu.uuid.startswith(name)]
         return min(used) / total if used else None
 
     def disk(self, disk: DiskSample) -> float | None:
@@ -199,10 +198,6 @@ class Marks:
 
 
 NO_MARKS = Marks()
-
-
-def _is(name: str, uuid: str) -> bool:
-    return uuid.startswith(name)
 
 
 @dataclass(frozen=True, slots=True)

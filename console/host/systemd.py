@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.common.errors import ConsoleError
+from console.common.paths import config_dir
 from console.common.text import one_line
 from console.host import children
 
@@ -87,9 +88,7 @@ class Unit:
     def path(self) -> Path:
         if self.system:
             return SYSTEM_UNITS / self.name
-        base = os.environ.get("XDG_CONFIG_HOME", "")
-        home = Path(base) if base.startswith("/") else Path.home() / ".config"
-        return home / "systemd/user" / self.name
+        return config_dir().parent / "systemd/user" / self.name
 
     def systemctl(self, *words: str) -> str:
         """What systemctl said. Raises ConsoleError."""

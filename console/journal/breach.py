@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.text import clean
+from console.common.units import number
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard import config as guard_config
@@ -63,7 +64,7 @@ class Breach:
 
 def ready(run: RunDir) -> tuple[int, int] | None:
     """Return (pid, start) of the sentinel that said it watches; None if none did."""
-    page = _table(run.guard / guard_config.READY)
+    page = read_table(run.guard / guard_config.READY)
     try:
         pid, start = int(page["pid"]), int(page["start"])
     except (KeyError, TypeError, ValueError):
@@ -80,30 +81,29 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
     at = number(page.get("mono")) if page is not None else None
     if page is None or at is None:
         return None
-    reasons = page.get("reasons") or page.get("unknown")
     return Seen(
         at, clean(str(page.get("level") or "ok"), 20),
-        tuple(clean(str(one), 300) for one in (reasons if isinstance(reasons, list) else []))[
-            :MOST_REASONS
-        ],
+        tuple(_reasons(page.get("reasons") or page.get("unknown"))),
         number(page.get("tte_s")), number(page.get("lease_s")), page.get("acted") is True,
     )  # fmt: skip
 
 
+def _reasons(found: object) -> list[str]:
+    return [clean(str(one), 300) for one in _list(found)][:MOST_REASONS]
+
+
 def breach_of(run: RunDir) -> Breach | None:
     """Return the breach in breach.json; None if there is none."""
-    page = _table(run.guard / guard_config.BREACH)
+    page = read_table(run.guard / guard_config.BREACH)
     at = number(page.get("at"))
     if at is None:
         return None
     words = clean(str(page.get("reason") or ""), 400)
-    reasons = page.get("reasons")
     lease = page.get("cause") == "lease"
     data: dict[str, Any] = {
         "at": at,
         "cause": "lease" if lease else "guard",
-        "reasons": [clean(str(one), 300) for one in reasons][:MOST_REASONS]
-        if isinstance(reasons, list) else [],
+        "reasons": _reasons(page.get("reasons")),
         "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
         "killed": [killed_row(one) for one in _list(page.get("killed"))][:50],
         "window": _window(page.get("window")),
@@ -180,7 +180,7 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _table(path: os.PathLike[str]) -> dict[str, Any]:
+def read_table(path: os.PathLike[str]) -> dict[str, Any]:
     """Read a small JSON object; empty if there is none."""
     descriptor = -1
     try:
@@ -238,13 +238,6 @@ def limit_in(breach: Mapping[str, Any]) -> Limit | None:
         return None
 
 
-def number(value: object) -> float | None:
-    """Return a number; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e18 else None
-
-
 def _of_column(breach: Mapping[str, Any], column: int, limit: Limit | None) -> Crossed | None:
     window = breach.get("window")
     points = _points(window.get("fast") if isinstance(window, dict) else None, column)
@@ -289,7 +282,7 @@ def _name(curve: Mapping[str, Any], metric: str) -> str:
 def _points(rows: object, column: int = 1) -> Points:
     found = [
         (at, number(row[column]))
-        for row in (rows if isinstance(rows, list) else [])
+        for row in _list(rows)
         if isinstance(row, list) and len(row) > column and (at := number(row[0])) is not None
     ]
     return tuple(sorted(found, key=lambda one: one[0]))

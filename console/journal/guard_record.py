@@ -6,13 +6,13 @@ The files may be on a slow disk: do not call this on the UI loop.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from console.common.errors import UsageError
+from console.journal.breach import read_table
 from console.journal.run_dir import RunDir, all_runs, find_run
 from console.journal.run_files import cleaned
 from console.recovery.guard import config as guard_config
@@ -21,7 +21,6 @@ from console.recovery.guard.record.read import FastSample, Recording, open_newes
 from console.recovery.rollback.progress import read_lines
 
 LAST_S = 120.0
-MOST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +68,13 @@ def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
 
 def find(text: str | None, last_s: float = LAST_S) -> Recorded:
     """Return the recording of the named run, or of the newest that has one. Raises UsageError."""
-    if text:
-        run = find_run(text)
-        found = load(run, last_s)
-        if found is None:
-            hint = f"omni-console show {run.id[-4:]} says what its journal knows"
-            raise UsageError(f"{run.id} has no recording", "no sentinel watched it", hint)
+    runs = [find_run(text)] if text else all_runs()
+    found = next(filter(None, (load(run, last_s) for run in runs)), None)
+    if found is not None:
         return found
-    for run in all_runs():
-        found = load(run, last_s)
-        if found is not None:
-            return found
+    if text:
+        hint = f"omni-console show {runs[0].id[-4:]} says what its journal knows"
+        raise UsageError(f"{runs[0].id} has no recording", "no sentinel watched it", hint)
     raise UsageError(
         "no run has a recording", "a sentinel writes one while a run is on",
         "omni-console runs lists the runs there are",
@@ -88,11 +83,7 @@ def find(text: str | None, last_s: float = LAST_S) -> Recorded:
 
 def breach(run: RunDir) -> dict[str, Any]:
     """Return what was breached and killed, clean; {} if nothing was, or the file is invalid."""
-    try:
-        with open(run.path / guard_config.DIRECTORY / guard_config.BREACH, "rb") as file:
-            return table(cleaned(json.loads(file.read(MOST))))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    return table(cleaned(read_table(run.guard / guard_config.BREACH)))
 
 
 def struck(recording: Recording) -> dict[str, Any]:
@@ -112,7 +103,7 @@ def struck(recording: Recording) -> dict[str, Any]:
 def config_of(run: RunDir) -> GuardConfig | None:
     """Return the guard config of a run; None if there is none that can be read."""
     try:
-        return guard_config.read(run.path / guard_config.DIRECTORY / guard_config.CONFIG_FILE)
+        return guard_config.read(run.guard / guard_config.CONFIG_FILE)
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -120,12 +111,9 @@ def config_of(run: RunDir) -> GuardConfig | None:
 def stage_at(run: RunDir, stage: str, since: float) -> float | None:
     """Return the Unix second at which a stage of a rollback first succeeded since then, or None."""
     lines, _ = read_lines(Path(run.ladder), 0)
-    for line in lines:
-        at = line.get("at")
-        well = line.get("rung") == stage and line.get("state") == "ok"
-        if well and isinstance(at, int | float) and at >= since:
-            return float(at)
-    return None
+    well = (one for one in lines if one.get("rung") == stage and one.get("state") == "ok")
+    moments = (one.get("at") for one in well)
+    return next((float(at) for at in moments if isinstance(at, int | float) and at >= since), None)
 
 
 def ending(found: Recorded) -> list[str]:
@@ -150,7 +138,7 @@ def table(value: object) -> dict[str, Any]:
 
 
 def _synced(run: RunDir, recording: Recording) -> float | None:
-    if recording.path != run.path / guard_config.DIRECTORY / guard_config.RING:
+    if recording.path != run.guard / guard_config.RING:
         return None
     try:
         return os.stat(recording.path).st_mtime

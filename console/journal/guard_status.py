@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
+from console.common.units import number
 from console.host import process
 from console.host.sample import NO_MARKS, Marks
 from console.journal.guard_record import breach, config_of, struck, table
 from console.journal.run_dir import RunDir
 from console.journal.run_files import cleaned, stamp
+from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import GuardConfig, Limit
 from console.recovery.guard.record.read import Recording, crash_words, open_newest
 from console.recovery.rollback import records as pointers
@@ -85,15 +87,12 @@ NOBODY = GuardView()
 class GuardWatch:
     """Reads the guard in a daemon thread into `latest`. A change of `aim` is read at once."""
 
-    def __init__(self, clock: Clock | None = None, every_s: float = EVERY_S) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, every_s: float = EVERY_S) -> None:
         self._every = every_s
         self._aim: tuple[RunDir | None, bool, bool] = (None, False, False)
         self._wake = threading.Event()
         self._closed = False
-        self._sheet: tuple[object, GuardConfig | None] = (None, None)
-        self._breach: tuple[object, dict[str, Any]] = (None, {})
-        self._after: tuple[object, str] = (None, "")
+        self._read: dict[str, tuple[object, Any]] = {}
         self._thread = threading.Thread(target=self._run, name="guard-watch", daemon=True)
         self.latest = NOBODY
 
@@ -117,7 +116,7 @@ class GuardWatch:
         while not self._closed:
             self._wake.clear()
             self.look_now()
-            self._clock.wait(self._wake, self._every)
+            self._wake.wait(self._every)
 
     def look_now(self) -> GuardView:
         """Read the run that is aimed at, in the caller's thread, and store the view as `latest`."""
@@ -133,7 +132,7 @@ class GuardWatch:
         """Read the guard of a run once."""
         if run is None:
             return NOBODY
-        found = self._breach_of(run)
+        found: dict[str, Any] = self._kept("breach", run.guard / guard_config.BREACH, breach, run)
         recording = open_newest(run.path)
         if not alive:
             return self._without_runner(run, recording, over, found)
@@ -142,11 +141,14 @@ class GuardWatch:
     def _watched(
         self, run: RunDir, recording: Recording | None, found: dict[str, Any]
     ) -> GuardView:
-        config = self._config_of(run)
+        config: GuardConfig | None = self._kept(
+            "config", run.guard / guard_config.CONFIG_FILE, config_of, run
+        )
         if recording is None:
-            word = UNREADABLE if self._begun(run) else STARTING
+            word = UNREADABLE if (run.guard / guard_config.READY).exists() else STARTING
             words = "its recording cannot be read" if word is UNREADABLE else ""
-            return GuardView(run, word, detail=words, limits=_limits(config), breach=found)
+            limits = config.limits if config is not None else ()
+            return GuardView(run, word, detail=words, limits=limits, breach=found)
         page = table(cleaned(recording.status()))
         found = found or struck(recording)
         view = view_of(run, page, config, recording.boot == process.boot_id())
@@ -166,32 +168,16 @@ class GuardWatch:
         if recording is not None and recording.alive:
             return replace(self._watched(run, recording, found), alone=True)
         found = found or (struck(recording) if recording is not None else {})
-        key = (run.path, stamp(recording.path) if recording is not None else None)
-        if self._after[0] != key:
-            self._after = (key, crash_words(run.path))
-        return GuardView(run, ACTED if found else ENDED, breach=found, after=self._after[1])
+        ring = recording.path if recording is not None else run.guard / guard_config.RING
+        after = self._kept("after", ring, lambda run: crash_words(run.path), run)
+        return GuardView(run, ACTED if found else ENDED, breach=found, after=after)
 
-    @staticmethod
-    def _begun(run: RunDir) -> bool:
-        from console.recovery.guard.config import DIRECTORY, READY
-
-        return (run.path / DIRECTORY / READY).exists()
-
-    def _config_of(self, run: RunDir) -> GuardConfig | None:
-        from console.recovery.guard.config import CONFIG_FILE, DIRECTORY
-
-        key = (run.path, stamp(run.path / DIRECTORY / CONFIG_FILE))
-        if self._sheet[0] != key:
-            self._sheet = (key, config_of(run))
-        return self._sheet[1]
-
-    def _breach_of(self, run: RunDir) -> dict[str, Any]:
-        from console.recovery.guard.config import BREACH, DIRECTORY
-
-        key = (run.path, stamp(run.path / DIRECTORY / BREACH))
-        if self._breach[0] != key:
-            self._breach = (key, breach(run))
-        return self._breach[1]
+    def _kept(self, what: str, path: Path, read: Callable[[RunDir], Any], run: RunDir) -> Any:
+        """Return what is read of a run; read it again only if this file of it has changed."""
+        key = (path, stamp(path))
+        if self._read.get(what, (None, None))[0] != key:
+            self._read[what] = (key, read(run))
+        return self._read[what][1]
 
 
 def run_on() -> tuple[RunDir | None, bool]:
@@ -213,7 +199,7 @@ def view_of(
     run: RunDir, page: dict[str, Any], config: GuardConfig | None, this_boot: bool
 ) -> GuardView:
     """Return a status page as a view. What the page lacks, or has in a wrong form, is not known."""
-    limits = _page_limits(page) or _limits(config)
+    limits = _page_limits(page) or (config.limits if config is not None else ())
     level = page.get("level")
     return GuardView(
         run=run,
@@ -267,17 +253,6 @@ def _growth(limits: tuple[Limit, ...]) -> int | None:
     all the same."""
     grown = [one.above for one in limits if one.metric == "host.swap_growth" and one.above]
     return int(min(grown)) if grown else None
-
-
-def number(value: object) -> float | None:
-    """Return a number that is finite and no bool; else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e18 else None
-
-
-def _limits(config: GuardConfig | None) -> tuple[Limit, ...]:
-    return config.limits if config is not None else ()
 
 
 def _page_limits(page: dict[str, Any]) -> tuple[Limit, ...]:

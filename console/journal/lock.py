@@ -20,6 +20,8 @@ from console.recovery.rollback.progress import unfinished
 from console.recovery.rollback.records import live_others
 from console.recovery.rollback.trigger import flocks, is_held
 
+HINT = "omni-console attach joins it; omni-console abort stops it; omni-console rollback too"
+
 
 def runner_alive(run: RunDir) -> bool:
     """Whether the newest recorded runner of this run still lives."""
@@ -52,7 +54,7 @@ class HostLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
-            raise HostBusy("another run holds this host", holder(), _hint()) from error
+            raise HostBusy("another run holds this host", holder(), HINT) from error
         try:
             refuse_others()
         except HostBusy:
@@ -114,15 +116,6 @@ def refuse_others() -> None:
         )  # fmt: skip
 
 
-def is_free() -> bool:
-    """Whether no run holds the host at this moment."""
-    try:
-        HostLock().release()
-    except HostBusy:
-        return False
-    return True
-
-
 def holder() -> str:
     """This user's run that holds the host, in words."""
     found = records.read(os.getuid())
@@ -133,7 +126,3 @@ def holder() -> str:
 
 def _words(found: records.Pointer) -> str:
     return f"run {found.run_id} of {found.owner} (pid {found.pid}), {found.playbook}"
-
-
-def _hint() -> str:
-    return "omni-console attach joins it; omni-console abort stops it; omni-console rollback too"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,18 +206,12 @@ def _newest(lines: list[Line]) -> list[Line]:
 def copy_of(view: RunView) -> RunView:
     """A view of one's own. What events bring (figures, lines, effects) is shared: it never
     changes."""
-    return replace(
-        view,
-        inputs=dict(view.inputs),
-        steps=[replace(step) for step in view.steps],
-        metrics={scope: dict(found) for scope, found in view.metrics.items()},
-        benchmarks=dict(view.benchmarks),
-        verdicts=list(view.verdicts),
-        verbs=list(view.verbs),
-        trouble=list(view.trouble),
-        stages=list(view.stages),
-        services=dict(view.services),
-    )
+    held = {one.name: getattr(view, one.name) for one in fields(view)}
+    lists = {name: one for name, one in held.items() if isinstance(one, list | dict)}
+    own: dict[str, Any] = {name: copy(one) for name, one in lists.items()}
+    own["steps"] = [replace(step) for step in view.steps]
+    own["metrics"] = {scope: dict(found) for scope, found in view.metrics.items()}
+    return replace(view, **own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, fold
 from console.journal.state import RunState
-from console.journal.store import Reader
+from console.journal.store import events
 from console.recovery.rollback.proof import last, proof_file
 from console.runtime import proxy
 
@@ -21,11 +21,7 @@ NO_RESUME = "its runner died before it began: start a new run"
 def read_view(run: RunDir) -> RunView:
     """Everything the journal says now, and of a run that it does not name, what it was started
     with. Raises JournalError."""
-    reader = Reader(run.journal)
-    try:
-        view = fold(reader.since(0))
-    finally:
-        reader.close()
+    view = fold(events(run.journal))
     if not view.run_id and run.readable:
         meta = run.meta()
         view.created, view.owner, view.playbook = meta.created, meta.owner, Path(meta.playbook).stem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -217,10 +217,6 @@ def _created(view: RunView, event: Event) -> None:
     view.steps = [StepView(**{k: v for k, v in row.items() if k in known}) for row in rows]
 
 
-def _envelope(view: RunView, event: Event) -> None:
-    view.envelopes[event.step] = dict(event.data.get("envelope", {}))
-
-
 def _targets(view: RunView, event: Event) -> None:
     """A retry with other inputs may bring other thresholds."""
     view.header = {**view.header, "targets": event.data.get("targets", [])}
@@ -299,14 +295,6 @@ def _moved_words(view: RunView, gate: str, before: list[str]) -> str:
     return "; ".join(f"{one['who']}: {one['why']} ({one['words']})" for one in found) + said
 
 
-def _verb(view: RunView, event: Event) -> None:
-    view.verbs.append({**event.data, "at": event.at, "step": event.step})
-
-
-def _input(view: RunView, event: Event) -> None:
-    view.inputs[event.data["name"]] = event.data["value"]
-
-
 def _outage(view: RunView, event: Event) -> None:
     view.outage = bool(event.data.get("down"))
     if view.outage:
@@ -315,10 +303,6 @@ def _outage(view: RunView, event: Event) -> None:
         view.down_s, view.down_since = view.down_s + event.at - view.down_since, 0.0
     if event.data.get("restore_s") is not None:
         view.restore_s = view.restored_s = event.data["restore_s"]
-
-
-def _rung(view: RunView, event: Event) -> None:
-    view.stages.append(event.data)
 
 
 def _guard(view: RunView, event: Event) -> None:
@@ -349,21 +333,25 @@ def _finished(view: RunView, event: Event) -> None:
     view.finished = True
 
 
-_HANDLERS = {
+_HANDLERS: dict[str, Callable[[RunView, Event], None]] = {
     "run.created": _created,
     "run.state": _state,
     "step.state": _step,
     "step.say": _say,
     "metrics": _metrics,
     "verdict": _verdict,
-    "envelope": _envelope,
+    "envelope": lambda view, event: view.envelopes.update(
+        {event.step: dict(event.data.get("envelope", {}))}
+    ),
     "peaks": _peaks,
     "targets": _targets,
     "doubt": _doubt,
-    "verb": _verb,
-    "input": _input,
+    "verb": lambda view, event: view.verbs.append(
+        {**event.data, "at": event.at, "step": event.step}
+    ),
+    "input": lambda view, event: view.inputs.update({event.data["name"]: event.data["value"]}),
     "outage": _outage,
-    "rung": _rung,
+    "rung": lambda view, event: view.stages.append(event.data),
     "guard": _guard,
     "serving": _serving,
     "service": _service,

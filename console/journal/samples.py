@@ -1,9 +1,10 @@
-"""The machine over a run, a JSON line a second, in a file that stays below a number of lines.
+"""What a run keeps beside its journal: the machine over the run, and the lines of a soak.
 
-A line is `{"at": Unix seconds, "step": id, "gpu": {UUID: used bytes}, "ram": used bytes, "swap":
-used bytes}`; what is not known is left out. When the file is full it is thinned to half: of two
-lines the later stays, with the most of both, so that no peak is lost. From then on a line stands
-for twice as many looks. A file that cannot be written costs lines, never the run.
+A line of RUN/samples/gauges.jsonl, one a second, is `{"at": Unix seconds, "step": id, "gpu":
+{UUID: used bytes}, "ram": used bytes, "swap": used bytes}`; what is not known is left out. When the
+file is full it is thinned to half: of two lines the later stays, with the most of both, so that no
+peak is lost. From then on a line stands for twice as many looks. A file that cannot be written
+costs lines, never the run; one that is missing or torn gives fewer rows or none.
 """
 
 from __future__ import annotations
@@ -11,14 +12,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from console.bench.soak_stats import Line, Tally
+from console.common.files import json_lines, write_atomically
+from console.common.text import clean
+from console.common.units import number
+from console.journal.run_dir import RunDir
 
 MOST_LINES = 20_000
 PATIENCE = 200
 """Lines that are dropped before a thinning that failed is tried again."""
-
-Line = dict[str, Any]
+MOST_READ = 100_000
+"""Lines of a file that a report takes, at most."""
 
 
 class GaugeFile:
@@ -36,7 +46,6 @@ class GaugeFile:
         self._dropping = 0
 
     def add(self, line: Line) -> None:
-        """One look at the machine."""
         self._held = _most_of(self._held, line)
         self._looks += 1
         if self._looks < self._stride:
@@ -77,7 +86,7 @@ class GaugeFile:
         self._count, self._torn = found.count(b"\n"), found[-1:] not in (b"", b"\n")
 
     def _write(self, line: Line) -> None:
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        data = _bytes(line)
         if self._torn:  # what a full disk or a dead runner cut off is a line of its own
             data = b"\n" + data
         self._count += 2 if self._torn else 1
@@ -85,31 +94,17 @@ class GaugeFile:
 
     def _thin(self) -> None:
         """Half as many lines. Raises OSError; the file is whole then, as it was."""
-        lines = list(read_lines(self._path))
+        lines = gauge_lines(self._path)
         kept = [_most_of(*lines[at : at + 2]) for at in range(0, len(lines), 2)]
-        beside = self._path.with_name(f".{self._path.name}.new")
-        try:
-            with open(beside, "w", encoding="utf-8", opener=_private) as file:
-                file.writelines(json.dumps(one, separators=(",", ":")) + "\n" for one in kept)
-            beside.replace(self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                beside.unlink()
-            raise
+        write_atomically(self._path, b"".join(map(_bytes, kept)).decode(), 0o600)
         self.close()
         self._open()
         self._stride *= 2
 
 
-def read_lines(path: Path) -> list[Line]:
+def gauge_lines(path: Path) -> list[Line]:
     """The lines of such a file, oldest first, without those that are not whole. Raises OSError."""
-    found: list[Line] = []
-    for raw in path.read_bytes().split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            line = json.loads(raw) if raw else None
-            if isinstance(line, dict) and isinstance(line.get("at"), int | float):
-                found.append(line)
-    return found
+    return [line for line in json_lines(path) if isinstance(line.get("at"), int | float)]
 
 
 def _most_of(*lines: Line) -> Line:
@@ -127,5 +122,154 @@ def _most_of(*lines: Line) -> Line:
     return {**known, "gpu": gpu}
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _bytes(line: Line) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+class SoakFile:
+    """`STEP.ATTEMPT.soak.jsonl`, appended to.
+
+    An attempt whose runner died left a file without an `end` line: this one begins as a copy of
+    it, and the time in between is a gap. What ended by itself is left alone: a retry begins anew.
+    """
+
+    def __init__(self, run: RunDir, step: str, attempt: int, now: float) -> None:
+        """`now`: Unix seconds. Raises OSError."""
+        self.path = _path(run, step, attempt)
+        self.tally = Tally()
+        self._fd = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        before = _unfinished(run, step, attempt)
+        for line in before:
+            self.tally.take(line)
+        if before:
+            died = self.tally.t
+            again = max(died, round(now - self.tally.began, 3))
+            gap = {"t": again, "event": "gap", "from": died, "to": again}
+            self.tally.take(gap)
+            # at once: a runner that dies here, too, leaves all or nothing
+            os.write(self._fd, b"".join(_bytes(line) for line in (*before, gap)))
+
+    @property
+    def resumed(self) -> bool:
+        return bool(self.tally.gaps)
+
+    def keep(self, line: Line) -> None:
+        """Write a line; `Soak` counts it. Raises OSError."""
+        os.write(self._fd, _bytes(line))
+
+    def close(self, why: str) -> None:
+        """Write the end: no later attempt goes on with this one. Raises OSError."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            try:
+                os.write(fd, _bytes({"t": self.tally.t, "event": "end", "why": why}))
+            finally:
+                os.close(fd)
+
+
+def soak_lines(path: Path) -> list[Line]:
+    """The lines of such a file that are whole. Raises OSError."""
+    return [line for line in json_lines(path) if isinstance(line.get("t"), int | float)]
+
+
+def _path(run: RunDir, step: str, attempt: int) -> Path:
+    return run.attempt_log(step, attempt).with_suffix(".soak.jsonl")
+
+
+def _unfinished(run: RunDir, step: str, attempt: int) -> list[Line]:
+    """The lines of the newest attempt before this one, if nothing ended it."""
+    for earlier in range(attempt - 1, 0, -1):
+        try:
+            lines = soak_lines(_path(run, step, earlier))
+        except FileNotFoundError:
+            continue  # its runner died before it began
+        began = any(line.get("event") == "began" for line in lines)
+        ended = any(line.get("event") == "end" for line in lines)
+        return lines if began and not ended else []
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """The machine at one moment: `at` in Unix seconds, bytes in use; `gpu` by UUID."""
+
+    at: float
+    step: str
+    gpu: dict[str, float]
+    ram: float | None
+    swap: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of a soak, `t` seconds after its beginning; `error` is a class, or empty."""
+
+    t: float
+    error: str
+    tok_s: float | None
+
+
+@dataclass(slots=True)
+class SoakSeries:
+    """A soak over time: requests, and (t, bytes) of the server's memory."""
+
+    requests: list[Request] = field(default_factory=list)
+    rss: list[tuple[float, float]] = field(default_factory=list)
+    vram: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def end(self) -> float:
+        """Seconds that the samples cover."""
+        moments = [r.t for r in self.requests] + [t for t, _ in (*self.rss, *self.vram)]
+        return max(moments, default=0.0)
+
+
+def gauges(run: RunDir) -> list[Gauge]:
+    """RUN/samples/gauges.jsonl in order of time."""
+    found = []
+    for row in _rows(run.gauges):
+        at, gpu = number(row.get("at")), row.get("gpu")
+        if at is None:
+            continue
+        cards = gpu if isinstance(gpu, dict) else {}
+        used = {
+            clean(str(k), 80): size for k, v in cards.items() if (size := number(v)) is not None
+        }
+        step = clean(str(row.get("step") or ""), 80)
+        found.append(Gauge(at, step, used, number(row.get("ram")), number(row.get("swap"))))
+    return sorted(found, key=lambda gauge: gauge.at)
+
+
+def soak_series(run: RunDir, soak: dict[str, Any]) -> SoakSeries:
+    """What the soak's own file holds; `soak` is its entry in the journal."""
+    series = SoakSeries()
+    path = _beside_attempts(run, soak.get("file"))
+    for row in _rows(path) if path is not None else ():
+        t = number(row.get("t"))
+        if t is None:
+            continue
+        if "ok" in row:
+            error = "" if row["ok"] is True else clean(str(row.get("error") or "error"), 60)
+            series.requests.append(Request(t, error, number(row.get("tok_s"))))
+            continue
+        for name, into in (("rss", series.rss), ("vram", series.vram)):
+            if (size := number(row.get(name))) is not None:
+                into.append((t, size))
+    series.requests.sort(key=lambda request: request.t)
+    series.rss.sort()
+    series.vram.sort()
+    return series
+
+
+def _beside_attempts(run: RunDir, file: object) -> Path | None:
+    """A file by its name alone, in this run: the directory may have moved since, and a name in a
+    journal opens nothing elsewhere."""
+    name = Path(file).name if isinstance(file, str) else ""
+    return run.path / "attempts" / name if name else None
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    with contextlib.suppress(OSError):
+        yield from islice(json_lines(path), MOST_READ)

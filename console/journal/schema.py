@@ -8,39 +8,14 @@ hand: `attach` and `show` have to be quick, and a library that builds validators
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
+
+from console.journal.state import RunState, StepState
 
 SCHEMA_VERSION = 1
 DEEPEST = 12
 """No real event is nested deeper."""
 LATEST = 2**36
 """No real event is later, Unix seconds: clocks and calendars end before the year 9999."""
-
-
-class RunState(StrEnum):
-    PENDING = "pending"
-    RUNNING = "running"
-    PAUSED = "paused"
-    WAITING_APPROVAL = "waiting_approval"
-    STOPPING = "stopping"
-    ROLLING_BACK = "rolling_back"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    ROLLED_BACK = "rolled_back"
-    ROLLBACK_FAILED = "rollback_failed"
-
-
-class StepState(StrEnum):
-    PENDING = "pending"
-    RUNNING = "running"
-    RETRY_WAIT = "retry_wait"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    CANCELLED = "cancelled"
-    IN_DOUBT = "in_doubt"
-
 
 Check = Callable[[object], str]
 """Why a value is not of a type, in a few words; "" when it is."""

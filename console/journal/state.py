@@ -9,8 +9,31 @@ from __future__ import annotations
 from enum import StrEnum
 
 from console.common.errors import ConsoleError, Exit
-from console.journal.schema import RunState as RunState
-from console.journal.schema import StepState as StepState
+
+
+class RunState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    WAITING_APPROVAL = "waiting_approval"
+    STOPPING = "stopping"
+    ROLLING_BACK = "rolling_back"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ROLLED_BACK = "rolled_back"
+    ROLLBACK_FAILED = "rollback_failed"
+
+
+class StepState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRY_WAIT = "retry_wait"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    IN_DOUBT = "in_doubt"
 
 
 class Pause(StrEnum):
@@ -129,13 +152,9 @@ def possible_verbs(state: RunState, reason: str = "") -> list[str]:
 
 def exit_code(state: RunState, decision: Decision) -> Exit:
     """The first that applies of 7, 6, 5, 3, 4, 0."""
-    if state is R.ROLLBACK_FAILED:
-        return Exit.ROLLBACK_FAILED
-    if state is R.ROLLED_BACK:
-        return Exit.ROLLED_BACK
-    if state in (R.FAILED, R.CANCELLED):
-        return Exit.FAILED
+    if state is R.SUCCEEDED:
+        return {Decision.NO_GO: Exit.NO_GO, Decision.HOLD: Exit.HOLD}.get(decision, Exit.OK)
     return {
-        Decision.NO_GO: Exit.NO_GO, Decision.HOLD: Exit.HOLD,
-        Decision.GO: Exit.OK, Decision.NONE: Exit.OK,
-    }[decision] if state is R.SUCCEEDED else Exit.HOLD  # fmt: skip
+        R.ROLLBACK_FAILED: Exit.ROLLBACK_FAILED, R.ROLLED_BACK: Exit.ROLLED_BACK,
+        R.FAILED: Exit.FAILED, R.CANCELLED: Exit.FAILED,
+    }.get(state, Exit.HOLD)  # fmt: skip

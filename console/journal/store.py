@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,9 +113,6 @@ class Reader:
                 self.close()
         return [_event(row, self.version) for row in rows]
 
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.since(0))
-
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
@@ -137,6 +133,15 @@ class Reader:
             " FROM event WHERE seq > ? ORDER BY seq",
             (MOST, seq),
         ).fetchall()
+
+
+def events(path: Path) -> list[Event]:
+    """Every event of a journal, oldest first. Raises JournalError."""
+    reader = Reader(path)
+    try:
+        return reader.since(0)
+    finally:
+        reader.close()
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -18,8 +18,7 @@ from console.common.text import one_line
 from console.common.units import parse_bytes
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
-from console.config.site.load import load_site
-from console.config.site.site import Site
+from console.config.site.site import Site, load_site
 from console.config.yaml import parse
 from console.rehearsal import baseline, files, image, scaling, workspace
 from console.rehearsal.inside.settings import Settings

@@ -283,7 +283,7 @@ def _make(file: Any, least: Any, mapping: Mapping) -> bool:
 
 def _resolved(file: Path, service: str, profile: str, env: dict[str, str], host: str) -> Tree:
     """The service as `docker compose config` gives it. Raises ConsoleError."""
-    argv = base_argv((file,), profiles=(profile,) if profile else ())
+    argv = base_argv((file,), "", (profile,) if profile else ())
     text = compose(
         [*argv, "config", "--format", "json"], engine_host(host or None), env,
         "Reading the compose file", RESOLVE_S, silent,

@@ -9,8 +9,9 @@ import textwrap
 from dataclasses import replace
 from typing import Any
 
+from console.common.units import number
 from console.journal import guard_status as guards
-from console.journal.guard_status import OLD_S, GuardView, Lease, number
+from console.journal.guard_status import OLD_S, GuardView, Lease
 from console.recovery.guard.config import Limit
 from console.recovery.guard.record.read import utc
 from console.render.cells import Part, Row, amount, cells, rate

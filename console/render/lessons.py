@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from console.common.text import clean
+from console.common.units import plural
 from console.config.lessons.ids import KINDS
 from console.config.lessons.registry import Lesson, LessonModel, Registry, due_by
 
@@ -53,7 +54,7 @@ def due_words(lesson: Lesson, today: date) -> str:
         return "no date"
     if days <= 0:
         return f"due on {day}" if days else f"due today, {day}"
-    return f"due since {day} ({days} day{'' if days == 1 else 's'})"
+    return f"due since {day} ({plural(days, 'day')})"
 
 
 def _head(model: LessonModel) -> str:

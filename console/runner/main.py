@@ -21,7 +21,7 @@ from console.common.errors import BaselineNotReady, ConsoleError, Exit, HostBusy
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.host import process
 from console.host.ports import listener
 from console.journal.lock import HostLock
@@ -303,11 +303,9 @@ def _can_be_stopped(context: Context) -> None:
 
 def _read_back(context: Context) -> None:
     from console.journal.run_view import fold
-    from console.journal.store import Reader
+    from console.journal.store import events
 
-    reader = Reader(context.run.journal)
-    fold(reader.since(0), context.view)
-    reader.close()
+    fold(events(context.run.journal), context.view)
 
 
 def _created(context: Context) -> None:

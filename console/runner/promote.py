@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, UsageError
 from console.common.text import clean, one_line
-from console.common.units import format_duration
+from console.common.units import format_duration, number
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
-from console.config.site.site import Site
+from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, ladder_busy, runner_alive
-from console.journal.report_data import number
 from console.journal.run_dir import RunDir
 from console.journal.run_read import read_view
 from console.journal.run_view import RunView

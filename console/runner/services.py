@@ -30,7 +30,7 @@ from console.runtime.spec import (
     ServiceSpec,
     Status,
 )
-from console.runtime.wait_ready import wait_ready
+from console.runtime.wait_ready import ReadyWait
 
 if TYPE_CHECKING:
     import docker
@@ -203,14 +203,14 @@ class RunServices:
             return driver.status(held)
 
         try:
-            waited = wait_ready(
+            waited = ReadyWait(
                 spec,
                 status=status,
                 last_lines=lambda count: driver.last_lines(held, count),
                 clock=self.context.clock,
                 cancelled=attempt.cancelled,
                 progress=attempt.say,
-            )
+            ).run()
         except ServiceError as error:
             state = driver.status(held)
             cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY

@@ -13,7 +13,7 @@ import json
 import math
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,7 @@ class RawEngine:
 
     def ping(self, timeout_s: float | None = None) -> str:
         """The newest API version the engine speaks, as it says; empty when it says nothing."""
-        link = self._link(timeout_s or self.call_s)
-        reply = self._guarded(
-            "ping", timeout_s or self.call_s, lambda: link.exchange("GET", "/_ping")
-        )
+        reply = self._exchange("ping", timeout_s or self.call_s, "GET", "/_ping")
         return one_line(reply.headers.get("Api-Version", ""))
 
     def list_containers(
@@ -142,11 +139,9 @@ class RawEngine:
         return value
 
     def image_exists(self, image: str) -> bool:
-        """Whether an image (id or tag) is on this host."""
         try:
-            self._call(
-                "inspect image", "GET", f"/images/{quote(image, safe='')}/json", limit=8 << 20
-            )
+            path = f"/images/{quote(image, safe='')}/json"
+            self._call("inspect image", "GET", path, limit=8 << 20)
         except NoSuchContainer:
             return False
         return True
@@ -166,18 +161,14 @@ class RawEngine:
 
         The engine sends the signal first and then waits: EngineTimeout does not mean "not sent".
         """
-        return (
-            self._call("kill", "POST", _of(name, "kill") + "?signal=KILL", ok=(409,)).status != 409
-        )
+        path = _of(name, "kill") + "?signal=KILL"
+        return self._call("kill", "POST", path, ok=(409,)).status != 409
 
     def last_lines(self, name: str, count: int = 20) -> list[str]:
         """The last lines a container wrote, clean."""
         path = _of(name, "logs") + f"?stdout=1&stderr=1&tail={count}"
         body = self._call("logs", "GET", path).body
         return [line for line in clean_lines(decode(_demultiplex(body))) if line][-count:]
-
-    def _link(self, timeout_s: float) -> Link:
-        return Link("docker", self._dial, timeout_s)
 
     def _dial(self, left_s: float) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -190,45 +181,32 @@ class RawEngine:
         return sock
 
     def _call(
-        self,
-        what: str,
-        method: str,
-        path: str,
-        timeout_s: float | None = None,
-        ok: tuple[int, ...] = (),
-        limit: int = 4 << 20,
-    ) -> Reply:
+        self, what: str, method: str, path: str, timeout_s: float | None = None,
+        ok: tuple[int, ...] = (), limit: int = 4 << 20,
+    ) -> Reply:  # fmt: skip
         seconds = timeout_s or self.call_s
-        link = self._link(seconds)
-        reply = self._guarded(
-            what, seconds, lambda: link.exchange(method, path, headers=_JSON, limit=limit)
-        )
+        reply = self._exchange(what, seconds, method, path, headers=_JSON, limit=limit)
         if reply.status < 300 or reply.status == 304 or reply.status in ok:
             return reply
         message = _message(reply.body)
         if reply.status == 404:
             raise NoSuchContainer(f"the container engine cannot {what}", message)
-        raise EngineRefused(
-            f"the container engine cannot {what}", f"HTTP {reply.status}: {message}"
-        )
+        words = f"HTTP {reply.status}: {message}"
+        raise EngineRefused(f"the container engine cannot {what}", words)
 
-    def _guarded(self, what: str, seconds: float, act: Callable[[], Reply]) -> Reply:
-        """Run one exchange; the ways a daemon can be away become words."""
+    def _exchange(self, what: str, seconds: float, method: str, path: str, **more: Any) -> Reply:
+        """One request; the ways a daemon can be away become words."""
         try:
-            return act()
+            return Link("docker", self._dial, seconds).exchange(method, path, **more)
         except (TimeoutError, BlockingIOError):
-            raise EngineTimeout(
-                "the container engine did not answer",
-                f"{what}: nothing from {self.path} within {format_duration(seconds)}",
-            ) from None
+            detail = f"{what}: nothing from {self.path} within {format_duration(seconds)}"
+            raise EngineTimeout("the container engine did not answer", detail) from None
         except FileNotFoundError:
             raise EngineError("no container engine", f"no socket at {self.path}", _START) from None
         except PermissionError:
+            title = "the container engine is not open to this user"
             detail = f"no permission for {self.path}"
-            hint = "the docker group, or root, may use it"
-            raise EngineError(
-                "the container engine is not open to this user", detail, hint
-            ) from None
+            raise EngineError(title, detail, "the docker group, or root, may use it") from None
         except ConnectionRefusedError:
             detail = f"nothing listens on {self.path}"
             raise EngineError("the container engine is not running", detail, _START) from None

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, Exit
 from console.common.text import decode, one_line
-from console.common.units import format_duration
+from console.common.units import format_duration, number, plural
 from console.host.ports import connected
 from console.runtime.spec import PROMPT
 
@@ -141,22 +141,16 @@ class Link(http.client.HTTPConnection):
         self.sock = cast(socket.socket, _TimedSocket(self._wire, self._deadline))
 
     def exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        limit: int = BODY_LIMIT,
-    ) -> Reply:
+        self, method: str, path: str, *, body: bytes | None = None,
+        headers: Mapping[str, str] | None = None, limit: int = BODY_LIMIT,
+    ) -> Reply:  # fmt: skip
         """Send, receive at most `limit` bytes of body, close.
 
         Raises OSError and http.client.HTTPException as they come; ValueError over the limit.
         """
         try:
-            self.request(
-                method, path, body=body, headers={**(headers or {}), "Connection": "close"}
-            )
+            sent = {**(headers or {}), "Connection": "close"}
+            self.request(method, path, body=body, headers=sent)
             with self.getresponse() as response:
                 data = response.read(limit + 1)
                 if len(data) > limit:
@@ -172,13 +166,9 @@ class Link(http.client.HTTPConnection):
 
 
 def fetch(
-    url: str,
-    *,
-    body: bytes | None = None,
-    timeout_s: float = 2.0,
-    limit: int = BODY_LIMIT,
+    url: str, *, body: bytes | None = None, timeout_s: float = 2.0, limit: int = BODY_LIMIT,
     headers: Mapping[str, str] | None = None,
-) -> Reply:
+) -> Reply:  # fmt: skip
     """GET, or POST when there is a body; `timeout_s` bounds everything but name resolution.
 
     Raises ProbeError.
@@ -227,18 +217,12 @@ def _link(url: str, timeout_s: float) -> tuple[Link, str]:
     return Link(parts.netloc.rpartition("@")[2], dial, timeout_s), path
 
 
-def _fetch_again(
-    url: str,
-    *,
-    body: bytes | None = None,
-    timeout_s: float,
-    headers: Mapping[str, str] | None = None,
-) -> tuple[Reply, bool]:
-    """A fetch; an empty-bodied 400 is a transport error and gets one retry (True: it did)."""
-    reply = fetch(url, body=body, timeout_s=timeout_s, headers=headers)
+def _fetch_again(url: str, **more: Any) -> tuple[Reply, str]:
+    """A fetch, and a note on it; an empty-bodied 400 is a transport error and gets one retry."""
+    reply = fetch(url, **more)
     if reply.status != 400 or reply.body:
-        return reply, False
-    return fetch(url, body=body, timeout_s=timeout_s, headers=headers), True
+        return reply, ""
+    return fetch(url, **more), " (after one empty 400)"
 
 
 def _at(url: str, path: str) -> str:
@@ -252,11 +236,10 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
     200 is serving, 503 is loading (llama-server says `Loading model`), refused is refused.
     """
     try:
-        reply, retried = _fetch_again(_at(url, path), timeout_s=timeout_s)
+        reply, note = _fetch_again(_at(url, path), timeout_s=timeout_s)
     except ProbeError as error:
         state = Health.REFUSED if error.kind == "refused" else Health.UNHEALTHY
         return state, str(error)
-    note = " (after one empty 400)" if retried else ""
     if reply.status == 200:
         return Health.SERVING, f"HTTP 200{note}"
     if reply.status == 503:
@@ -300,7 +283,7 @@ def complete(
         ask["model"] = model
     begun = time.monotonic()
     try:
-        reply, retried = _fetch_again(
+        reply, note = _fetch_again(
             _at(url, "/v1/chat/completions"),
             body=json.dumps(ask).encode(),
             timeout_s=timeout_s,
@@ -308,7 +291,7 @@ def complete(
         )
     except ProbeError as error:
         return Completion(False, str(error), "", 0, time.monotonic() - begun, None)
-    return _judge(reply, " (after one empty 400)" if retried else "")
+    return _judge(reply, note)
 
 
 def _judge(reply: Reply, note: str) -> Completion:
@@ -331,7 +314,7 @@ def _judge(reply: Reply, note: str) -> Completion:
     rate: float | None = tokens / elapsed if elapsed > 0 else None
     if predicted and predicted_ms > 0:
         rate = (predicted - 1) * 1000 / predicted_ms if predicted > 1 else None
-    words = f"{tokens} token{'s' if tokens > 1 else ''} in {format_duration(elapsed)}{note}"
+    words = f"{plural(tokens, 'token')} in {format_duration(elapsed)}{note}"
     return Completion(True, words, text, tokens, elapsed, rate)
 
 
@@ -341,10 +324,8 @@ def _mapping(value: Any, key: str) -> dict[str, Any]:
 
 
 def _number(value: dict[str, Any], key: str) -> float:
-    number = value.get(key)
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return 0.0
-    return float(number) if 0 <= number < 1e12 else 0.0
+    found = number(value.get(key))
+    return found if found is not None and 0 <= found < 1e12 else 0.0
 
 
 def busy(

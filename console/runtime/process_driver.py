@@ -14,10 +14,7 @@ from console.runtime.spec import OOM_SCORE, Handle, Launch, ServiceSpec, Status
 
 
 class ProcessDriver:
-    """A host process behind a ServiceSpec (the Driver protocol of `base`).
-
-    Its record is `records_dir/NAME.json`: pid, start time, boot and spec hash.
-    """
+    """A Driver for a ProcessSpec; its record is `records_dir/NAME.json`."""
 
     def __init__(self, spec: ServiceSpec, records_dir: Path, clock: Clock | None = None) -> None:
         if not isinstance(spec.runs, ProcessSpec):

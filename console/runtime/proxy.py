@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from console.common.files import read_bytes
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host import process
@@ -114,8 +115,7 @@ def all_at(url: str) -> list[Relay]:
 
 def every() -> list[Relay]:
     """All processes of this machine that have a relay's command line, whoever started them."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [found for pid in pids if (found := _relay(pid)) is not None]
+    return [found for pid in process.pids() if (found := _relay(pid)) is not None]
 
 
 def recorded(records_dir: Any, url: str) -> Relay | None:
@@ -127,8 +127,7 @@ def recorded(records_dir: Any, url: str) -> Relay | None:
 
 def _relay(pid: int) -> Relay | None:
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().split(b"\0")
+        words = read_bytes(f"/proc/{pid}/cmdline").split(b"\0")
         at = next((i for i, word in enumerate(words[:6]) if word in _MODULES), None)
         if at is None:
             return None
@@ -145,11 +144,8 @@ def _relay(pid: int) -> Relay | None:
 
 
 def _cookie(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = dict(p.partition(b"=")[::2] for p in file.read().split(b"\0"))
-    except OSError:
-        return ""
+    rows = read_bytes(f"/proc/{pid}/environ").split(b"\0")
+    pairs = dict(row.partition(b"=")[::2] for row in rows)
     return one_line(pairs.get(COOKIE.encode(), b"").decode(errors="replace"), 80)
 
 

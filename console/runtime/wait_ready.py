@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 from console.common.clock import Clock
@@ -15,8 +16,6 @@ from console.runtime import probe
 from console.runtime.probe import Health
 from console.runtime.spec import ServiceSpec, Status
 
-__all__ = ["Cancelled", "wait_ready"]
-
 FIRST_POLL_S = 0.05
 LONGEST_POLL_S = 0.5
 PROBE_S = 5.0
@@ -27,53 +26,31 @@ LAST_LINES = 10
 Probe = Callable[[str, str, float], tuple[Health, str]]
 
 
-def wait_ready(
-    spec: ServiceSpec,
-    *,
-    status: Callable[[], Status],
-    last_lines: Callable[[int], list[str]],
-    clock: Clock,
-    cancelled: threading.Event,
-    progress: Callable[[str], None],
-    health: Probe = probe.health,
-) -> float:
-    """Seconds until the service serves, `stable_for_s` included.
+@dataclass(slots=True)
+class ReadyWait:
+    """One wait, and what it saw last for the error message. `progress` gets a clean line whenever
+    the situation changes."""
 
-    `progress` gets a clean line whenever the situation changes. Raises ServiceError with the last
-    lines of the log when the service dies, restarts again and again or runs out of time, and
-    Cancelled when the event is set.
-    """
-    return _Wait(spec, status, last_lines, clock, cancelled, progress, health).run()
-
-
-class _Wait:
-    """One wait: polls, and remembers what it saw last for the error message."""
-
-    def __init__(
-        self,
-        spec: ServiceSpec,
-        status: Callable[[], Status],
-        last_lines: Callable[[int], list[str]],
-        clock: Clock,
-        cancelled: threading.Event,
-        progress: Callable[[str], None],
-        health: Probe,
-    ) -> None:
-        self.spec = spec
-        self.status = status
-        self.last_lines = last_lines
-        self.clock = clock
-        self.cancelled = cancelled
-        self.progress = progress
-        self.health = health
-        self.begin = clock.monotonic()
-        self.serving_since: float | None = None
-        self.restarts: int | None = None
-        self.said = ""
-        self.last = "it was never asked"
+    spec: ServiceSpec
+    status: Callable[[], Status]
+    last_lines: Callable[[int], list[str]]
+    clock: Clock
+    cancelled: threading.Event
+    progress: Callable[[str], None]
+    health: Probe = probe.health
+    begin: float = 0.0
+    serving_since: float | None = None
+    restarts: int | None = None
+    said: str = ""
+    last: str = "it was never asked"
 
     def run(self) -> float:
-        pause = FIRST_POLL_S
+        """Seconds until the service serves, `stable_for_s` included.
+
+        Raises ServiceError with the last lines of the log when the service dies, restarts again
+        and again or runs out of time, and Cancelled when the event is set.
+        """
+        self.begin, pause = self.clock.monotonic(), FIRST_POLL_S
         while True:
             if self.cancelled.is_set():
                 raise Cancelled(f"waiting for {self.spec.name}")
@@ -81,16 +58,16 @@ class _Wait:
                 return self.clock.monotonic() - self.begin
             left = self.spec.ready.timeout_s - (self.clock.monotonic() - self.begin)
             if left <= 0:
-                self._give_up()
+                waited = format_duration(self.clock.monotonic() - self.begin)
+                self._fail(f"{self.spec.name} was not ready after {waited}", f"last: {self.last}")
             self.clock.wait(self.cancelled, min(pause, left))
             pause = min(pause * 1.5, LONGEST_POLL_S)
 
     def _ready(self) -> bool:
         self._check_alive()
         left = self.spec.ready.timeout_s - (self.clock.monotonic() - self.begin)
-        answer, detail = self.health(
-            self.spec.url, self.spec.ready.path, max(0.1, min(PROBE_S, left))
-        )
+        within_s = max(0.1, min(PROBE_S, left))
+        answer, detail = self.health(self.spec.url, self.spec.ready.path, within_s)
         detail = one_line(detail)
         if answer is not Health.SERVING:
             self.serving_since = None
@@ -126,10 +103,6 @@ class _Wait:
         if words != self.said:
             self.said = words
             self.progress(words)
-
-    def _give_up(self) -> NoReturn:
-        waited = format_duration(self.clock.monotonic() - self.begin)
-        self._fail(f"{self.spec.name} was not ready after {waited}", f"last: {self.last}")
 
     def _fail(self, title: str, cause: str) -> NoReturn:
         try:

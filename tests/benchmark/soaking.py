@@ -10,7 +10,7 @@ from console.bench.metrics import Sample
 from console.bench.soak import End, Look, Soak, SoakPlan
 from console.bench.soak_requests import Answer
 from console.bench.soak_stats import Line, Patience, Tally
-from console.common.clock import FakeClock
+from tests.clock import FakeClock
 
 LOOK_S = 5.0
 Script = Callable[[int, float], "Turn"]

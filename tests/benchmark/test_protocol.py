@@ -13,7 +13,6 @@ import pytest
 from console.bench import benchmark as protocol
 from console.bench.benchmark import PROMPTS, Benchmark, Protocol, tokenize
 from console.bench.metrics import METRICS, Sample, repeated
-from console.common.clock import FakeClock
 from tests.benchmark.scripted import (
     DONE,
     FINISH,
@@ -26,6 +25,7 @@ from tests.benchmark.scripted import (
     streams,
     usage,
 )
+from tests.clock import FakeClock
 from tests.services.serving import serving
 
 GOOD = streams(reply(8))

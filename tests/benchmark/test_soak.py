@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from console.bench.soak import BLIND_S, HANG, End, Look, SoakPlan
 from console.bench.soak_stats import Patience, Tally
-from console.common.clock import FakeClock
 from tests.benchmark.soaking import HOUR, Server, Turn, values
+from tests.clock import FakeClock
 
 GIB = 2**30
 

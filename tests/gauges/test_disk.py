@@ -6,9 +6,9 @@ import os
 import threading
 from pathlib import Path
 
-from console.common.clock import FakeClock
 from console.host.disk import DiskWatch, read_disk
 from console.host.sample import DiskSample
+from tests.clock import FakeClock
 
 
 def test_a_real_file_system(tmp_path: Path) -> None:

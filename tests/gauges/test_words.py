@@ -8,7 +8,6 @@ from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.clock import FakeClock
 from console.host.disk import DiskWatch, read_disk
 from console.host.gpu import nvml
 from console.host.gpu.client import GpuWatch
@@ -16,6 +15,7 @@ from console.host.sample import DiskSample, GpuReport, MemorySample, Sample
 from console.render.cells import plain
 from console.render.gauges import host_brief, one_row
 from console.render.gpu import gpu_rows
+from tests.clock import FakeClock
 from tests.gauges.test_text import (
     FULL,
     GIB,

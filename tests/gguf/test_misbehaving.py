@@ -9,12 +9,12 @@ from collections.abc import Callable
 import httpcore
 import pytest
 
-from console.common.clock import FakeClock
 from console.common.units import format_duration
 from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.http import HEADS, SLOW_BYTES, SLOW_S, Wire
 from console.models.gguf.read import read_architecture, read_header
 from console.models.gguf.remote import MAX_REDIRECTS
+from tests.clock import FakeClock
 from tests.gguf.hostile import HTML
 from tests.gguf.raw import header, text
 from tests.gguf.server import Answer, Exchange, serving

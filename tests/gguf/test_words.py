@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.clock import FakeClock
 from console.models.gguf.byte_source import GgufError
 from console.models.gguf.header import ValueType, type_name
 from console.models.gguf.parser import Want, parse
 from console.models.gguf.read import check_shards, read_architecture, read_header
+from tests.clock import FakeClock
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, tensor, text, u64
 from tests.gguf.server import serving

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from console.common.clock import FakeClock, SystemClock
+from console.common.clock import SystemClock
+from tests.clock import FakeClock
 
 
 def test_only_sleep_moves_the_fake_clock() -> None:

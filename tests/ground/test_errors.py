@@ -7,7 +7,8 @@ import inspect
 import pytest
 
 from console.common import errors
-from console.common.errors import EXIT_MEANING, ConsoleError, Exit, InvalidFile, Problem, Problems
+from console.common.errors import EXIT_MEANING, ConsoleError, Exit, InvalidFile, Problem
+from console.config.yaml import Document
 
 CODES = {
     "ConsoleError": 1, "UsageError": 2, "InvalidFile": 2, "EngineError": 5, "EngineTimeout": 5,
@@ -62,10 +63,11 @@ def test_a_problem_names_its_place() -> None:
 
 
 def test_problems_come_once_and_in_the_order_of_the_file() -> None:
-    problems = Problems()
+    document = Document("f")
     for line, column in ((9, 1), (2, 5), (2, 1), (9, 1)):
-        problems.add(Problem("f", line, column, "x"))
-    assert [(p.line, p.column) for p in problems.sorted()] == [(2, 1), (2, 5), (9, 1)]
-    error = InvalidFile("bad", problems.sorted(), "hint")
+        document.add(Problem("f", line, column, "x"))
+    problems = sorted(document.problems)
+    assert [(p.line, p.column) for p in problems] == [(2, 1), (2, 5), (9, 1)]
+    error = InvalidFile("bad", problems, "hint")
     assert error.lines() == ["bad", "  f:2:1: x", "  f:2:5: x", "  f:9:1: x", "  hint: hint"]
-    assert error.problems == problems.sorted()
+    assert error.problems == problems

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console.common.clock import FakeClock
 from console.host import process
 from console.recovery.guard.config import BREACH, DIRECTORY, INBOX, GuardConfig, Inbox, Limit
 from console.recovery.guard.kill.killer import Killer
@@ -21,6 +20,7 @@ from console.recovery.guard.observe.collect import Collector
 from console.recovery.guard.record.read import open_ring
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.rollback import live, trigger
+from tests.clock import FakeClock
 from tests.guard.conftest import put
 
 GIB = 1 << 30

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.host import process
 from console.host.cgroups import cgroup
 from console.host.cgroups.cgroup import Hierarchy
@@ -18,6 +17,7 @@ from console.recovery.guard.kill.killer import RESTARTS, Killer, KillOperation
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, socket_of, status
 from console.recovery.guard.kill.targets import Deny, Target, find_targets
 from console.recovery.rollback.live import Live
+from tests.clock import FakeClock
 from tests.guard.kill_parts import ID, Den, finish, lair, line, made_up
 from tests.services.serving import serving, unix_listener
 from tests.testbed.plugin import lacking

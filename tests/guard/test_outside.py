@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import Clock, FakeClock, SystemClock
+from console.common.clock import Clock, SystemClock
 from console.common.paths import module_argv
 from console.host import process
 from console.host.cgroups import cgroup, scope
@@ -22,6 +22,7 @@ from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.slow_io import NOT_YET, SlowIo
 from console.recovery.guard.observe.slow_io_child import Copy, Groups, Poller, own_memory
+from tests.clock import FakeClock
 from tests.guard.conftest import Sleeper
 from tests.waiting import until
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.host import process
 from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, RING
 from console.recovery.guard.observe.snapshot import Memory
@@ -26,6 +25,7 @@ from console.recovery.guard.record.recorder import (
     place,
     shortened,
 )
+from tests.clock import FakeClock
 
 GIB = 1 << 30
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.clock import FakeClock
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, NAMES, GuardConfig, Limit, defaults, figure, words
 from console.recovery.guard.decide.forecast import Forecast
@@ -32,6 +31,7 @@ from console.recovery.guard.observe.snapshot import (
     Swap,
 )
 from console.recovery.rollback.live import Live
+from tests.clock import FakeClock
 from tests.guard.judging import MACHINE, PLENTY, Bench
 from tests.guard.kill_parts import ID, made_up
 from tests.guard.made_site import Make

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
+from console.host.disk import Space
 from console.models.hub import checkpoint, local_files
-from console.models.hub.download import Download, Phase, Plan, Progress, Space
+from console.models.hub.download import Download, Phase, Plan, Progress
 from console.models.hub.errors import (
     Asked,
     DiskShort,
@@ -25,6 +25,7 @@ from console.models.hub.errors import (
 )
 from console.models.hub.listing import Listing, RemoteFile, read
 from console.runner.executors.download import fetch
+from tests.clock import FakeClock
 from tests.testbed.hub import File, LocalHub, Repo, files
 from tests.waiting import until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from console.host.disk import Space, space
 from console.models.hub import download, local_files, progress
-from console.models.hub.download import Space
 from console.models.hub.errors import DiskShort, FileMissing
 from console.models.hub.listing import RemoteFile
 from console.models.hub.progress import Meter
@@ -194,5 +194,5 @@ def test_room_is_asked_for_before_a_byte_comes(tmp_path: Path) -> None:
 
 
 def test_space_of_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
-    found = download.space(tmp_path / "not/yet")
+    found = space(tmp_path / "not/yet")
     assert 0 < found.free <= found.total

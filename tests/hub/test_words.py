@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.clock import FakeClock
 from console.common.units import both_units
+from console.host.disk import Space
 from console.models.hub import download, errors, local_files, model_config
 from console.models.hub.checkpoint import read
-from console.models.hub.download import Space
 from console.models.hub.errors import DiskShort, HubError
 from console.models.hub.listing import RemoteFile
 from console.models.hub.model_config import Index
 from console.models.hub.progress import download_time, explain, rate, seconds_for
 from console.models.hub.reference import BadReference, parse
 from console.runner.executors.download import fetch
+from tests.clock import FakeClock
 from tests.hub.conftest import listing
 from tests.hub.test_checkpoint import GB, shards
 from tests.hub.test_config import NONE

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from console.cli import main
-from console.common.clock import FakeClock
 from console.config.lessons.registry import load_lesson
 from console.frontends.cli import lessons as command
 from console.journal.run_dir import RunDir
+from tests.clock import FakeClock
 from tests.lessons.conftest import Put
 from tests.run.unit import reported
 

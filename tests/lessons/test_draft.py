@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from console.config.lessons import draft
-from console.config.lessons.draft import Found
+from console.config.lessons import use
 from console.config.lessons.registry import load_lesson
+from console.config.lessons.use import Found
 
 FOUND = Found(
     run="20261122-031245-demo-5750", day="2026-11-22", title="Is it faster? – NO-GO (retain)",
@@ -21,11 +21,11 @@ FOUND = Found(
 
 
 def test_a_draft_loads_with_all_that_is_on_record(tmp_path: Path) -> None:
-    lesson = load_lesson(draft.write("F-028", draft.drafted("F-028", FOUND), tmp_path))
+    lesson = load_lesson(use.write("F-028", use.drafted("F-028", FOUND), tmp_path))
     model = lesson.model
     assert (model.id, model.status, model.date) == ("F-028", "draft", "2026-11-22")
     assert model.symptom == FOUND.symptom
-    assert model.cause == draft.TO_BE_FOUND
+    assert model.cause == use.TO_BE_FOUND
     assert model.runs == [FOUND.run]
     assert model.evidence == [
         "run 20261122-031245-demo-5750: succeeded, NO-GO (retain)", "Attempted: x. Result: NO-GO.",
@@ -35,7 +35,7 @@ def test_a_draft_loads_with_all_that_is_on_record(tmp_path: Path) -> None:
 
 
 def test_the_next_look_is_proposed_a_quarter_later() -> None:
-    assert "# due: 2027-02-21 " in draft.drafted("F-028", FOUND)
+    assert "# due: 2027-02-21 " in use.drafted("F-028", FOUND)
 
 
 def test_no_text_breaks_the_file(tmp_path: Path) -> None:
@@ -45,16 +45,16 @@ def test_no_text_breaks_the_file(tmp_path: Path) -> None:
     ), 28):  # fmt: skip
         found = replace(FOUND, title=text, symptom=text, lines=(text,), playbook=text)
         one = f"F-{number:03d}"
-        model = load_lesson(draft.write(one, draft.drafted(one, found), tmp_path)).model
+        model = load_lesson(use.write(one, use.drafted(one, found), tmp_path)).model
         assert all(one.isprintable() for one in (model.title, model.symptom, *model.evidence))
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
-    path = draft.write("F-028", "first", tmp_path)
+    path = use.write("F-028", "first", tmp_path)
     with pytest.raises(FileExistsError):
-        draft.write("F-028", "second", tmp_path)
+        use.write("F-028", "second", tmp_path)
     assert path.read_text() == "first"
     (tmp_path / "F-029.yaml").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
-        draft.write("F-029", "x", tmp_path)
+        use.write("F-029", "x", tmp_path)
     assert not (tmp_path / "elsewhere").exists()

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from console.config.lessons import recheck as module
-from console.config.lessons.recheck import Answer, ask, recheck
+from console.config.lessons import use as module
 from console.config.lessons.registry import Lesson, Recheck, load_lesson
+from console.config.lessons.use import Answer, ask, recheck
 from tests.lessons.conftest import Put
 from tests.waiting import until
 

@@ -9,13 +9,13 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
-from console.common.clock import FakeClock
 from console.common.errors import InvalidFile
-from console.config.lessons import recheck as module
+from console.config.lessons import use as module
 from console.config.lessons.registry import load_lesson, load_registry
 from console.config.lessons.use import bearing
 from console.frontends.cli import lessons as command
 from console.render.lessons import due_words, entry
+from tests.clock import FakeClock
 from tests.lessons.conftest import Put
 from tests.run.unit import reported
 

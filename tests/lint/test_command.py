@@ -11,7 +11,7 @@ from console.checks.lint.rule import facts_of
 from console.checks.lint.run import lint
 from console.cli import main
 from console.common.errors import Exit
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from tests.test_architecture import HEAVY, ROOT, loaded
 
 SITE = ROOT / "playbooks" / "sites" / "omni.yaml"

@@ -12,7 +12,7 @@ from console.cli import main
 from console.common.errors import Exit, UsageError
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.runner.prepare.admission import findings
 from console.runner.prepare.load import LintRefused, check, overrides_of, records
 from console.runner.prepare.plan import make_plan

@@ -15,7 +15,7 @@ from console.config.playbook.decidable import check_criterion
 from console.config.playbook.measuring_steps import read_output
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.verdict import Evidence, judge
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from tests.playbook.book import HEAD, SERVICES, Book, steps_text
 from tests.playbook.evidence import SPREAD, criterion, moved, of, tok_s
 from tests.playbook.test_alias import BOOK, SITE

@@ -12,7 +12,7 @@ from console.cli import main
 from console.common.errors import Exit
 from console.config.locate import shipped
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.runner.prepare.admission import blockers
 from console.runner.prepare.plan import Plan, make_plan
 

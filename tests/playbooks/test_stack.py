@@ -12,7 +12,7 @@ import pytest
 
 from console.common.errors import ServiceError
 from console.config.locate import shipped
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.runtime.docker.compose_cli import compose
 from console.runtime.docker.engine_state import silent
 from tests.testbed.engine import Engine

@@ -10,8 +10,9 @@ import pytest
 
 from console.host import machine
 from console.host.cgroups.limits import limits
+from console.host.disk import existing
 from console.host.gpu.inventory import Cards
-from console.host.machine import look, nearest, numa_nodes
+from console.host.machine import look, numa_nodes
 from console.host.sample import Card
 from tests.preflight.conftest import Labels
 from tests.testbed.engine import Engine
@@ -155,7 +156,7 @@ def test_a_dead_mount_does_not_hold_it_up(host: Path, monkeypatch: pytest.Monkey
 
 
 def test_places(tmp_path: Path) -> None:
-    assert nearest(tmp_path / "not/yet/made") == tmp_path
+    assert existing(tmp_path / "not/yet/made") == tmp_path
     for number in range(3):
         (tmp_path / f"sys/devices/system/node/node{number}").mkdir(parents=True)
     (tmp_path / "sys/devices/system/node/possible").touch()

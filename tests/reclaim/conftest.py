@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.config.site.load import load_site
-from console.config.site.site import Site
+from console.config.site.site import Site, load_site
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.store import Journal
 from console.models.hub import local_files

@@ -13,8 +13,7 @@ import pytest
 
 from console.common.errors import UsageError
 from console.config.playbook.steps import Build, Step
-from console.config.site.load import load_site
-from console.config.site.site import Site
+from console.config.site.site import Site, load_site
 from console.render.effects import build_argv
 from console.runner.cleanup.clean import remove, survey
 from console.runner.cleanup.leftover import Leftover

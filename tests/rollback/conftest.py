@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from console.common import paths
-from console.common.clock import FakeClock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import ServiceError
 from console.host import process
 from console.host.process import ProcessSpec
@@ -29,6 +29,7 @@ from console.recovery.rollback.progress import Line, Result, new_trigger
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.waiting import until
 

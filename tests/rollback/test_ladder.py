@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.common.errors import Exit
 from console.host import ports, process
 from console.host.process import ProcessSpec
@@ -34,6 +33,7 @@ from console.recovery.rollback.stages import drain, start, stop, verify
 from console.recovery.rollback.trigger import Lock
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, standin
 from tests.waiting import until

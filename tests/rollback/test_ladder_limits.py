@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.host import children, process
 from console.host.process import ProcessSpec
@@ -31,6 +31,7 @@ from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, stop
 from console.recovery.rollback.stages.start import Baseline
 from console.runtime.spec import is_of_another, role_label
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, standin
 from tests.waiting import until

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import Report, Trigger
 from console.recovery.rollback.stages import drain, stop
+from tests.clock import FakeClock
 from tests.rollback.conftest import Stage
 
 GIB, MIB = 1 << 30, 1 << 20

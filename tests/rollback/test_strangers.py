@@ -23,7 +23,7 @@ from tests.ports import free_port
 from tests.rollback.conftest import STANDIN, Stage, run_script, standin
 from tests.rollback.test_command import open_up
 from tests.services.serving import in_child
-from tests.waiting import until
+from tests.waiting import host_is_free, until
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
@@ -92,7 +92,7 @@ def test_what_is_planted_holds_no_run_up(stage: Stage, sticky: Path, thing: str)
     records.clear(stage.plan.run_id)
     assert records.find_all() == []
     held.release()
-    assert lock.is_free()
+    assert host_is_free()
     assert not (stage.root / "victim").exists()
 
 
@@ -102,13 +102,13 @@ def test_a_lock_that_is_only_held_is_no_run(
     """A run counts only where the process that its pointer names holds its user's own lock."""
     path = theirs_lock()
     pid, start = stranger(path)
-    assert lock.is_free()
+    assert host_is_free()
     made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start)
     theirs(made)
     with pytest.raises(HostBusy, match="another run holds this host"):
         lock.HostLock()
     theirs(stage.point(uid=NOBODY, run_id="theirs", alive=True))
-    assert lock.is_free()
+    assert host_is_free()
 
 
 def test_what_is_planted_in_the_place_of_a_lock_hides_no_run(
@@ -123,7 +123,7 @@ def test_what_is_planted_in_the_place_of_a_lock_hides_no_run(
     for named, free in (("", True), (f"{name}0", True), (name, False)):
         made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start, lock=named)
         theirs(made)
-        assert lock.is_free() == free
+        assert host_is_free() == free
 
 
 def theirs_lock() -> Path:

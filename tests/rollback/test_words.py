@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.clock import FakeClock
 from console.common.errors import EngineTimeout, Exit, InvalidFile
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
@@ -25,6 +24,7 @@ from console.recovery.rollback.script import manual, write
 from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
 from console.recovery.rollback.stages import drain, verify
 from console.runtime.probe import Health
+from tests.clock import FakeClock
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE
 from tests.rollback.test_ram import MemoryStage, memory_stage

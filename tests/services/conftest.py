@@ -51,13 +51,13 @@ def client(
     if request.param == "real":
         yield request.getfixturevalue("real_client")
         return
-    made, read = request.getfixturevalue("made"), exec_module._read
+    made, read = request.getfixturevalue("made"), exec_module.read_text
 
     def inside(path: str) -> str:
         """Its processes are in no group that bears a container's id."""
         return read(path) + ("".join(made.containers) if path.endswith("/cgroup") else "")
 
-    monkeypatch.setattr(exec_module, "_read", inside)
+    monkeypatch.setattr(exec_module, "read_text", inside)
     one = connect(made.host)
     yield one
     one.close()

@@ -256,7 +256,7 @@ def test_the_fallback_starts_a_baseline_without_recreating_it(stack: Stack) -> N
     stack.docker("compose", "-f", str(stack.file), "create", "baseline")
     before = resolve_container(stack.client, (stack.file,), "baseline")
     stack.edit('while :; do sleep 0.1; done"]\n    labels', 'sleep 600"]\n    labels')
-    stack.docker(*up_argv((stack.file,), "baseline")[1:])
+    stack.docker(*up_argv((stack.file,), "baseline", "", ())[1:])
     assert resolve_container(stack.client, (stack.file,), "baseline") == before
     assert before is not None
     assert stack.place.look(before)["State"]["Running"]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.common.errors import EngineError, ServiceError
 from console.host.process import COOKIE
 from console.host.resident import KILL_WAIT_S
@@ -26,6 +25,7 @@ from console.runtime.spec import (
     Mount,
     Status,
 )
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.services.containers import (
     FOREVER,

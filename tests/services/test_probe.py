@@ -15,9 +15,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.host.ports import connected
 from console.runtime.probe import Health, ProbeError, busy, complete, fetch, health
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.services.serving import serving
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import ServiceError
 from console.host import process
 from console.host.privileges import oom_score
 from console.host.process import ProcessSpec
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import ExistingContainer, Handle, Launch, ServiceSpec
+from tests.clock import FakeClock
 from tests.waiting import until
 
 Start = Callable[..., tuple[int, int]]

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import EngineTimeout, ServiceError
 from console.host.children import Cancelled
 from console.runtime.docker.container import ContainerDriver
 from console.runtime.probe import Health
 from console.runtime.spec import Handle, Mount, Status
-from console.runtime.wait_ready import wait_ready
+from console.runtime.wait_ready import ReadyWait
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.services.containers import Place, busy, only_real, service, unique
 
@@ -52,10 +53,10 @@ class Scene:
 
     def wait(self, last_lines: Callable[[int], list[str]] | None = None) -> float:
         lines = last_lines or (lambda count: ["line one", "bad \x1b[2Jline"])
-        return wait_ready(
+        return ReadyWait(
             self.spec, status=self.status, last_lines=lines, clock=self.clock,
             cancelled=self.cancelled, progress=self.said.append, health=self.health,
-        )  # fmt: skip
+        ).run()  # fmt: skip
 
 
 def test_starting_loading_serving() -> None:
@@ -132,10 +133,10 @@ def test_cancelling() -> None:
 
 
 def real(driver: ContainerDriver, handle: Handle, say: Callable[[str], None]) -> float:
-    return wait_ready(
+    return ReadyWait(
         driver.spec, status=lambda: driver.status(handle), clock=SystemClock(), progress=say,
         last_lines=lambda count: driver.last_lines(handle, count), cancelled=threading.Event(),
-    )  # fmt: skip
+    ).run()  # fmt: skip
 
 
 @only_real

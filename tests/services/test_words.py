@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.errors import ConsoleError, EngineTimeout
 from console.host import process
-from console.host.process import ProcessSpec
+from console.host.process import ProcessSpec, Stat
 from console.runtime.docker import engine_state
 from console.runtime.docker import exec as exec_module
 from console.runtime.docker.client import connect, translate
@@ -197,7 +197,8 @@ def test_engines_that_are_not_there(
 def test_who_outlives_a_kill(monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion) -> None:
     found = []
     for state in ("D", "S", ""):
-        monkeypatch.setattr(engine_state, "_process_state", lambda pid, state=state: state)
+        seen = Stat(77, state, 1, 77, 77, 1) if state else None
+        monkeypatch.setattr(engine_state.process, "stat", lambda pid, seen=seen: seen)
         found.append(" | ".join(engine_state._stuck("omni-cand", 77).lines()))
     assert found == snapshot
 
@@ -281,5 +282,5 @@ def test_answers_of_a_server(said: Said, snapshot: SnapshotAssertion) -> None:
 
 
 def test_the_one_form_of_up(snapshot: SnapshotAssertion) -> None:
-    argv = up_argv((Path("/a.yaml"),), "web", "p", ("lab",), override=Path("/o.json"))
-    assert [" ".join(argv), " ".join(up_argv((), "web"))] == snapshot
+    argv = up_argv((Path("/a.yaml"), Path("/o.json")), "web", "p", ("lab",))
+    assert [" ".join(argv), " ".join(up_argv((), "web", "", ()))] == snapshot

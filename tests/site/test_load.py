@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import Exit, InvalidFile
-from console.config.site.load import find_site, load_site
-from console.config.site.site import Site
+from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.runner.prepare.baseline import written
 from console.runtime.spec import ComposeSpec, ExistingContainer, Mount
@@ -133,19 +132,6 @@ def test_a_file_that_is_no_site(path: Path) -> None:
 def test_all_problems_in_one_pass(path: Path) -> None:
     body = "baseline: {url: 'ftp://x', grace: 5}\nnope: 1\nprotected: x\nprotected: y\n"
     assert len(problems(path, body)) >= 5
-
-
-def test_where_a_site_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.delenv("OMNI_SITE", raising=False)
-    assert find_site(None) is None
-    own = tmp_path / "omni-console" / "site.yaml"
-    own.parent.mkdir()
-    own.write_text(HEAD + BASELINE)
-    assert find_site(None) == own
-    monkeypatch.setenv("OMNI_SITE", "/from/environment")
-    assert find_site(None) == Path("/from/environment")
-    assert find_site("/given") == Path("/given")
 
 
 def test_a_home_directory_of_nobody_is_a_name_like_any_other(path: Path) -> None:

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console.common.clock import FakeClock
 from console.journal.run_dir import RunDir, RunMeta
 from console.recovery.guard.observe.snapshot import Memory
 from console.recovery.guard.record.recorder import Recorder
+from tests.clock import FakeClock
 
 GIB = 1 << 30
 WALL, MONO = 1_790_000_000.0, 5_000.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.frontends.tui.watch.watchers import ASK_EVERY_S, Attendance
+from tests.clock import FakeClock
 from tests.waiting import until
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from console.common import paths
 from console.common.paths import module_argv
-from console.config.demo_site import demo_site
-from console.config.site.load import load_site
+from console.config.locate import demo_site
+from console.config.site.site import load_site
 from console.frontends.tui.watch.watchers import Watchers
 from console.host.gpu.client import GpuWatch
 from console.recovery.rollback.sealed_plan import Baseline
@@ -74,7 +74,7 @@ def test_what_is_written_down_for_later_is_ours_as_well() -> None:
     assert str(module_argv("console.rehearsal.demo.engine")[1:]).strip("()").replace("'", '"') in (
         site.path.read_text()
     )
-    assert tuple(GpuWatch()._argv[:4]) == module_argv("console.host.gpu.child")
+    assert tuple(GpuWatch()._child._argv[:4]) == module_argv("console.host.gpu.child")
 
 
 def test_there_is_no_other_way_to_start_a_module() -> None:

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from console.common.clock import FakeClock
 from console.common.text import clean
 from console.frontends.tui.watch.run import RunWatch
 from console.host.process import ProcessSpec
@@ -16,6 +15,7 @@ from console.journal.run_files import Source, cleaned
 from console.journal.state import RunState
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from tests.clock import FakeClock
 from tests.viewer.conftest import Hand
 from tests.waiting import until
 

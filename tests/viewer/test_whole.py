@@ -13,7 +13,7 @@ import pytest
 
 from console.common.errors import BaselineNotReady, ConsoleError
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.frontends.tui.watch import history
 from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.run import RunWatch, Snapshot

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from console.common import paths
 from console.common.errors import ConsoleError, EngineError, InvalidFile, Problem
@@ -282,9 +282,10 @@ def kinds(site: Site) -> list[str]:
 
 
 def _site_file(given: str | None) -> SiteFile:
-    from console.config.site.load import find_site, load_site
+    from console.config.locate import site_file
+    from console.config.site.site import load_site
 
-    path = find_site(given)
+    path = site_file(given)
     demo = path is None
     path = path or paths.demo_dir() / "site.yaml"
     source = "the embedded demo" if demo else _source(given)
@@ -344,13 +345,10 @@ def _runs() -> list[Seen]:
 def _seen(run: RunDir) -> Seen:
     from console.journal.lock import runner_alive
     from console.journal.run_view import fold
-    from console.journal.store import Reader
+    from console.journal.store import events
 
-    reader = Reader(cast(Path, run.journal))
     try:
-        view = fold(reader.since(0))
+        view = fold(events(run.journal))
     except ConsoleError as error:
         return Seen(run, None, runner_alive(run), str(error))
-    finally:
-        reader.close()
     return Seen(run, view, runner_alive(run), one_line(next(iter(view.trouble), ""), 160))

@@ -17,7 +17,8 @@ from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level, eac
 from console.common import paths
 from console.common.units import format_bytes
 from console.host import children
-from console.host.machine import nearest, numa_nodes
+from console.host.disk import existing, space
+from console.host.machine import numa_nodes
 
 if TYPE_CHECKING:
     from console.config.site.site import MachineModel, Site
@@ -178,7 +179,7 @@ def refusal(path: Path) -> str:
     A path that is not there yet is judged by the directory it would be made in.
     """
     try:
-        tempfile.TemporaryFile(dir=nearest(path)).close()
+        tempfile.TemporaryFile(dir=existing(path)).close()
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -186,18 +187,17 @@ def refusal(path: Path) -> str:
 
 def _space(check: Check, path: Path, refused: Level) -> Finding:
     """Free space, and whether this user may write; `refused` is the level where not."""
-    info = os.statvfs(nearest(path))
-    free, total = info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize
-    words = f"{path}: {format_bytes(free)} of {format_bytes(total)} free"
+    found = space(path)
+    words = f"{path}: {format_bytes(found.free)} of {format_bytes(found.total)} free"
     why = refusal(path)
     if why:
         return check.found(
             refused, f"{path} cannot be written: {why}", f"ls -ld {path}; findmnt -T {path}"
         )
     hint = f"du -sh {path}/* shows what is large"
-    if free < FULL_DISK and refused is Level.FAILED:
+    if found.free < FULL_DISK and refused is Level.FAILED:
         return check.failed(words, hint)
-    return check.warning(words, hint) if free < SCARCE_DISK else check.ok(words)
+    return check.warning(words, hint) if found.free < SCARCE_DISK else check.ok(words)
 
 
 def declared(facts: Facts, check: Check) -> Iterator[Finding]:

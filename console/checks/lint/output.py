@@ -12,6 +12,7 @@ from console.checks.lint.run import BROKEN, CUT
 from console.checks.lint.unit import BLOCKER, Finding, Severity
 from console.common.errors import Problem
 from console.common.text import clean
+from console.common.units import plural
 
 NOT_RULES = (
     ("F-005", "more models than memory", "a sum over services: `check checkpoint`, guards"),
@@ -70,7 +71,7 @@ def count(found: list[Finding]) -> str:
     """`2 errors, 1 warning, 3 infos; 1 suppressed`."""
     still = [one for one in found if not one.suppressed]
     counts = {severity: sum(one.severity is severity for one in still) for severity in Severity}
-    parts = [f"{n} {severity}{'s' if n > 1 else ''}" for severity, n in counts.items() if n]
+    parts = [plural(n, severity) for severity, n in counts.items() if n]
     said = ", ".join(parts) or "no problems"
     silent = len(found) - len(still)
     return f"{said}; {silent} suppressed" if silent else said

@@ -14,10 +14,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from console.common.errors import InvalidFile
 from console.common.finding import Finding, Level
-from console.config.validation import Strict, Text, validate
-from console.config.yaml import parse, read_text
+from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
 
 TITLE = "the compatibility table cannot be used"
@@ -102,12 +100,7 @@ class Table(Strict):
 @cache
 def table(path: Path = TABLE) -> Table:
     """The table; raises InvalidFile with every problem in it."""
-    document = parse(read_text(path, TITLE), path.name, TITLE)
-    model, problems = validate(Table, document, document.data)
-    problems += document.problems
-    if model is None or problems:
-        raise InvalidFile(TITLE, problems, "reinstall omni-console")
-    return model
+    return load(Table, path, TITLE, "reinstall omni-console")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from console.common.finding import Finding, Level
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration
 from console.runtime.docker import oneoff
-from console.runtime.docker.client import NotFound, ask, pull_hint
+from console.runtime.docker.client import ask, known, pull_hint
 from console.runtime.docker.oneoff import FILES, Moment, Outcome
 
 if TYPE_CHECKING:
@@ -86,11 +86,8 @@ class Image:
 def look(client: docker.DockerClient, ref: str) -> Image | None:
     """The image by tag, digest or id; None where the engine has none. Raises EngineError."""
     api: Any = client.api
-    try:
-        found: dict[str, Any] = ask(
-            f"Looking at image {one_line(ref)}", lambda: api.inspect_image(ref)
-        )
-    except NotFound:
+    found = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
+    if found is None:
         return None
     config = found.get("Config") or {}
     pairs = (str(pair).partition("=") for pair in config.get("Env") or ())

@@ -141,7 +141,6 @@ class Numbers:
         self.all.append(number)
 
     def prune(self, first: int) -> None:
-        """Drop what is below `first`."""
         while self.all and self.all[0] < first:
             self.all.popleft()
 
@@ -224,8 +223,10 @@ class LogBuffer:
         self.first = 0
         self._lines: deque[LogLine] = deque()
         self._errors = Numbers()
-        self._filter: Sieve | None = None
-        self._search: Sieve | None = None
+        self.filter: Sieve | None = None
+        """What chooses the visible lines."""
+        self.searched: Sieve | None = None
+        """The search and its matches among the visible lines."""
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -237,7 +238,6 @@ class LogBuffer:
 
     @property
     def dropped(self) -> int:
-        """How many lines were dropped to keep the bounds."""
         return self.first
 
     def append(self, lines: Iterable[LogLine]) -> None:
@@ -252,7 +252,7 @@ class LogBuffer:
                 self._errors.add(self.first + len(kept) - 1)
             if len(kept) > self.most_lines or self.held_bytes > self.most_bytes:
                 self._drop()
-        for numbers in (self._errors, self._filter, self._search):
+        for numbers in (self._errors, self.filter, self.searched):
             if numbers is not None:
                 numbers.prune(self.first)
 
@@ -261,10 +261,10 @@ class LogBuffer:
         self._lines.clear()
         self._errors = Numbers()
         self.first = self.held_bytes = 0
-        if self._filter is not None:
-            self.show(self._filter.pattern)
-        if self._search is not None:
-            self.search(self._search.pattern)
+        if self.filter is not None:
+            self.show(self.filter.pattern)
+        if self.searched is not None:
+            self.search(self.searched.pattern)
 
     def _drop(self) -> None:
         while len(self._lines) > self.most_lines or (
@@ -275,7 +275,7 @@ class LogBuffer:
 
     def _take_back(self) -> None:
         self.held_bytes -= getsizeof(self._lines.pop().text)
-        for numbers in (self._errors, self._filter, self._search):
+        for numbers in (self._errors, self.filter, self.searched):
             if numbers is not None:
                 numbers.take_back(self.end)
 
@@ -283,18 +283,16 @@ class LogBuffer:
 
     @property
     def visible(self) -> int:
-        """How many lines are visible."""
-        return len(self._lines) if self._filter is None else len(self._filter.all)
+        return len(self._lines) if self.filter is None else len(self.filter.all)
 
     def number(self, index: int) -> int:
-        """The number of a visible line."""
-        return self.first + index if self._filter is None else self._filter.all[index]
+        return self.first + index if self.filter is None else self.filter.all[index]
 
     def index(self, number: int) -> int:
         """Index of the first visible line with this number or a higher one, else `visible`."""
-        if self._filter is None:
+        if self.filter is None:
             return min(max(0, number - self.first), len(self._lines))
-        return self._filter.at(number)
+        return self.filter.at(number)
 
     def line(self, number: int) -> LogLine:
         """A kept line; IndexError where it is none."""
@@ -305,41 +303,31 @@ class LogBuffer:
     # filter and search
 
     @property
-    def filter(self) -> Sieve | None:
-        """What chooses the visible lines."""
-        return self._filter
-
-    @property
-    def searched(self) -> Sieve | None:
-        """The search and its matches among the visible lines."""
-        return self._search
-
-    @property
     def settled(self) -> bool:
         """Whether the filter has seen every line."""
-        return self._filter is None or self._filter.done >= self.end
+        return self.filter is None or self.filter.done >= self.end
 
     def show(self, wanted: Pattern | None) -> None:
         """Set or end the filter; `work` finds its lines."""
-        self._filter = Sieve(wanted) if wanted is not None else None
-        if self._search is not None:
-            self.search(self._search.pattern)
+        self.filter = Sieve(wanted) if wanted is not None else None
+        if self.searched is not None:
+            self.search(self.searched.pattern)
 
     def search(self, wanted: Pattern | None) -> None:
         """Set or end the search; `work` finds its matches."""
-        self._search = Sieve(wanted) if wanted is not None else None
+        self.searched = Sieve(wanted) if wanted is not None else None
 
     def work(self, slice_s: float) -> bool:
         """Filter and search for about so many seconds; True while there is more to do."""
         until = time.perf_counter() + slice_s
-        if (chosen := self._filter) is not None and chosen.done < self.end:
+        if (chosen := self.filter) is not None and chosen.done < self.end:
             slow = chosen.too_slow
             chosen.sift(self._from(max(chosen.done, self.first)), until)
-            if chosen.too_slow is not slow and self._search is not None:
-                self.search(self._search.pattern)
+            if chosen.too_slow is not slow and self.searched is not None:
+                self.search(self.searched.pattern)
             if chosen.done < self.end:
                 return True
-        if (sought := self._search) is not None and sought.done < self.end:
+        if (sought := self.searched) is not None and sought.done < self.end:
             sought.sift(self._visible_from(max(sought.done, self.first)), until)
             if sought.done < self._last_visible():
                 return True
@@ -347,22 +335,22 @@ class LogBuffer:
 
     def _last_visible(self) -> int:
         """One past the number of the last visible line."""
-        if self._filter is None:
+        if self.filter is None:
             return self.end
-        return self._filter.all[-1] + 1 if self._filter.all else 0
+        return self.filter.all[-1] + 1 if self.filter.all else 0
 
     def _from(self, number: int) -> Iterator[tuple[int, LogLine]]:
         return zip(count(number), islice(self._lines, number - self.first, None), strict=False)
 
     def _visible_from(self, number: int) -> Iterator[tuple[int, LogLine]]:
-        if self._filter is None:
+        if self.filter is None:
             return self._from(number)
-        numbers = islice(self._filter.all, self._filter.at(number), None)
+        numbers = islice(self.filter.all, self.filter.at(number), None)
         return ((number, self._lines[number - self.first]) for number in numbers)
 
     def match(self, number: int, step: int) -> int | None:
         """The next match below (`step` 1) or above (-1) a line, going round; None without any."""
-        return self._next(self._search, number, step) if self._search is not None else None
+        return self._next(self.searched, number, step) if self.searched is not None else None
 
     def error(self, number: int, step: int) -> int | None:
         """The next visible error below or above a line, going round; None if there is none."""

@@ -9,9 +9,9 @@ from pathlib import Path
 from console.common import redact
 from console.common.text import clean, decode
 
-READ_LIMIT = 8 * 1024 * 1024
-"""Bytes at the end of a file that `read_last` looks at, at most."""
-COPY = 1024 * 1024
+END_LIMIT = 8 * 1024 * 1024
+"""Bytes at the end of a file that are read for its last lines, at most."""
+BLOCK = 256 * 1024
 
 
 def read_last(path: Path, count: int) -> list[str]:
@@ -21,25 +21,38 @@ def read_last(path: Path, count: int) -> list[str]:
     """
     try:
         with path.open("rb") as file:
-            data = _end_of(file.fileno(), count)
+            file.seek(end_start(file.fileno(), count))
+            data = file.read(END_LIMIT)
     except OSError:
         return []
-    lines = data.split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    return [redact.text(clean(decode(line))) for line in lines[-count:]] if count > 0 else []
+    lines = data.removesuffix(b"\n").split(b"\n")[-count:] if data and count > 0 else []
+    return [redact.text(clean(decode(line))) for line in lines]
 
 
-def _end_of(descriptor: int, count: int) -> bytes:
-    """At least `count` lines from the end where there are as many within READ_LIMIT bytes."""
-    at = size = os.fstat(descriptor).st_size
-    step, data = 64 * 1024, b""
-    while at > 0 and data.count(b"\n") <= count and size - at < READ_LIMIT:
-        take = min(step, at)
-        at -= take
-        data = os.pread(descriptor, take, at) + data
-        step = min(step * 2, COPY)
-    return data
+def end_start(descriptor: int, lines: int) -> int:
+    """Where the last `lines` lines of a file begin, at most END_LIMIT before its end."""
+    size = at = os.fstat(descriptor).st_size
+    floor = max(0, size - END_LIMIT)
+    wanted = lines + 1  # the newline in front of the first of them
+    last = os.pread(descriptor, 1, size - 1) if size else b""
+    if last and last != b"\n":
+        wanted -= 1
+    while at > floor:
+        step = min(BLOCK, at - floor)
+        at -= step
+        block = os.pread(descriptor, step, at)
+        found = block.count(b"\n")
+        if found >= wanted:
+            place = len(block)
+            for _ in range(wanted):
+                place = block.rfind(b"\n", 0, place)
+            return at + place + 1
+        wanted -= found
+    if floor == 0:
+        return 0
+    # Too long for that many lines: from the first that is whole, if there is one.
+    whole = floor + os.pread(descriptor, END_LIMIT, floor).find(b"\n") + 1
+    return whole if whole < size else floor
 
 
 def keep_end(path: Path, cap_bytes: int) -> bool:

@@ -11,11 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from console.common.logs.buffer import MOST_LINES
+from console.common.logs.last_lines import BLOCK, END_LIMIT, end_start
 from console.common.logs.line import LogLine, Splitter, marker
 
-BLOCK = 256 * 1024
-END_LIMIT = 8 * 1024 * 1024
-"""Bytes at the end of a file that are read when it is opened, at most."""
 BEHIND_LIMIT = 8 * 1024 * 1024
 """Bytes a reader may be behind the end before the rest is skipped."""
 SKIP_TO = 1024 * 1024
@@ -164,31 +162,6 @@ class Source:
         self.broken, self.words = True, words
 
 
-def end_start(descriptor: int, lines: int) -> int:
-    """Where the last `lines` lines of a file begin, at most END_LIMIT before its end."""
-    size = at = os.fstat(descriptor).st_size
-    floor = max(0, size - END_LIMIT)
-    wanted = lines + 1  # the newline in front of the first of them
-    last = os.pread(descriptor, 1, size - 1) if size else b""
-    if last and last != b"\n":
-        wanted -= 1
-    while at > floor:
-        step = min(BLOCK, at - floor)
-        at -= step
-        block = os.pread(descriptor, step, at)
-        found = block.count(b"\n")
-        if found >= wanted:
-            place = len(block)
-            for _ in range(wanted):
-                place = block.rfind(b"\n", 0, place)
-            return at + place + 1
-        wanted -= found
-    if floor == 0:
-        return 0
-    # Too long for that many lines: from the first that is whole.
-    return floor + os.pread(descriptor, END_LIMIT, floor).find(b"\n") + 1
-
-
 def _find(descriptor: int, needle: bytes) -> int:
     """Where `needle` ends in a file; -1 where it is not."""
     at, carried = 0, b""
@@ -224,7 +197,6 @@ class Tail:
         self._thread = threading.Thread(target=self._run, name=f"tail of {path.name}", daemon=True)
 
     def start(self) -> Tail:
-        """Start the thread."""
         self._thread.start()
         return self
 

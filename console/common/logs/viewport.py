@@ -31,13 +31,14 @@ class Place:
         self._top = (0, 0)
         self._since = 0
         self._filtered = False
-        self._page: list[Row] = []
+        self.page: list[Row] = []
+        """The rows shown, as `turn` found them; fewer than `height` where the log is short."""
 
     def reset(self) -> None:
         """To the end of another log."""
         self.follow = True
         self._top = (0, 0)
-        self._page = []
+        self.page = []
 
     @property
     def new(self) -> int:
@@ -51,30 +52,24 @@ class Place:
     @property
     def gone(self) -> bool:
         """Whether the page shows lines that the log no longer keeps."""
-        return bool(self._page) and not self.follow and self._page[0].number < self.buffer.first
-
-    @property
-    def page(self) -> list[Row]:
-        """The rows shown, as `turn` found them; fewer than `height` where the log is short."""
-        return self._page
+        return bool(self.page) and not self.follow and self.page[0].number < self.buffer.first
 
     def turn(self) -> list[Row]:
-        """Find the rows to show now."""
         if self.follow:
             self._top = self._last()
-        elif self.gone and self._top == (self._page[0].number, self._page[0].part):
+        elif self.gone and self._top == (self.page[0].number, self.page[0].part):
             # What is being read stays, even when the log has dropped it.
-            self._page = self._page[: self.height]
-            return self._page
-        self._page = self._fill(*self._visible(self._top))
-        if self._filtered and not self.follow and len(self._page) < self.height:
+            self.page = self.page[: self.height]
+            return self.page
+        self.page = self._fill(*self._visible(self._top))
+        if self._filtered and not self.follow and len(self.page) < self.height:
             # Few lines are left below: show those above too.
-            self._page = self._fill(*self._visible(min(self._top, self._last())))
+            self.page = self._fill(*self._visible(min(self._top, self._last())))
         if self.buffer.settled:
             self._filtered = False
-            if self._page:
-                self._top = (self._page[0].number, self._page[0].part)
-        return self._page
+            if self.page:
+                self._top = (self.page[0].number, self.page[0].part)
+        return self.page
 
     def _visible(self, row: tuple[int, int]) -> tuple[int, int]:
         """(index among the visible lines, part) of a row; of the next line from its first row on
@@ -129,14 +124,14 @@ class Place:
     def stop(self) -> None:
         """Stop following; the page stays as it is."""
         if self.follow:
-            page = self._page
+            page = self.page
             self._top = (page[0].number, page[0].part) if page else self._last()
             self._since = page[-1].number + 1 if page else self.buffer.end
             self.follow = False
 
     def anew(self) -> None:
         """The visible lines are others now: stay at the same line or the next one left."""
-        self._page = []
+        self.page = []
         self._filtered = True
 
     def to_top(self) -> None:
@@ -151,18 +146,18 @@ class Place:
     def bring(self, number: int) -> None:
         """Put a visible line on the page, a third down unless it is there already."""
         self.stop()
-        if any(row.number == number and row.part == 0 for row in self._page):
+        if any(row.number == number and row.part == 0 for row in self.page):
             return
         at = self.buffer.index(number)
         self._top = min(self._back(at, 0, self.height // 3), self._last())
 
     def seek_from(self, here: int | None, step: int) -> int:
         """The number to search on from: `here` where it is on the page, else the page's edge."""
-        if not self._page or (self.follow and step < 0):
+        if not self.page or (self.follow and step < 0):
             return self.buffer.end
-        if here is not None and any(row.number == here for row in self._page):
+        if here is not None and any(row.number == here for row in self.page):
             return here
-        return self._page[0].number - (step > 0)
+        return self.page[0].number - (step > 0)
 
     def nearest_match(self, here: int | None) -> int | None:
         """The newest match when following; else the first from here on, or the last before."""

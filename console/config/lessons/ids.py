@@ -62,6 +62,12 @@ def near(text: str, ids: Iterable[str]) -> str:
     return next((one for one in found if sorted(one) == letters), "")
 
 
+def meant(text: str) -> str:
+    """A hint where a text is the id of no lesson."""
+    one = near(text, known())
+    return f"did you mean {one}?" if one else "omni-console lessons lists them"
+
+
 def next_free(letter: str, ids: Iterable[str]) -> str:
     """The id after the highest one of its kind. Raises ValueError after 999."""
     numbers = [int(one[2:5]) for one in ids if one.startswith(f"{letter}-")]

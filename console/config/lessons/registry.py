@@ -8,21 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from console.common.errors import InvalidFile, Problem
 from console.config.lessons import ids
 from console.config.lessons.ids import ID, is_own
-from console.config.validation import Arg, Duration, Pattern, Strict, Text, validate
+from console.config.validation import Arg, Duration, Pattern, Strict, Text, validated
 from console.config.yaml import parse, read_text
 
 Status = Literal[
     "open", "blocked", "deferred", "rejected", "resurrected", "stands", "resolved", "worked",
     "decided", "superseded", "draft",
 ]  # fmt: skip
-STATUSES: tuple[str, ...] = get_args(Status)
 Severity = Literal[
     "critical", "blocking", "major", "minor", "operational", "informational", "high", "medium",
     "low",
@@ -200,19 +199,15 @@ class Registry:
 def load_lesson(path: Path) -> Lesson:
     """One file → a lesson. Raises InvalidFile with every problem in it."""
     document = parse(read_text(path, TITLE), str(path), TITLE)
-    model, problems = validate(LessonModel, document, document.data)
-    problems += document.problems
+    model = validated(LessonModel, document, document.data)
     if model is not None:
         if model.id != path.stem:
-            expected = f"{path.stem}, as the file is named"
-            problems.append(document.problem(("id",), f"id {model.id}", expected))
-        problems += [
-            document.problem(place, f"unknown lesson '{to}'", hint=_meant(to))
-            for place, to in _pointers(model)
-            if to != model.id and to not in ids.known()
-        ]
-    if model is None or problems:
-        raise InvalidFile(TITLE, problems, HINT)
+            document.refuse(("id",), f"id {model.id}", f"{path.stem}, as the file is named")
+        for place, to in _pointers(model):
+            if to != model.id and to not in ids.known():
+                document.refuse(place, f"unknown lesson '{to}'", hint=ids.meant(to))
+    if model is None or document.problems:
+        raise InvalidFile(TITLE, sorted(document.problems), HINT)
     return Lesson(model, path)
 
 
@@ -254,8 +249,3 @@ def _pointers(model: LessonModel) -> list[tuple[tuple[str | int, ...], str]]:
         for n, one in enumerate(model.contradictions)
         for m, to in enumerate(one.with_)
     ]
-
-
-def _meant(lesson_id: str) -> str:
-    near = ids.near(lesson_id, ids.known())
-    return f"did you mean {near}?" if near else "omni-console lessons lists them"

@@ -1,27 +1,44 @@
-"""Which lessons apply: those a search finds, and those that bear on a step by its effects."""
+"""Lessons at work: which apply, by a search or by a step's effects; asking again whether one still
+holds; one drafted from a finished run. What a recheck finds changes no lesson: a person does."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
-from collections.abc import Iterable, Iterator
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from console.common.errors import InvalidFile
-from console.config.lessons.registry import Lesson, LessonId, LessonModel, titles
+from console.common import paths
+from console.common.text import clean, clean_lines, decode, one_line
+from console.config.lessons import ids
+from console.config.lessons.registry import Lesson, LessonId, LessonModel, Recheck, titles
 from console.config.playbook.kinds import ACTING
-from console.config.validation import Strict, Text, validate
-from console.config.yaml import parse, read_text
+from console.config.validation import Strict, Text, load
+from console.host.matching import TooSlow, find
+from console.host.process import environment
 
 _FOLD = str.maketrans("", "", "_-., ")
 
 TITLE = "the table of what lessons bear on cannot be used"
 
 TABLE = Path(__file__).with_name("bearing.yaml")
+MOST_BYTES = 1024 * 1024
+"""Of output; a command that says more is ended, and that is no answer."""
+SHOWN = 5
+TO_BE_FOUND = "To be found."
 
 
 def search(lessons: Iterable[Lesson], query: str) -> list[Lesson]:
@@ -29,11 +46,7 @@ def search(lessons: Iterable[Lesson], query: str) -> list[Lesson]:
     found in; all of them for an empty one."""
     words = query.casefold().split()
     scored = [(_score(one.model, words), at, one) for at, one in enumerate(lessons)]
-    return [one for score, _, one in sorted(scored, key=_rank) if score]
-
-
-def _rank(row: tuple[int, int, Lesson]) -> tuple[int, int]:
-    return -row[0], row[1]
+    return [one for score, _, one in sorted(scored, key=lambda row: (-row[0], row[1])) if score]
 
 
 def _score(model: LessonModel, words: list[str]) -> int:
@@ -114,11 +127,7 @@ def bearing(kind: str, effects: Iterable[str]) -> list[Bearing]:
 @cache
 def _rows() -> list[tuple[Row, list[re.Pattern[str]]]]:
     """The table with its words as patterns that all have to be found. Raises InvalidFile."""
-    document = parse(read_text(TABLE, TITLE), TABLE.name, TITLE)
-    model, problems = validate(Table, document, document.data)
-    problems += document.problems
-    if model is None or problems:
-        raise InvalidFile(TITLE, problems, "reinstall omni-console")
+    model = load(Table, TABLE, TITLE, "reinstall omni-console")
     return [(row, [_pattern(w) for w in (row.words, row.beside) if w]) for row in model.rows]
 
 
@@ -127,3 +136,168 @@ def _pattern(words: list[str]) -> re.Pattern[str]:
     something else is none."""
     parts = [r"\s+".join(map(re.escape, word.split())) for word in words]
     return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(parts)})(?![A-Za-z0-9/])", re.IGNORECASE)
+
+
+class Answer(StrEnum):
+    """passed: still as the lesson says. changed: it no longer is. failed: nothing was learnt."""
+
+    PASSED = "passed"
+    CHANGED = "changed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """What a recheck said; `lines` is the end of its output, clean."""
+
+    lesson: str
+    answer: Answer
+    words: str
+    lines: tuple[str, ...] = ()
+    took_s: float = 0.0
+
+
+Runner = Callable[[Recheck], tuple[int, str]]
+"""Argv and deadline → exit code and output. Raises OSError, TimeoutError or ValueError (said too
+much)."""
+
+
+def recheck(lesson: Lesson, asked: Recheck, run: Runner | None = None) -> Rechecked:
+    """Run the command once, without a shell, and judge what it printed."""
+    began = time.monotonic()
+    try:
+        code, output = (run or ask)(asked)
+    except TimeoutError:
+        return _failed(lesson, f"no answer within {asked.timeout:g} s", began)
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return _failed(lesson, f"{asked.output[0]}: {words}", began)
+    lines = tuple(line for line in clean_lines(output.strip(), 200)[-SHOWN:] if line)
+    took_s = time.monotonic() - began
+    if code:
+        return Rechecked(
+            lesson.id, Answer.FAILED, f"nothing learnt: it ended with {code}", lines, took_s
+        )
+    pattern = asked.matches or asked.not_matches or ""
+    try:
+        found = find(pattern, [output], lines=True) != [None]
+    except TooSlow as error:
+        return _failed(lesson, str(error), began)
+    holds = found if asked.matches is not None else not found
+    has = "matches" if found else "does not match"
+    words = f"the output {has} {one_line(pattern, 80)}"
+    return Rechecked(lesson.id, Answer.PASSED if holds else Answer.CHANGED, words, lines, took_s)
+
+
+def ask(asked: Recheck) -> tuple[int, str]:
+    """Exit code and output of the command, in a session of its own, stdin closed."""
+    child = subprocess.Popen(
+        asked.output, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True, env=environment((), "recheck"),
+    )  # fmt: skip
+    deadline = time.monotonic() + asked.timeout
+    try:
+        data = _read(child, deadline)
+        return child.wait(max(0.1, deadline - time.monotonic())), decode(data)
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)  # what it started and left behind
+        if child.stdout is not None:
+            child.stdout.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+
+
+def _read(child: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """All of its output until it ends. Raises TimeoutError and ValueError."""
+    assert child.stdout is not None
+    data = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            part = os.read(child.stdout.fileno(), 65536)
+            if not part:
+                return bytes(data)
+            data += part
+            if len(data) > MOST_BYTES:
+                raise ValueError(f"more than {MOST_BYTES} bytes of output")
+    raise TimeoutError
+
+
+def _failed(lesson: Lesson, words: str, began: float) -> Rechecked:
+    words = one_line(f"nothing learnt: {words}")
+    return Rechecked(lesson.id, Answer.FAILED, words, (), time.monotonic() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run leaves on record: `day` as 2026-11-22; `lessons` are ids it was meant to heed;
+    `worked`: a lesson of success."""
+
+    run: str
+    day: str
+    title: str
+    playbook: str
+    outcome: str
+    symptom: str
+    worked: bool = False
+    candidates: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
+
+
+def drafted(lesson_id: str, found: Found) -> str:
+    """The file's text. Every value is a JSON string, which YAML takes as it is."""
+    known = ids.known()
+    quarter_later = (date.fromisoformat(found.day) + timedelta(days=91)).isoformat()
+    evidence = [f"run {found.run}: {found.outcome}", *found.candidates, *found.figures]
+    evidence += [f"log: {line}" for line in found.lines]
+    links = [
+        f"  - {{to: {one}, words: read before the run}}" for one in found.lessons if one in known
+    ]
+    return "\n".join([
+        "# Drafted from a run. Write the cause, what was done and the lesson; then set the status:",
+        "# blocked, deferred, rejected, resolved, stands, worked. "
+        "docs/reference/lessons.md has the format.",
+        "schema: omni.lesson/v1",
+        f"id: {lesson_id}",
+        f"title: {_text(found.title, 100)}",
+        f"date: {found.day}",
+        "# severity: critical, blocking, major, minor, operational, informational",
+        "status: draft",
+        f"component: {_text(found.playbook, 100)}",
+        f"symptom: {_text(found.symptom)}",
+        f"cause: {TO_BE_FOUND}",
+        "resolution: ''",
+        "lesson: ''",
+        *_list("evidence", evidence),
+        *(["links:", *links] if links else []),
+        *_list("runs", [found.run]),
+        f"# due: {quarter_later}   with review: (what a person looks at), or a recheck",
+        "",
+    ])  # fmt: skip
+
+
+def write(lesson_id: str, text: str, directory: Path | None = None) -> Path:
+    """The draft in the operator's own registry; a file that is there is never written over.
+
+    Raises FileExistsError and OSError.
+    """
+    place = directory or paths.lessons_dir()
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / f"{lesson_id}{ids.ENDING}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def _list(name: str, texts: Iterable[str]) -> list[str]:
+    return [f"{name}:", *(f"  - {_text(one)}" for one in texts)]
+
+
+def _text(text: str, limit: int = 600) -> str:
+    return json.dumps(clean(" ".join(text.split()), limit) or "–", ensure_ascii=False)

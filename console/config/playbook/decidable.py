@@ -68,8 +68,6 @@ def _possible(metric: str, unit: str, relative: bool, bounds: Bounds | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Metric:
-    """A metric's name, unit and bounds."""
-
     name: str
     unit: str
     bounds: Bounds | None

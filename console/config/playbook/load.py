@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from console.common.errors import InvalidFile, Problem, Problems, UsageError
+from console.common.errors import InvalidFile, Problem, UsageError
 from console.common.redact import Known
 from console.common.text import one_line
 from console.config.playbook.inputs import (
@@ -22,14 +22,14 @@ from console.config.playbook.inputs import (
     convert,
     expected_form,
     resolve,
+    substitute,
 )
-from console.config.playbook.interpolate import substitute
 from console.config.playbook.kinds import KINDS
 from console.config.playbook.playbook import Playbook, PlaybookModel
-from console.config.playbook.rules import check_rules, guard_limits, unknown_lessons
+from console.config.playbook.rules import check_lessons, check_rules, guard_limits
 from console.config.playbook.steps import Step
 from console.config.site.guard import GuardModel
-from console.config.validation import validate
+from console.config.validation import validate, validated
 from console.config.yaml import Document, Loc, parse, read_text
 
 BASELINE = "baseline"
@@ -132,23 +132,17 @@ def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None
     parts = {
         "schema": "omni.playbook/v1", "name": "x", "title": "x",
         "services": _services(document, data.get("services")),
-        "guards": [_guard(document, one) for one in _list(data.get("guards"))],
+        "guards": [
+            one if validate(GuardModel, document, one)[0] is not None else _HARMLESS
+            for one in _list(data.get("guards"))
+        ],
         "phases": [
-            {"title": "x", "steps": _steps(phase.get("steps"), step) or [step(None)]}
-            if isinstance(phase, dict) else {"title": "x", "steps": [step(None)]}
+            {"title": "x", "steps": [step(s) for s in _list(_table(phase).get("steps")) or [None]]}
             for phase in _list(data.get("phases"))
         ],
-        "finally": _steps(data.get("finally"), step),
+        "finally": [step(one) for one in _list(data.get("finally"))],
     }  # fmt: skip
     return validate(PlaybookModel, document, parts)[0], frozenset(broken)
-
-
-def _guard(document: Document, given: Any) -> Any:
-    return given if validate(GuardModel, document, given)[0] is not None else _HARMLESS
-
-
-def _steps(given: Any, step: Callable[[Any], Any]) -> list[Any]:
-    return [step(one) for one in _list(given)]
 
 
 def _services(document: Document, given: Any) -> dict[str, Any]:
@@ -186,28 +180,30 @@ def load_playbook(
     Raises InvalidFile (exit 2), UsageError.
     """
     text, document = _read(path)
-    problems = Problems([*document.problems, *(() if pinned else unknown_lessons(document))])
+    if not pinned:
+        check_lessons(document)
     base = (base or path.resolve().parent).absolute()
-    models = _input_models(document, problems)
-    inputs, secrets = _resolve(document, models, dict(given or {}), base, problems, planning)
+    models = _input_models(document)
+    inputs, secrets = _resolve(document, models, dict(given or {}), base, planning)
     values = _values(inputs, secrets, base)
     filled = {
-        key: value if key == "inputs" else substitute(document, value, values, problems, (key,))
+        key: value if key == "inputs" else substitute(document, value, values, (key,))
         for key, value in document.data.items()
     }
     notes = rename(filled, aliases or {}, site_services)
-    if rewrite is not None and not problems.items:
+    if rewrite is not None and not document.problems:
         filled = rewrite(filled, base)
-    model = _validated(document, filled, problems)
+    model = validated(PlaybookModel, document, filled)
+    stands, broken = (model, frozenset[str]()) if model is not None else mend(document, filled)
     missing = {n for n, m in models.items() if m.required and n not in (given or {})}
-    _ruled(document, model, filled, site_services, problems, guessed=bool(missing))
+    if stands is not None:  # what single values do not show, as far as the document stands
+        check_rules(document, stands, site_services, broken, guessed=bool(missing))
     known = Known.of(document.data, filled)
-    if problems.items or model is None:
-        raise InvalidFile(TITLE, [one.told(known.text) for one in problems.sorted()], HINT)
-    return Playbook(
-        model, path, base, text, inputs, secrets, tuple(missing & set(inputs)),
-        guard_limits(document, model, site_services)[0], notes, known,
-    )  # fmt: skip
+    if document.problems or model is None:
+        raise InvalidFile(TITLE, [one.told(known.text) for one in sorted(document.problems)], HINT)
+    guards = guard_limits(document, model, site_services)
+    unset = tuple(missing & set(inputs))
+    return Playbook(model, path, base, text, inputs, secrets, unset, guards, notes, known)
 
 
 def _read(path: Path) -> tuple[str, Document]:
@@ -216,26 +212,6 @@ def _read(path: Path) -> tuple[str, Document]:
     if not isinstance(document.data, dict):
         raise InvalidFile(TITLE, [document.problem((), "not a mapping", "schema: …")], HINT)
     return text, document
-
-
-def _validated(document: Document, filled: Any, problems: Problems) -> PlaybookModel | None:
-    model, found = validate(PlaybookModel, document, filled)
-    for problem in found:
-        problems.add(problem)
-    return model
-
-
-def _ruled(
-    document: Document, model: PlaybookModel | None, filled: Any, site_services: frozenset[str],
-    problems: Problems, *, guessed: bool,
-) -> None:  # fmt: skip
-    """Check what single values do not show, as far as the document stands."""
-    if model is not None:
-        check_rules(document, model, site_services, problems, guessed=guessed)
-        return
-    stands, broken = mend(document, filled)
-    if stands is not None:
-        check_rules(document, stands, site_services, problems, broken, guessed=guessed)
 
 
 def _values(
@@ -247,7 +223,7 @@ def _values(
     return values
 
 
-def _input_models(document: Document, problems: Problems) -> dict[str, InputModel]:
+def _input_models(document: Document) -> dict[str, InputModel]:
     declared = document.data.get("inputs", {})
     if not isinstance(declared, dict):
         return {}  # the model as a whole reports it
@@ -257,36 +233,28 @@ def _input_models(document: Document, problems: Problems) -> dict[str, InputMode
 
     models: dict[str, InputModel] = {}
     for name, data in declared.items():
-        one, found = validate(_One, document, {"inputs": {name: data}})
-        for problem in found:
-            problems.add(problem)
+        one = validated(_One, document, {"inputs": {name: data}})
         if one is not None:
             models[name] = one.inputs[name]
     return models
 
 
 def _resolve(
-    document: Document,
-    models: dict[str, InputModel],
-    given: dict[str, str],
-    base: Path,
-    problems: Problems,
+    document: Document, models: dict[str, InputModel], given: dict[str, str], base: Path,
     planning: bool,
-) -> tuple[dict[str, InputValue], dict[str, Secret]]:
+) -> tuple[dict[str, InputValue], dict[str, Secret]]:  # fmt: skip
     inputs: dict[str, InputValue] = {}
     secrets: dict[str, Secret] = {}
     _check_names(document, models, given)
     for name, model in models.items():
         if model.from_ is not None:
-            file = model.from_.file
-            secrets[name] = Secret(
-                name, model.from_.env, None if file is None else resolve(base, file)
-            )
+            env, file = model.from_.env, model.from_.file
+            secrets[name] = Secret(name, env, None if file is None else resolve(base, file))
             continue
         try:
             inputs[name] = _value(model, given.get(name, model.default), base, planning)
         except ValueError as error:
-            problems.add(_wrong(document, name, model, given, str(error)))
+            document.add(_wrong(document, name, model, given, str(error)))
             inputs[name] = _stand_in(model)
     return inputs, secrets
 
@@ -296,11 +264,8 @@ def _check_names(document: Document, models: dict[str, InputModel], given: dict[
     unknown = sorted(set(given) - set(models))
     if unknown:
         known = ", ".join(models) or "none"
-        raise UsageError(
-            f"unknown input '{one_line(unknown[0], 60)}'",
-            f"{document.name} declares: {known}",
-            "--input NAME=VALUE",
-        )
+        what, declared = one_line(unknown[0], 60), f"{document.name} declares: {known}"
+        raise UsageError(f"unknown input '{what}'", declared, "--input NAME=VALUE")
     for name in given:
         if models[name].from_ is not None:
             raise UsageError(f"input '{name}' is a secret and is never given as an argument")

@@ -18,7 +18,7 @@ from console.common.redact import NONE, Known
 from console.config.playbook.inputs import InputModel, InputValue, Secret
 from console.config.playbook.steps import Step
 from console.config.site.guard import LEASE, GuardModel
-from console.config.site.service import ServiceModel, ServiceName
+from console.config.site.service import ServiceModel, ServiceName, one_of_services
 from console.config.validation import Duration, Name, Strict
 from console.config.yaml import Document, Loc
 from console.recovery.guard.config import Limit
@@ -122,8 +122,7 @@ def _target(
     assert step.cutover is not None
     to, where = step.cutover.to, (*loc, "cutover", "to")
     if to not in services:
-        known = ", ".join(sorted(services)) or "a service under services:"
-        yield document.problem(where, f"unknown service '{to}'", f"one of {known}")
+        yield document.problem(where, f"unknown service '{to}'", one_of_services(services))
     elif to not in up:
         what = f"'{to}' is not running when clients are to reach it"
         yield document.problem(where, what, f"service: {{start: {to}}} before it")
@@ -133,13 +132,10 @@ def _target(
 
 def _used(step: Step) -> str:
     """The service that a step needs alive; "" for none."""
-    if step.benchmark is not None:
-        return step.benchmark.service
-    if step.soak is not None:
-        return step.soak.service
-    if step.service is not None and step.service.verb == "wait":
-        return step.service.target
-    return (step.where.service or "") if step.where is not None else ""
+    if step.service is not None:
+        return step.service.target if step.service.verb == "wait" else ""
+    named = step.benchmark or step.soak or step.where
+    return (named.service or "") if named is not None else ""
 
 
 def playbook_schema() -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from console.common.errors import Problem, Problems
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons import ids
@@ -28,6 +27,7 @@ from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Criterion
 from console.config.site.guard import limits
+from console.config.site.service import one_of_services
 from console.config.yaml import Document, Loc
 from console.recovery.guard.config import Limit
 
@@ -37,17 +37,13 @@ RESERVED = frozenset({"restore"})
 """Ids of rows that the plan adds."""
 
 
-def unknown_lessons(document: Document) -> list[Problem]:
+def check_lessons(document: Document) -> None:
     """Ids that are not in the registry: a typing error would hide the lesson it was meant for."""
     named, known = document.data.get("lessons"), ids.known()
-    found = []
     for at, lesson in enumerate(named if isinstance(named, list) else []):
         if isinstance(lesson, str) and lesson not in known:
-            near = ids.near(lesson, known)
-            hint = f"did you mean {near}?" if near else "omni-console lessons lists them"
             what = f"unknown lesson '{one_line(lesson, 60)}'"
-            found.append(document.problem(("lessons", at), what, "an id of the registry", hint))
-    return found
+            document.refuse(("lessons", at), what, "an id of the registry", ids.meant(lesson))
 
 
 def step_locs(model: PlaybookModel) -> Iterator[tuple[Loc, Step]]:
@@ -62,7 +58,6 @@ def check_rules(
     document: Document,
     model: PlaybookModel,
     site_services: frozenset[str],
-    problems: Problems,
     broken: frozenset[str] = frozenset(),
     *,
     guessed: bool = False,
@@ -76,61 +71,65 @@ def check_rules(
     known = _Known(guessed)
     fits: list[str] = []
     services = set(model.services) | site_services
-    for problem in guard_limits(document, model, site_services)[1]:
-        problems.add(problem)
+    guard_limits(document, model, site_services)
     for name in set(model.services) & site_services:
-        problems.add(
-            document.problem(("services", name), f"service '{name}' is the site's", key=True)
-        )
+        document.refuse(("services", name), f"service '{name}' is the site's", key=True)
     if not broken:
-        for problem in cutover_problems(document, model, frozenset(services)):
-            problems.add(problem)
+        document.add(*cutover_problems(document, model, frozenset(services)))
     for loc, step in step_locs(model):
         if step.id in seen:
             line, _ = document.place((*seen[step.id], "id"))
-            problems.add(
-                document.problem((*loc, "id"), f"step id '{step.id}' twice", hint=f"line {line}")
-            )
+            document.refuse((*loc, "id"), f"step id '{step.id}' twice", hint=f"line {line}")
         seen.setdefault(step.id, loc)
         if step.id in RESERVED:
-            problems.add(document.problem((*loc, "id"), f"step id '{step.id}' is the plan's own"))
-        _check_services(document, loc, step, services, problems)
+            document.refuse((*loc, "id"), f"step id '{step.id}' is the plan's own")
+        _check_services(document, loc, step, services)
         if step.download is not None and step.download.of:
-            _check_of(document, loc, step.download.of, fits, problems)
+            _check_of(document, loc, step.download.of, fits)
         if step.checkpoint is not None:
             fits.append(step.id)
         if step.gate is not None:
-            _check_gate(document, loc, step.gate, known, problems)
+            _check_gate(document, loc, step.gate, known)
         if loc[0] == "finally":
-            _check_final(document, loc, step, problems)
+            _check_final(document, loc, step)
         known.add(step, broken=step.id in broken)
 
 
 def guard_limits(
     document: Document, model: PlaybookModel, site_services: frozenset[str]
-) -> tuple[tuple[Limit, ...], list[Problem]]:
-    """The playbook's guards as limits, and services in them that nobody declares."""
+) -> tuple[Limit, ...]:
+    """The playbook's guards as limits; a service in them that nobody declares is refused."""
     return limits(document, model.guards, "playbook", frozenset(model.services) | site_services)
 
 
 @dataclass
+class _Figure:
+    """A metric that a gate can name; `source`: what measures it, as in LEAST."""
+
+    unit: str
+    bounds: Bounds | None = None
+    source: str = ""
+    why: str = ""
+    """Where its bounds come from, if it is the step as written."""
+    most: int | None = None
+    """How many samples it can have, where that is known."""
+    usual: tuple[int, str, str] | None = None
+    """How many the step gives as it is written, why, and what it takes to give enough."""
+
+    def bound(self, high: float, why: str) -> None:
+        if self.bounds is not None and high < self.bounds[1]:
+            self.bounds, self.why = (self.bounds[0], high), why
+
+
+@dataclass
 class _Known:
-    """What the steps so far measure: metric → unit, and which have the baseline's figure too."""
+    """What the steps so far measure, by metric, and which of it has the baseline's figure too."""
 
     guessed: bool = False
-    metrics: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, _Figure] = field(default_factory=dict)
     compared: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     """Steps whose metrics are not missed: broken (reported already) or not built."""
-    bounds: dict[str, Bounds] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
-    """Where a metric's bounds come from, if it is the step as written."""
-    most: dict[str, int] = field(default_factory=dict)
-    """How many samples a metric can have, where that is known."""
-    made_of: dict[str, str] = field(default_factory=dict)
-    """What measures it, as in LEAST."""
-    usual: dict[str, tuple[int, str, str]] = field(default_factory=dict)
-    """How many samples the step gives as it is written, why, and what it takes to give enough."""
 
     def __post_init__(self) -> None:
         self._measured("", GAUGE_METRICS)
@@ -148,8 +147,7 @@ class _Known:
                 if not self.guessed:
                     self._runs(prefix, step.benchmark.runs)
         for name, output in step.outputs.items():
-            self.metrics[f"{step.id}.{name}"] = base_unit(output.unit)
-            self.most[f"{step.id}.{name}"] = 1
+            self.figures[f"{step.id}.{name}"] = _Figure(base_unit(output.unit), most=1)
         if step.soak is not None:
             self._measured(f"{step.id}.", SOAK_METRICS, None, made_of(step))
             if not self.guessed:
@@ -162,134 +160,95 @@ class _Known:
         self, prefix: str, named: dict[str, str], most: int | None = None, source: str = ""
     ) -> None:
         for name, unit in named.items():
-            self.metrics[prefix + name] = unit
-            self.bounds[prefix + name] = BOUNDS.get(name, FROM_ZERO)
-            self.made_of[prefix + name] = source
-            if most is not None and not self.guessed:
-                self.most[prefix + name] = most
+            bounds = BOUNDS.get(name, FROM_ZERO)
+            found = _Figure(unit, bounds, source, most=None if self.guessed else most)
+            self.figures[prefix + name] = found
 
     def _runs(self, prefix: str, runs: int) -> None:
         more = f"runs: {LEAST['benchmark']} or more, or min_samples: {runs}"
         for name in BENCHMARK_METRICS:
-            self.usual[prefix + name] = (runs, f"runs: {runs} gives {runs}", more)
+            self.figures[prefix + name].usual = (runs, f"runs: {runs} gives {runs}", more)
 
     def _soak(self, prefix: str, soak: SoakStep) -> None:
         """What a soak's duration, interval and `max_errors` leave possible."""
-        self._bound(
-            f"{prefix}observed_s", soak.duration + SOAK_END_S,
-            f"the soak lasts {format_duration(soak.duration)}",
-        )  # fmt: skip
+        of = {name: self.figures[prefix + name] for name in SOAK_METRICS}
+        lasts = f"the soak lasts {format_duration(soak.duration)}"
+        of["observed_s"].bound(soak.duration + SOAK_END_S, lasts)
         fit = soak.most_requests
         if fit is not None:
             at_most = f"{fit} fit in {format_duration(soak.duration)}"
-            for name in ("requests", "errors", "hangs"):
-                self._bound(prefix + name, fit, at_most)
-            for name in SOAK_METRICS.keys() - BY_LOOKS:
-                self.most[prefix + name] = fit
             more = f"a longer soak, a shorter every, or min_samples: {fit}"
-            for name in SOAK_METRICS:
-                self.usual[prefix + name] = (fit, at_most, more)
+            for name, figure in of.items():
+                figure.most, figure.usual = fit, (fit, at_most, more)
+                if name in ("requests", "errors", "hangs"):
+                    figure.bound(fit, at_most)
         rates = soak.most_rates
         if rates is not None:
-            drift = f"{prefix}tok_s_drift"
-            self.most[drift] = rates if rates >= 2 * DRIFT_SAMPLES else 0
+            of["tok_s_drift"].most = rates if rates >= 2 * DRIFT_SAMPLES else 0
             sixths = f"its first and its last sixth hold {rates}"
-            self.usual[drift] = (rates, sixths, "a longer soak, or a shorter every")
+            of["tok_s_drift"].usual = (rates, sixths, "a longer soak, or a shorter every")
         for name in BY_LOOKS:
-            self.most[prefix + name] = soak.most_looks
-        if soak.max_errors is not None:
-            self._without_errors(prefix, soak, soak.max_errors)
-
-    def _without_errors(self, prefix: str, soak: SoakStep, most: int) -> None:
-        """More errors than that fail the step, and no gate sees its figures."""
-        why = f"above max_errors: {most} the soak itself fails"
-        self._bound(f"{prefix}errors", most, why)
-        if most == 0:
-            self._bound(f"{prefix}error_rate", 0.0, why)
-            if soak.arrivals == "after_reply":  # fixed moments can be missed without an error
-                self.bounds[f"{prefix}stability"] = (1.0, 1.0)
-                self.why[f"{prefix}stability"] = why
-
-    def _bound(self, metric: str, high: float, why: str) -> None:
-        low, before = self.bounds[metric]
-        if high < before:
-            self.bounds[metric] = (low, high)
-            self.why[metric] = why
+            of[name].most = soak.most_looks
+        if soak.max_errors is not None:  # more of them fail the step, and no gate sees its figures
+            why = f"above max_errors: {soak.max_errors} the soak itself fails"
+            of["errors"].bound(soak.max_errors, why)
+            if soak.max_errors == 0:
+                of["error_rate"].bound(0.0, why)
+                if soak.arrivals == "after_reply":  # fixed moments can be missed without an error
+                    of["stability"].bounds, of["stability"].why = (1.0, 1.0), why
 
 
-def _check_final(document: Document, loc: Loc, step: Step, problems: Problems) -> None:
+def _check_final(document: Document, loc: Loc, step: Step) -> None:
     if not KINDS[step.kind].at_end:
-        problems.add(document.problem(loc, f"{step.kind} in finally", "run, script or report"))
+        document.refuse(loc, f"{step.kind} in finally", "run, script or report")
     if step.on_failure != "stop":
         what = f"on_failure: {step.on_failure} in finally, which cannot change the outcome"
-        problems.add(document.problem((*loc, "on_failure"), what))
+        document.refuse((*loc, "on_failure"), what)
 
 
-def _check_of(document: Document, loc: Loc, of: str, fits: list[str], problems: Problems) -> None:
+def _check_of(document: Document, loc: Loc, of: str, fits: list[str]) -> None:
     """A download is of a checkpoint that an earlier step judges."""
     if of not in fits:
         expected = f"one of {', '.join(fits)}" if fits else "a checkpoint step before it"
         what = f"'{of}' is no checkpoint step before this one"
-        problems.add(document.problem((*loc, "download", "of"), what, expected))
+        document.refuse((*loc, "download", "of"), what, expected)
 
 
-def _check_services(
-    document: Document, loc: Loc, step: Step, services: set[str], problems: Problems
-) -> None:
+def _check_services(document: Document, loc: Loc, step: Step, services: set[str]) -> None:
     wanted: list[tuple[Loc, str]] = []
     if step.service is not None:
         wanted.append(((*loc, "service", step.service.verb), step.service.target))
-    if step.benchmark is not None:
-        wanted.append(((*loc, "benchmark", "service"), step.benchmark.service))
-    if step.soak is not None:
-        wanted.append(((*loc, "soak", "service"), step.soak.service))
-    if step.where is not None and step.where.service is not None:
-        wanted.append(((*loc, "where", "service"), step.where.service))
-    for look_kind in LOOKS:
-        lent = str(getattr(getattr(step, look_kind), "service", None) or "")
-        if lent:
-            wanted.append(((*loc, look_kind, "service"), lent))
+    for key in ("benchmark", "soak", "where", *LOOKS):
+        named = getattr(getattr(step, key), "service", None)
+        if named or (named == "" and key not in LOOKS):  # a look may do without one
+            wanted.append(((*loc, key, "service"), named))
     for where, name in wanted:
         known = services | ({"baseline"} if step.service is None else set())
         if name not in known:
-            expected = (
-                f"one of {', '.join(sorted(known))}" if known else "a service under services:"
-            )
-            problems.add(document.problem(where, f"unknown service '{name}'", expected))
+            document.refuse(where, f"unknown service '{name}'", one_of_services(known))
 
 
-def _check_gate(
-    document: Document,
-    loc: Loc,
-    gate: list[CriterionModel],
-    known: _Known,
-    problems: Problems,
-) -> None:
+def _check_gate(document: Document, loc: Loc, gate: list[CriterionModel], known: _Known) -> None:
     for index, criterion in enumerate(gate):
         where = (*loc, "gate", index)
         owner = criterion.metric.split(".")[0]
         if owner in known.unclear:
             continue  # reported already, as broken or as not built
-        _check_of_cards(document, where, criterion, problems)
-        if criterion.metric not in known.metrics:
-            names = ", ".join(m for m in known.metrics if m.startswith(f"{owner}."))
-            problems.add(
-                document.problem(
-                    (*where, "metric"), f"nothing before this gate measures '{criterion.metric}'",
-                    f"one of {names}" if names else "a benchmark or an output of an earlier step",
-                )
-            )  # fmt: skip
+        _check_of_cards(document, where, criterion)
+        if criterion.metric not in known.figures:
+            names = ", ".join(m for m in known.figures if m.startswith(f"{owner}."))
+            what = f"nothing before this gate measures '{criterion.metric}'"
+            expected = f"one of {names}" if names else "a benchmark or an output of an earlier step"
+            document.refuse((*where, "metric"), what, expected)
             continue
-        if uses_baseline(criterion) and criterion.metric not in known.compared:
-            problems.add(
-                document.problem(
-                    where, f"nothing measures the baseline's {criterion.metric}",
-                    "against: baseline in the benchmark", "x baseline could only ever be HOLD",
-                )
-            )  # fmt: skip
+        relative = any(t is not None and t.relative for t in (criterion.go, criterion.no_go))
+        if relative and criterion.metric not in known.compared:
+            what = f"nothing measures the baseline's {criterion.metric}"
+            hint = "x baseline could only ever be HOLD"
+            document.refuse(where, what, "against: baseline in the benchmark", hint)
         problem = _undecidable(criterion, gate[:index], known)
         if problem is not None:
-            problems.add(document.problem(where, *problem))
+            document.refuse(where, *problem)
 
 
 def _undecidable(
@@ -297,42 +256,35 @@ def _undecidable(
 ) -> tuple[str, str, str] | None:
     """Why a criterion could never decide, also together with those before it; what is expected
     instead; a hint."""
-    metric, unit = model.metric, known.metrics[model.metric]
-    source, bounds = known.made_of.get(metric, ""), known.bounds.get(metric)
-    criterion = as_criterion(model, source)
+    metric, figure = model.metric, known.figures[model.metric]
+    criterion = as_criterion(model, figure.source)
     needed = max(criterion.min_samples, criterion.min_requests)
-    has, why, more = known.usual.get(metric, (needed, "", ""))
+    has, why, more = figure.usual or (needed, "", "")
     if model.min_samples is None and has < needed:
-        noun = "requests" if source == "soak" else "runs"
+        noun = "requests" if figure.source == "soak" else "runs"
         return f"{metric} needs {needed} {noun} unless min_samples is given, and {why}", more, ""
     try:
-        check_criterion(criterion, unit, bounds, known.most.get(metric))
+        check_criterion(criterion, figure.unit, figure.bounds, figure.most)
     except ValueError as error:
-        return str(error), "", known.why.get(metric, "")
+        return str(error), "", figure.why
     for other in before:
-        wrong = never_both(as_criterion(other), criterion, unit, bounds)
+        wrong = never_both(as_criterion(other), criterion, figure.unit, figure.bounds)
         if wrong:
             return wrong, "", ""
     return None
 
 
-def _check_of_cards(
-    document: Document, where: Loc, criterion: CriterionModel, problems: Problems
-) -> None:
+def _check_of_cards(document: Document, where: Loc, criterion: CriterionModel) -> None:
     """Cards are added up or compared, never silently one of the two."""
     cards = criterion.metric.startswith("gpu.")
     if criterion.of == "sum" and criterion.metric == "gpu.peak_temperature":
         what = "temperatures are not added up"
-        problems.add(document.problem((*where, "of"), what, "of: max"))
+        document.refuse((*where, "of"), what, "of: max")
     elif cards and criterion.of is None:
         what = f"'{criterion.metric}' is of every card"
-        problems.add(document.problem(where, what, "of: sum or of: max"))
+        document.refuse(where, what, "of: sum or of: max")
     elif criterion.of is not None and not cards:
-        problems.add(document.problem((*where, "of"), "'of' belongs to metrics of the cards"))
-
-
-def uses_baseline(model: CriterionModel) -> bool:
-    return any(t is not None and t.relative for t in (model.go, model.no_go))
+        document.refuse((*where, "of"), "'of' belongs to metrics of the cards")
 
 
 def made_of(step: Step) -> str:

@@ -35,7 +35,7 @@ from console.config.validation import (
     Pattern,
     Strict,
     Text,
-    unusable_text,
+    argument,
 )
 
 
@@ -70,13 +70,7 @@ def _threshold(value: Any) -> Threshold:
 
 
 def _env_value(value: Any) -> str | Secret:
-    if isinstance(value, Secret):
-        return value
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError("text; put it in quotes")
-    if unusable_text(str(value)):
-        raise ValueError(unusable_text(str(value)))
-    return str(value)
+    return value if isinstance(value, Secret) else argument(value)
 
 
 ThresholdText = Annotated[

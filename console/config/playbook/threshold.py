@@ -191,7 +191,3 @@ def noun(metric: str, value: float) -> str:
     if not name.endswith("s"):
         return ""
     return f" {name[:-1] if value == 1 else name}"
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -9,6 +9,7 @@ from enum import Enum, StrEnum
 
 from console.bench.statistics import ENOUGH, interval, mean, median
 from console.common.text import one_line
+from console.common.units import plural
 from console.config.playbook.threshold import (
     COUNTED,
     MEASURED,
@@ -17,7 +18,6 @@ from console.config.playbook.threshold import (
     figure,
     impossible,
     noun,
-    plural,
 )
 
 
@@ -207,15 +207,12 @@ def _odd_samples(evidence: Evidence, relative: bool) -> str:
         if not all(map(math.isfinite, samples)):
             return f"one of the {whose}samples is not a number"
         middle = mean(samples) if evidence.headline == "mean" else median(samples)
-        if len(samples) != count or middle is None or not _same(middle, value or 0.0):
+        same = math.isclose(middle or 0.0, value or 0.0, rel_tol=1e-6, abs_tol=1e-12)
+        if len(samples) != count or middle is None or not same:
             return f"the {whose}figure is not the {evidence.headline} of its samples"
     if relative and evidence.baseline_samples and min(evidence.baseline_samples) <= 0:
         return "a sample of the baseline is not above zero, so there is no ratio to it"
     return ""
-
-
-def _same(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-12)
 
 
 def _baseline(evidence: Evidence) -> str:

@@ -15,7 +15,6 @@ from pydantic import (
     model_validator,
 )
 
-from console.common.errors import Problem
 from console.common.units import (
     BYTES_FORM,
     DURATION_FORM,
@@ -24,6 +23,7 @@ from console.common.units import (
     parse_bytes,
     parse_duration,
 )
+from console.config.site.service import one_of_services
 from console.config.validation import Duration, Pattern, Strict, Text
 from console.config.yaml import Document, Loc
 from console.host.matching import TooSlow, quick
@@ -216,25 +216,20 @@ def _of_trouble(metric: str, of: str) -> str:
 
 def limits(
     document: Document, guards: Sequence[GuardModel], what: str, services: frozenset[str]
-) -> tuple[tuple[Limit, ...], list[Problem]]:
-    """The guards of a file as limits that say where they stand, and unknown services in them."""
-    made, problems = [], []
+) -> tuple[Limit, ...]:
+    """The guards of a file as limits that say where they stand; unknown services are refused."""
+    made = []
     for index, guard in enumerate(guards):
         loc: Loc = ("guards", index)
         made.append(guard.limit(f"{what}, line {document.place(loc)[0]}"))
-        named = [("log", guard.log)] if guard.log else []
-        if (guard.metric or "").startswith("service.") and guard.of:
-            named.append(("of", guard.of))
-        for key, name in named:
-            if name not in services:
-                expected = (
-                    f"one of {', '.join(sorted(services))}" if services
-                    else "a service under services:"
-                )  # fmt: skip
-                problems.append(
-                    document.problem((*loc, key), f"unknown service '{name}'", expected)
-                )
-    return tuple(made), problems
+        named = {"log": guard.log}
+        if (guard.metric or "").startswith("service."):
+            named["of"] = guard.of
+        for key, name in named.items():
+            if name and name not in services:
+                expected = one_of_services(services)
+                document.refuse((*loc, key), f"unknown service '{name}'", expected)
+    return tuple(made)
 
 
 def trouble(limit: Limit, machine: Machine) -> str:
@@ -243,19 +238,13 @@ def trouble(limit: Limit, machine: Machine) -> str:
     value = limit.below if limit.below is not None else limit.above
     if value is None:
         return ""
+    side, fault = "below", "breached on any day"
+    if limit.below is None:
+        side, fault = "above", "never breached"
     for metric, most, name in _ceilings(limit, machine):
-        if metric != limit.metric or most is None:
-            continue
-        if limit.below is not None and value >= most:
-            return (
-                f"{metric} below {format_bytes(value)} is breached on any day: "
-                f"{name} has {format_bytes(most)}"
-            )
-        if limit.above is not None and value >= most:
-            return (
-                f"{metric} above {format_bytes(value)} is never breached: "
-                f"{name} has {format_bytes(most)}"
-            )
+        if metric == limit.metric and most is not None and value >= most:
+            has = f"{name} has {format_bytes(most)}"
+            return f"{metric} {side} {format_bytes(value)} is {fault}: {has}"
     return ""
 
 

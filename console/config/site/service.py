@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -70,6 +71,9 @@ class ReadyModel(Strict):
     http: str = Field("/health", pattern="^/")
     timeout: Annotated[Duration, Field(gt=0)] = 900.0
     stable_for: Duration = 0.0
+
+    def spec(self) -> Ready:
+        return Ready(self.http, self.timeout, self.stable_for)
 
 
 class ContainerModel(Strict):
@@ -170,7 +174,7 @@ class ServiceModel(Strict):
         model = self.container or self.compose or self.process
         assert model is not None
         runs: Runs = model.spec(base)
-        ready = Ready(self.ready.http, self.ready.timeout, self.ready.stable_for)
+        ready = self.ready.spec()
         return ServiceSpec(name, self.url, runs, ready, self.exclusive, self.keep, self.grace)
 
 
@@ -178,3 +182,9 @@ def mount(text: str, base: Path) -> Mount:
     """`SOURCE:/TARGET[:rw]` → Mount; a relative source is relative to `base`."""
     source, target, *mode = text.split(":")
     return Mount(str(base / os.path.expanduser(source)), target, mode != ["rw"])
+
+
+def one_of_services(known: Iterable[str]) -> str:
+    """What is expected where a service is named that nobody declares."""
+    names = ", ".join(sorted(known))
+    return f"one of {names}" if names else "a service under services:"

@@ -5,15 +5,17 @@ Declared is what cannot be measured, or another machine to plan for.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.common import units
+from console.common.errors import InvalidFile, Problem
 from console.common.redact import NONE, Known
-from console.config.site.guard import LEASE, GuardModel
+from console.config.site.guard import LEASE, GuardModel, limits, trouble
 from console.config.site.service import (
     ComposeModel,
     ProcessModel,
@@ -22,12 +24,14 @@ from console.config.site.service import (
     ServiceName,
     Url,
 )
-from console.config.validation import Arg, ByteCount, Duration, Strict, Text
+from console.config.validation import Arg, ByteCount, Duration, Strict, Text, validated
+from console.config.yaml import Document, parse, read_text
 from console.host.sample import Card, Machine
 from console.recovery.guard.config import Limit
-from console.runtime.spec import ComposeSpec, ExistingContainer, Ready, Runs, ServiceSpec
+from console.runtime.spec import ComposeSpec, ExistingContainer, Runs, ServiceSpec
 
 DECLARED = "declared by the site"
+TITLE = "the site file cannot be used"
 
 
 def _rate(value: Any) -> float:
@@ -171,19 +175,18 @@ class SiteModel(Strict):
         return {**mine, **self.aliases}
 
 
+@dataclass
 class Site:
     """A loaded site: the model plus where it came from."""
 
-    def __init__(
-        self, model: SiteModel, path: Path, text: str, guards: tuple[Limit, ...] = (),
-        known: Known = NONE,
-    ) -> None:  # fmt: skip
-        self.model = model
-        self.known = known
-        self.guards = guards
-        self.path = path
-        self.base = path.resolve().parent
-        self.text = text
+    model: SiteModel
+    path: Path
+    text: str
+    guards: tuple[Limit, ...] = ()
+    known: Known = NONE
+
+    def __post_init__(self) -> None:
+        self.base = self.path.resolve().parent
 
     @property
     def name(self) -> str:
@@ -192,16 +195,11 @@ class Site:
     def baseline_spec(self) -> ServiceSpec:
         """The baseline as a service value; its name is `baseline`."""
         model = self.model.baseline
-        runs: Runs
-        if model.container is not None:
-            runs = ExistingContainer(model.container)
-        elif model.compose is not None:
-            runs = model.compose.spec(self.base)
-        else:
-            assert model.process is not None
-            runs = model.process.spec(self.base)
-        ready = Ready(model.ready.http, model.ready.timeout, model.ready.stable_for)
-        spec = ServiceSpec("baseline", model.url, runs, ready, grace_s=model.grace)
+        made = model.compose or model.process
+        runs: Runs = (
+            ExistingContainer(model.container or "") if made is None else made.spec(self.base)
+        )
+        spec = ServiceSpec("baseline", model.url, runs, model.ready.spec(), grace_s=model.grace)
         return self.equipped(spec)
 
     @property
@@ -219,3 +217,42 @@ class Site:
 
     def service_specs(self) -> dict[str, ServiceSpec]:
         return {name: model.spec(name, self.base) for name, model in self.model.services.items()}
+
+
+def load_site(path: Path) -> Site:
+    """A site file → Site; raises InvalidFile with every problem."""
+    text = read_text(path, TITLE)
+    document = parse(text, str(path), TITLE)
+    model = validated(SiteModel, document, document.data)
+    guards: tuple[Limit, ...] = ()
+    if model is not None:
+        guards = limits(document, model.guards, "site", frozenset(model.services))
+        document.add(*taken(lambda: document, model.services, model))
+        declared = model.machine.over(Machine(), model.gpus)
+        for index, limit in enumerate(guards):
+            if words := trouble(limit, declared):
+                document.refuse(("guards", index), words)
+    known = Known.of(document.data)
+    if model is None or document.problems:
+        told = [one.told(known.text) for one in sorted(document.problems)]
+        raise InvalidFile(TITLE, told, "docs/reference/site.md describes the file")
+    return Site(model, path, text, guards, known)
+
+
+def taken(
+    document: Callable[[], Document], services: Mapping[str, ServiceModel], site: SiteModel
+) -> Iterator[Problem]:
+    """Services of a file whose container would have the name of one that is never stopped."""
+    for name, service in services.items():
+        if service.container is None:
+            continue
+        made = service.container.name or f"omni-{name}"
+        whose = "the baseline's" if made == site.baseline.container else "protected"
+        if made != site.baseline.container and made not in site.protected:
+            continue
+        own = ("container", "name") if service.container.name else ()
+        yield document().problem(
+            ("services", name, *own),
+            f"service '{name}': container {made} is {whose}: it would never be stopped",
+            hint="another container.name for the service, or correct `protected:`", key=not own,
+        )  # fmt: skip

@@ -21,7 +21,7 @@ from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, Usag
 from console.common.finding import Finding, Level, worst
 from console.common.text import clean
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
-from console.config.locate import services, shipped, site_file
+from console.config.locate import NAMES, services, shipped, site_file
 from console.config.locate import site as site_of
 from console.models.sizing.assessment import Verdict
 
@@ -216,8 +216,6 @@ def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[
     """`known`: services of the site; the demo's playbook is always about the demo's own."""
     path, schema = item
     if path.resolve() == demo:
-        from console.config.demo_site import NAMES
-
         known = frozenset(NAMES[1:])
     try:
         _load(path, schema, known)
@@ -229,7 +227,7 @@ def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[
 def _load(path: Path, schema: str, site_services: frozenset[str]) -> None:
     """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
     if schema.startswith("omni.site/"):
-        from console.config.site.load import load_site
+        from console.config.site.site import load_site
 
         load_site(path)
     elif schema.startswith("omni.lesson/"):

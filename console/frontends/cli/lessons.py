@@ -17,15 +17,21 @@ from console.common import redact
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
-from console.config.lessons import draft, ids
-from console.config.lessons.draft import Found
-from console.config.lessons.recheck import Answer, Rechecked, recheck
+from console.config.lessons import ids
 from console.config.lessons.registry import Lesson, Registry, due_by, load_lesson, load_registry
-from console.config.lessons.use import search
-from console.journal.report_data import gauges
+from console.config.lessons.use import (
+    Answer,
+    Found,
+    Rechecked,
+    drafted,
+    recheck,
+    search,
+    write,
+)
 from console.journal.run_dir import RunDir
 from console.journal.run_read import view_of
 from console.journal.run_view import RunView
+from console.journal.samples import gauges
 from console.journal.state import Decision, RunState, StepState
 from console.render.lessons import due_words, entry, row
 from console.render.report.benchmarks import figures_line
@@ -264,7 +270,7 @@ def _draft(args: Namespace) -> int:
     found = found_in(run)
     letter = args.as_ or ("S" if found.worked else "F")
     lesson_id = ids.next_free(letter, ids.known())
-    path = draft.write(lesson_id, draft.drafted(lesson_id, found))
+    path = write(lesson_id, drafted(lesson_id, found))
     if args.json:
         print(json.dumps({"id": lesson_id, "file": str(path), "run": run.id}))
     else:

@@ -20,7 +20,7 @@ from console.checks.doctor.facts import Finding, Level
 from console.checks.doctor.run import counts, in_order, iterate
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
-from console.common.units import DURATION_FORM, parse_duration
+from console.common.units import DURATION_FORM, parse_duration, plural
 from console.host import systemd
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
 from console.host.sampler import Sampler
@@ -85,7 +85,7 @@ def lines(finding: Finding, width: int) -> list[str]:
 
 def last_line(findings: Sequence[Finding]) -> str:
     failed, warnings = counts(findings)
-    sums = f"{failed} failed, {warnings} warning{'' if warnings == 1 else 's'}."
+    sums = f"{failed} failed, {plural(warnings, 'warning')}."
     for level in (Level.FAILED, Level.WARNING):
         for finding in findings:
             if finding.level is level and finding.hint:

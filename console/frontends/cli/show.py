@@ -13,12 +13,12 @@ from pathlib import Path
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.logs.last_lines import read_last
 from console.common.text import clean
-from console.common.units import format_duration
+from console.common.units import format_duration, number
 from console.frontends.cli.machine import guard_json, text_signs
 from console.frontends.tui.watch.baseline import answers_200
 from console.frontends.tui.watch.history import RunRow, rows
 from console.journal.breach import crossed
-from console.journal.guard_status import ACTED, NOBODY, GuardView, GuardWatch, number
+from console.journal.guard_status import ACTED, NOBODY, GuardView, GuardWatch
 from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of

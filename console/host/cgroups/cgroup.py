@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from console.common.files import read_bytes, read_text, write_at_once
+
 FULL_ID = re.compile(r"[0-9a-f]{64}")
 _ID = re.compile(rb"[0-9a-f]{64}")
 DEPTH = 5
@@ -56,7 +58,7 @@ def inode_of(path: str) -> int:
 def hierarchies(mounts: str = "/proc/self/mounts") -> tuple[Hierarchy, ...]:
     """What is mounted, version 2 first."""
     found: dict[Hierarchy, None] = {}
-    for row in _text(mounts).splitlines():
+    for row in read_text(mounts).splitlines():
         words = row.split(" ")
         if len(words) < 4 or words[2] not in ("cgroup", "cgroup2"):
             continue
@@ -69,16 +71,8 @@ def hierarchies(mounts: str = "/proc/self/mounts") -> tuple[Hierarchy, ...]:
 def _controllers(options: str) -> str:
     """Of version 1's mount options those that /proc/PID/cgroup repeats."""
     known = {
-        "rw",
-        "ro",
-        "nosuid",
-        "nodev",
-        "noexec",
-        "relatime",
-        "noatime",
-        "xattr",
-        "clone_children",
-    }
+        "rw", "ro", "nosuid", "nodev", "noexec", "relatime", "noatime", "xattr", "clone_children",
+    }  # fmt: skip
     return ",".join(o for o in options.split(",") if o not in known and "release_agent" not in o)
 
 
@@ -135,7 +129,7 @@ def processes() -> dict[str, int]:
     found: dict[str, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            for word in _ID.findall(_bytes(f"/proc/{name}/cgroup")):
+            for word in _ID.findall(read_bytes(f"/proc/{name}/cgroup")):
                 found.setdefault(word.decode(), int(name))
     return found
 
@@ -155,7 +149,7 @@ def _groups_of(pid: int, container: str, trees: Iterable[Hierarchy]) -> Iterator
 
 def paths_of(pid: int | str) -> list[tuple[str, str]]:
     """(kind, path below the mount) of each group a process is in; empty when it is gone."""
-    rows = (line.split(":", 2) for line in _text(f"/proc/{pid}/cgroup").splitlines())
+    rows = (line.split(":", 2) for line in read_text(f"/proc/{pid}/cgroup").splitlines())
     return [(fields[1], fields[2]) for fields in rows if len(fields) == 3]
 
 
@@ -169,7 +163,7 @@ def pid_namespace(pid: int | str) -> str:
 
 def pids(path: str, depth: int = DEPTH) -> list[int]:
     """The processes of a group and of those below it; empty when it is gone or empty."""
-    found = [int(word) for word in _bytes(f"{path}/cgroup.procs").split()]
+    found = [int(word) for word in read_bytes(f"{path}/cgroup.procs").split()]
     if depth > 0:
         for below in _below(path):
             found += pids(below, depth - 1)
@@ -192,7 +186,7 @@ def is_empty(group: Cgroup) -> bool:
     if not group.stands:
         return True
     if group.kind == "":
-        data = _bytes(f"{group.path}/cgroup.events")
+        data = read_bytes(f"{group.path}/cgroup.events")
         if data:
             return b"populated 0" in data
     return not pids(group.path)
@@ -207,30 +201,6 @@ def die_together(container: str) -> bool:
     done = False
     for group in find(container, scan=False):
         with contextlib.suppress(OSError):
-            descriptor = os.open(f"{group.path}/memory.oom.group", os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(descriptor, b"1")
-                done = True
-            finally:
-                os.close(descriptor)
+            write_at_once(f"{group.path}/memory.oom.group", "1")
+            done = True
     return done
-
-
-def _bytes(path: str) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        parts = []
-        while part := os.read(descriptor, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
-
-
-def _text(path: str) -> str:
-    return _bytes(path).decode("utf-8", "replace")

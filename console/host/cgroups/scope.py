@@ -18,6 +18,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+from console.common.files import write_at_once
 from console.host.cgroups import cgroup
 from console.host.cgroups.cgroup import Cgroup, Hierarchy
 
@@ -71,7 +72,7 @@ def end(path: str, pid: int, start: int, spared: Collection[int] = ()) -> int:
         return 0
     if left:
         with contextlib.suppress(OSError):
-            _write(f"{path}/cgroup.kill", "1")
+            write_at_once(f"{path}/cgroup.kill", "1")
     _remove(path)
     return len(left)
 
@@ -113,14 +114,6 @@ def _inside(pid: int | str) -> str:
     """The group of a process, from version 2's mount on; "" without one."""
     path = next((path for kind, path in cgroup.paths_of(pid) if not kind), "")
     return "" if ".." in path else path
-
-
-def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
 
 
 def _remove(path: str) -> None:

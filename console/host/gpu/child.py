@@ -109,7 +109,7 @@ class Session:
         try:
             library = self._load()
         except ImportError:
-            self._trouble = "pynvml cannot be loaded: reinstall omni-console"
+            self._trouble = known.MISSING
             self._retry_at = now + RETRY_S
             return False
         try:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
+import select
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.common.clock import Clock, SystemClock
 from console.common.paths import module_argv
+from console.host.children import Child
 from console.host.sample import GpuReport, GpuSample
-
-if TYPE_CHECKING:
-    import subprocess
 
 SILENT_S = 5.0
 """NVML takes a second or two to wake a card; after this it is said not to answer."""
-FAST_DEATH_S = 10.0
-"""A reader that lived for less did not get to work."""
 DEATHS_SAID = 3
-MOST_BACKOFF_S = 30.0
 CLOSE_S = 1.0
+LOOK_S, REAP_S = 1.0, 0.05
 
 
 class GpuWatch:
@@ -31,17 +28,12 @@ class GpuWatch:
     """
 
     def __init__(
-        self,
-        every_s: float = 1.0,
-        clock: Clock | None = None,
-        argv: Sequence[str] = (),
+        self, every_s: float = 1.0, clock: Clock | None = None, argv: Sequence[str] = ()
     ) -> None:
         reader = (*module_argv("console.host.gpu.child"), "--every", f"{every_s:g}")
-        self._argv = list(argv or reader)
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
+        self._child = Child(argv or reader, self._clock)
         self._report: GpuReport | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._began: float | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gauge-gpu", daemon=True)
@@ -53,8 +45,7 @@ class GpuWatch:
 
     def latest(self) -> GpuReport | None:
         """The newest report, however old; None while the first one may still come."""
-        with self._lock:
-            report = self._report
+        report = self._report
         if report is None and self._began is not None:
             if self._clock.monotonic() - self._began < SILENT_S:
                 return None
@@ -64,62 +55,24 @@ class GpuWatch:
     def close(self) -> None:
         """Kill the reader and reap it; a process that cannot die is left after a second."""
         self._closing.set()
-        with self._lock:
-            process = self._process
-        if process is not None:
-            process.kill()
+        self._child.kill()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
-        deaths = 0
+        child = self._child
         while not self._closing.is_set():
-            begun = self._clock.monotonic()
-            how = self._one_life()
-            lived = self._clock.monotonic() - begun
-            deaths = deaths + 1 if lived < FAST_DEATH_S else 1
-            if self._closing.is_set():
-                return
-            if deaths >= DEATHS_SAID:
-                words = f"the GPU reader keeps ending: {how}, {deaths} times in a row"
-                self._keep(GpuReport(self._clock.monotonic(), (), words))
-            self._clock.wait(self._closing, min(MOST_BACKOFF_S, 2.0 ** (deaths - 1)))
-
-    def _one_life(self) -> str:
-        """Run the reader until it ends; how it ended, in words."""
-        try:
-            process = self._spawn()
-        except OSError as error:
-            return f"it cannot be started ({error.strerror or error})"
-        if process is None:
-            return "closing"
-        assert process.stdout is not None
-        assert process.stdin is not None
-        for line in process.stdout:
-            report = parse(line, self._clock.monotonic())
-            if report is not None:
-                self._keep(report)
-        process.stdout.close()
-        process.stdin.close()
-        status = process.wait()
-        return f"signal {-status}" if status < 0 else f"exit status {status}"
-
-    def _spawn(self) -> subprocess.Popen[bytes] | None:
-        import subprocess
-
-        with self._lock:
-            if self._closing.is_set():
-                return None
-            # its own session: the terminal's Ctrl-C and hang-up are not meant for it
-            self._process = subprocess.Popen(
-                self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
-            return self._process
-
-    def _keep(self, report: GpuReport) -> None:
-        with self._lock:
-            self._report = report
+            for line in child.tend():
+                self._report = parse(line, self._clock.monotonic()) or self._report
+            if child.descriptor >= 0:
+                select.select([child.descriptor], [], [], LOOK_S)
+                continue
+            now = self._clock.monotonic()
+            if not child.pid and child.deaths >= DEATHS_SAID:
+                words = f"the GPU reader keeps ending: {child.how}, {child.deaths} times in a row"
+                self._report = GpuReport(now, (), words)
+            self._clock.wait(self._closing, max(REAP_S, child.due - now))
+        child.close()
 
 
 def parse(line: bytes, at: float) -> GpuReport | None:

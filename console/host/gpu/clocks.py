@@ -15,10 +15,12 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from console.common.paths import module_argv
 from console.common.text import decode
+from console.host.children import abandon
 from console.host.gpu import nvml as known
 
 EVERY_S = 2.0
@@ -52,26 +54,15 @@ class Watch:
         try:
             out, _ = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            _leave(child)
+            abandon(child)
             return {}, f"NVML gave no answer within {seconds:g} s"
         except OSError:
-            _leave(child)
+            abandon(child)
             return {}, "NVML's answer cannot be read"
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             answer = json.loads(decode(out))
             return dict(answer["cards"]), str(answer["words"])
         return {}, "NVML's answer cannot be read"
-
-
-def _leave(child: subprocess.Popen[bytes]) -> None:
-    """Kill it, and do not wait: in a driver's hands (state D) it may stay for good."""
-    child.kill()
-    for pipe in (child.stdin, child.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    with contextlib.suppress(RuntimeError):  # no thread left: a zombie at worst
-        threading.Thread(target=child.wait, name="clocks reaper", daemon=True).start()
 
 
 class Looks:
@@ -113,13 +104,7 @@ class Looks:
 
 def look(nvml: Any, looks: Looks) -> None:
     """One look at every card; a card that does not answer is left out of it."""
-
-    def got(call: str, *arguments: Any) -> Any:
-        try:
-            return getattr(nvml, call)(*arguments)
-        except (nvml.NVMLError, AttributeError):
-            return None
-
+    got = partial(known.got, nvml)
     for index in range(got("nvmlDeviceGetCount") or 0):
         handle = got("nvmlDeviceGetHandleByIndex", index)
         uuid = handle and got("nvmlDeviceGetUUID", handle)
@@ -156,16 +141,8 @@ def main(every_s: float) -> None:
     """Look until stdin closes."""
     looks = Looks()
     threading.Thread(target=_answer_at_the_end, args=(looks,), daemon=True).start()
-    try:
-        nvml = known.load()
-    except ImportError:
-        looks.words = "pynvml cannot be loaded: reinstall omni-console"
-        nvml = None
-    if nvml is not None:
-        try:
-            nvml.nvmlInit()
-        except nvml.NVMLError as error:
-            looks.words, nvml = known.words(error), None
+    nvml, why = known.opened()
+    looks.words = why or looks.words
     while True:
         if nvml is not None:
             look(nvml, looks)

@@ -10,8 +10,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from console.common.paths import module_argv
@@ -62,9 +63,8 @@ def ask(seconds: float = ASK_S, env: Mapping[str, str] | None = None) -> Cards:
 
 def _card(found: Mapping[str, Any]) -> Card:
     total, free = (None if found[key] is None else int(found[key]) for key in ("total", "free"))
-    return Card(
-        one_line(found["name"]), one_line(found["uuid"]), total, free, _pair(found["compute"])
-    )
+    name, uuid = one_line(found["name"]), one_line(found["uuid"])
+    return Card(name, uuid, total, free, _pair(found["compute"]))
 
 
 def _pair(value: Any) -> tuple[int, int] | None:
@@ -73,47 +73,37 @@ def _pair(value: Any) -> tuple[int, int] | None:
 
 def read() -> dict[str, Any]:
     """Asks NVML in this process; for the child."""
-    answer: dict[str, Any] = {"cards": [], "driver": "", "cuda": None, "words": ""}
+    nvml, why = known.opened()
+    answer: dict[str, Any] = {"cards": [], "driver": "", "cuda": None, "words": why}
+    if nvml is None:
+        return answer
+    answer["driver"] = known.text(known.got(nvml, "nvmlSystemGetDriverVersion") or "")
+    version = known.got(nvml, "nvmlSystemGetCudaDriverVersion")
+    answer["cuda"] = None if version is None else (version // 1000, version % 1000 // 10)
     try:
-        nvml = known.load()
-    except ImportError:
-        return {**answer, "words": "pynvml cannot be loaded: reinstall omni-console"}
-    try:
-        nvml.nvmlInit()
-        answer["driver"] = known.text(_got(nvml, nvml.nvmlSystemGetDriverVersion) or "")
-        version = _got(nvml, nvml.nvmlSystemGetCudaDriverVersion)
-        answer["cuda"] = None if version is None else (version // 1000, version % 1000 // 10)
-        count = nvml.nvmlDeviceGetCount()
-        answer["cards"] = [_one(nvml, index) for index in range(count)]
+        answer["cards"] = [_one(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
     except nvml.NVMLError as error:
         answer["words"] = known.words(error)
     return answer
 
 
 def _one(nvml: Any, index: int) -> dict[str, Any]:
+    got = partial(known.got, nvml)
     card: dict[str, Any] = {"uuid": f"index:{index}", "name": ""}
     card |= {"total": None, "free": None, "compute": None}
-    handle = _got(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
+    handle = got("nvmlDeviceGetHandleByIndex", index)
     if handle is None:
         return card
-    card["uuid"] = known.text(_got(nvml, nvml.nvmlDeviceGetUUID, handle) or card["uuid"])
-    card["name"] = known.text(_got(nvml, nvml.nvmlDeviceGetName, handle) or "")
-    card["compute"] = _got(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    if _got(nvml, known.mig_on, nvml, handle):
+    card["uuid"] = known.text(got("nvmlDeviceGetUUID", handle) or card["uuid"])
+    card["name"] = known.text(got("nvmlDeviceGetName", handle) or "")
+    card["compute"] = got("nvmlDeviceGetCudaComputeCapability", handle)
+    if any((got("nvmlDeviceGetMigMode", handle) or ())[:1]):
         return card  # memory belongs to the instances
-    memory = _got(nvml, nvml.nvmlDeviceGetMemoryInfo, handle, nvml.nvmlMemory_v2)
-    memory = memory or _got(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = got("nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
+    memory = memory or got("nvmlDeviceGetMemoryInfo", handle)
     if memory is not None:
         card |= {"total": int(memory.total), "free": int(memory.free)}
     return card
-
-
-def _got(nvml: Any, call: Callable[..., Any], *arguments: Any) -> Any:
-    """One answer; None where this card or driver has none."""
-    try:
-        return call(*arguments)
-    except nvml.NVMLError:
-        return None
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ GONE = frozenset({IS_LOST, RESET_REQUIRED})
 LOST = "lost: the card fell off the bus; a reset or a reboot brings it back"
 RESET = "reset required: `nvidia-smi --gpu-reset`, or reboot"
 SILENT = "no answer"
+MISSING = "pynvml cannot be loaded: reinstall omni-console"
 MIG = "MIG: NVML reports no utilisation; figures belong to the instances"
 UNIFIED = "unified memory: the card uses the host's RAM"
 _WORDS = {
@@ -105,6 +106,27 @@ def load() -> Any:
     import pynvml
 
     return pynvml
+
+
+def opened() -> tuple[Any, str]:
+    """NVML, ready to be asked; None, and why, where it cannot be."""
+    try:
+        nvml = load()
+    except ImportError:
+        return None, MISSING
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return None, words(error)
+    return nvml, ""
+
+
+def got(nvml: Any, call: str, *arguments: Any) -> Any:
+    """One answer; None where this card or driver has none."""
+    try:
+        return getattr(nvml, call)(*arguments)
+    except (nvml.NVMLError, AttributeError):
+        return None
 
 
 def code_of(error: Exception) -> int:

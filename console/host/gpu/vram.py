@@ -6,6 +6,7 @@ driver or a GPU is missing. A value that is not known is null, never zero.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import Any, TypedDict
@@ -38,27 +39,17 @@ def read() -> dict[str, Vram]:
     try:
         nvml = load()
     except ImportError as error:
-        raise NoGpu(
-            "NVML cannot be loaded", one_line(str(error)), "reinstall omni-console"
-        ) from None
+        why = one_line(str(error))
+        raise NoGpu("NVML cannot be loaded", why, "reinstall omni-console") from None
     try:
         nvml.nvmlInit()
+        return dict(_one(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
     except nvml.NVMLError as error:
-        raise _unavailable(error) from None
-    try:
-        count = nvml.nvmlDeviceGetCount()
-        return dict(_one(nvml, index) for index in range(count))
-    except nvml.NVMLError as error:
-        raise _unavailable(error) from None
+        why = one_line(str(error))
+        raise NoGpu("No GPU driver answers", why, "`nvidia-smi` shows the driver") from None
     finally:
-        try:
+        with contextlib.suppress(nvml.NVMLError):  # a lost GPU can take the shutdown along
             nvml.nvmlShutdown()
-        except nvml.NVMLError:
-            pass  # a lost GPU can take the shutdown along; the answer stands
-
-
-def _unavailable(error: Exception) -> NoGpu:
-    return NoGpu("No GPU driver answers", one_line(str(error)), "`nvidia-smi` shows the driver")
 
 
 def _one(nvml: Any, index: int) -> tuple[str, Vram]:

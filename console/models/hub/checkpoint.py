@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from console.common.text import one_line
-from console.common.units import both_units
+from console.common.units import both_units, plural
 from console.models.hub import model_config, names
 from console.models.hub.errors import HubError, RepositoryEmpty
 from console.models.hub.listing import Listing, RemoteFile, some, total
@@ -86,8 +86,7 @@ class WeightSet:
     def line(self) -> str:
         """`GGUF Q4_K_M (by its name, not proven): 9 files, 376.7 GiB (404.4 GB)`"""
         origin = f" ({self.origin})" if self.quantization and self.origin else ""
-        files = f"{len(self.files)} file{'s' if len(self.files) != 1 else ''}"
-        words = f"{self.label}{origin}: {files}, {both_units(self.size)}"
+        words = f"{self.label}{origin}: {plural(len(self.files), 'file')}, {both_units(self.size)}"
         return f"{words}; incomplete: {self.gap}" if not self.whole else words
 
 

@@ -23,7 +23,7 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, decode
 from console.common.units import both_units
 from console.host.cgroups import scope
-from console.host.machine import nearest
+from console.host.disk import Space, space
 from console.models.hub import local_files, settings
 from console.models.hub.checkpoint import Contents
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
@@ -40,20 +40,6 @@ FREE_SHARE = 0.05
 LEAST_FREE = 20 * 10**9
 _KEPT_LINES = 50
 _LONGEST_LINE = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """Bytes of a file system: free for this user, and in all."""
-
-    free: int
-    total: int
-
-
-def space(path: Path) -> Space:
-    """The file system that `path` is on, or would be made on. Raises OSError."""
-    info = os.statvfs(nearest(path))
-    return Space(info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize)
 
 
 def floor(total: int) -> int:

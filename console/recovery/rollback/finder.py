@@ -143,7 +143,7 @@ class Finder:
 
     def _without_a_run(self) -> SelectedPlan | None:
         """With no active run: the newest plan for the user's site file, or one made of the file."""
-        path = paths.default_site()  # the file that find_site() gives where no site is named
+        path = paths.default_site()  # the file that site_file() gives where no site is named
         site = os.path.realpath(path) if os.path.exists(path) else ""
         for selected in self._plans(paths.runs_dir()):
             if not site or self.site_seal is None or _is_of(selected.plan, site):

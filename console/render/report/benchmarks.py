@@ -13,11 +13,10 @@ from typing import Any
 from console.bench.metrics import METRICS
 from console.common import redact
 from console.common.text import clean
-from console.common.units import format_bytes, format_number
+from console.common.units import format_bytes, format_number, number, plural
 from console.config.playbook.threshold import parse_threshold
-from console.journal.report_data import number
 from console.journal.run_view import RunView
-from console.render.report.markdown import change, code, figure, plural, prose, spread, table, took
+from console.render.report.markdown import change, code, figure, prose, spread, table, took
 
 BEFORE, AFTER = ".baseline", ".baseline-after"
 DRIFT, MOVED = 0.05, 0.25

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from console.common.text import clean
-from console.journal.report_data import number
+from console.common.units import number
 from console.journal.run_view import RunView
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import AFTER, BEFORE, SPEEDS, drifts, targets

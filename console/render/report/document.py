@@ -18,9 +18,9 @@ from typing import Any
 from console.common import redact
 from console.common.files import write_atomically
 from console.common.text import clean
-from console.journal.report_data import Gauge, gauges
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
+from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS, exit_code
 from console.render.report.benchmarks import (
     bench_lines,

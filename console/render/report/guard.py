@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from console.common.units import format_bytes, format_duration
+from console.common.units import format_bytes, format_duration, number
 from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
-from console.journal.report_data import number
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Cause
 from console.render.guard import MARKS, deeds, each, limit_words, value_words

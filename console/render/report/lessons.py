@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from console.journal.report_data import Gauge
+from console.common.units import plural
 from console.journal.run_view import RunView
+from console.journal.samples import Gauge
 from console.journal.state import Decision, StepState
 from console.render.report.benchmarks import drift_words, drifts, voids
 from console.render.report.decision import (
@@ -18,7 +19,7 @@ from console.render.report.decision import (
     with_baseline,
 )
 from console.render.report.guard import guard_lessons
-from console.render.report.markdown import figure, given, plain, plural, took
+from console.render.report.markdown import figure, given, plain, took
 from console.render.report.memory import above, card_names, envelope_of, rise_of
 from console.render.report.soak import happened, soak_of, soak_steps
 from console.render.report.timeline import findings

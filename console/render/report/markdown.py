@@ -112,8 +112,3 @@ def when(at: float) -> str:
 
 def took(seconds: float | None) -> str:
     return format_duration(seconds) if seconds is not None else "–"
-
-
-def plural(count: int, word: str) -> str:
-    """`1 run`, `3 runs`."""
-    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.text import clean
-from console.common.units import format_bytes
+from console.common.units import format_bytes, number, plural
 from console.host.sample import Card
-from console.journal.report_data import Gauge, number
 from console.journal.run_view import RunView, StepView
+from console.journal.samples import Gauge
 from console.models.sizing.load_curve import Envelope
 from console.models.sizing.placement import labels
 from console.render.report.benchmarks import like_of, targets
-from console.render.report.markdown import code, figure, plural, prose, table
+from console.render.report.markdown import code, figure, prose, table
 
 STARTS = ("creates and starts ", "starts a host process", "starts the existing ",
           "$ docker compose")  # fmt: skip

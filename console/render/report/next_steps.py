@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from console.common.units import number, plural
 from console.config.playbook.threshold import parse_threshold
-from console.journal.report_data import number
 from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import next_words, service
 from console.render.report.benchmarks import benches, drifts, measured, of_metric, targets, voids
 from console.render.report.decision import UNWELL, decided, settled, slower
 from console.render.report.guard import guard_next
-from console.render.report.markdown import change, given, plain, plural
+from console.render.report.markdown import change, given, plain
 
 TRY = {
     "tok_s": "what bounds generation is how fast weights are read: fewer layers or experts on the "

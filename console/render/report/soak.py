@@ -12,11 +12,10 @@ from console.bench.metrics import repeated
 from console.bench.soak_stats import Tally
 from console.bench.statistics import drift, median, rolling, spark
 from console.common.text import clean
-from console.common.units import format_bytes, format_duration, format_number
-from console.journal.report_data import number
+from console.common.units import format_bytes, format_duration, format_number, number, plural
 from console.journal.run_view import RunView
 from console.render.report.benchmarks import aim_cell, count_cell, like_of, targets, value_cell
-from console.render.report.markdown import block, code, plural, prose, table
+from console.render.report.markdown import block, code, prose, table
 
 ORDER = {
     "observed_s": "time that was observed", "requests": "requests sent",

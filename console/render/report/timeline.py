@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from console.common import redact
-from console.common.units import format_bytes, format_duration
-from console.journal.report_data import number
+from console.common.units import format_bytes, format_duration, number, plural
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
 from console.render.cells import SAID, UNICODE
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
-from console.render.report.markdown import block, code, figure, plural, prose, table, took, when
+from console.render.report.markdown import block, code, figure, prose, table, took, when
 
 TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
 """Kinds whose figures stand in a section of their own: not a second time, rounded otherwise; and

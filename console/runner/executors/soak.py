@@ -15,7 +15,7 @@ from console.common.logs.last_lines import read_last
 from console.common.paths import baseline_log
 from console.common.units import format_duration
 from console.config.playbook.measuring_steps import SoakStep
-from console.journal.soak_file import SoakFile
+from console.journal.samples import SoakFile
 from console.journal.state import Cause
 from console.render.report.soak import flags, live_words, summary
 from console.runner.context import Attempt, Context, Done, StepFailed

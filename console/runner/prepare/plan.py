@@ -13,8 +13,7 @@ from console.config.playbook.kinds import KINDS
 from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
-from console.config.site.load import taken
-from console.config.site.site import Site
+from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
 from console.render.effects import effects, shown
 from console.runner import cutover

@@ -1,9 +1,4 @@
-"""The container engine through its library: connecting, images, errors in the operator's words.
-
-EngineError
-├── NotFound      no such container, image or network
-└── NameTaken     a container with this name exists
-"""
+"""The container engine through its library: connecting, images, errors in the operator's words."""
 
 from __future__ import annotations
 
@@ -35,7 +30,7 @@ RECEIVE_S = 60
 
 
 class NotFound(EngineError):
-    """The engine has nothing by that name or id."""
+    """The engine has no container, image or network by that name or id."""
 
 
 class NameTaken(EngineError):
@@ -128,13 +123,15 @@ def translate(error: Exception, what: str) -> EngineError:
 
 def inspect(client: docker.DockerClient, ref: str) -> dict[str, Any] | None:
     """What the engine knows about a container by id or name; None where there is none."""
+    return known(f"container {one_line(ref)}", lambda: client.api.inspect_container(ref))
+
+
+def known(what: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """What the engine says of something; None where it has none of it."""
     try:
-        found: dict[str, Any] = ask(
-            f"Looking at container {one_line(ref)}", lambda: client.api.inspect_container(ref)
-        )
+        return ask(f"Looking at {what}", call)
     except NotFound:
         return None
-    return found
 
 
 _START = "start it with `sudo systemctl start docker`, or set DOCKER_HOST to where it listens"
@@ -181,9 +178,8 @@ def _knock(path: str) -> None:
     except FileNotFoundError:
         raise EngineError("No container engine", f"there is no socket at {path}", _START) from None
     except ConnectionRefusedError:
-        raise EngineError(
-            "The container engine is not running", f"nothing listens at {path}", _START
-        ) from None
+        words = f"nothing listens at {path}"
+        raise EngineError("The container engine is not running", words, _START) from None
     except PermissionError:
         raise EngineError(
             "No permission to use the container engine",
@@ -191,9 +187,8 @@ def _knock(path: str) -> None:
             "`sudo usermod -aG docker $USER`, then log in again",
         ) from None
     except TimeoutError:
-        raise EngineError(
-            "The container engine does not accept connections", f"{path} is full", _GONE
-        ) from None
+        words = "The container engine does not accept connections"
+        raise EngineError(words, f"{path} is full", _GONE) from None
     except OSError as error:
         raise EngineError("No container engine", f"{path}: {error.strerror}", _START) from None
     finally:
@@ -236,11 +231,8 @@ def image_info(client: docker.DockerClient, ref: str) -> ImageInfo | None:
     """The image behind a tag, digest or id; None where the engine has none by that name. Never
     pulled."""
     api: Any = client.api
-    try:
-        found: dict[str, Any] = ask(
-            f"Looking at image {one_line(ref)}", lambda: api.inspect_image(ref)
-        )
-    except NotFound:
+    found = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
+    if found is None:
         return None
     return ImageInfo(
         id=clean(str(found.get("Id", ""))),

@@ -16,23 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import paths
-from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
 from console.common.text import one_line, one_of
 from console.host.cgroups.cgroup import die_together
 from console.host.process import COOKIE
 from console.runtime.docker.client import ask, inspect, require_image
 from console.runtime.docker.compose_cli import UP_S, compose
-from console.runtime.docker.container import LOGGING, is_here, marks, unix_host
+from console.runtime.docker.container import LOGGING, is_here, unix_host
 from console.runtime.docker.engine_state import (
-    Say,
-    last_lines,
+    EngineDriver,
     refuse_of_another,
     refuse_running_older,
     settle_name,
-    silent,
     status_of,
-    stop_container,
 )
 from console.runtime.engine_api import COMPOSE_PROJECT as PROJECT
 from console.runtime.engine_api import COMPOSE_SERVICE as SERVICE
@@ -45,7 +41,6 @@ from console.runtime.spec import (
     Handle,
     Launch,
     ServiceSpec,
-    Status,
     is_of_another,
     memory_limit,
     owner_on,
@@ -76,30 +71,18 @@ class Resolved:
         return str(self.service.get("container_name") or "")
 
 
-class ComposeDriver:
+class ComposeDriver(EngineDriver):
     """A Driver for a ComposeSpec; `workdir` is where the generated override file is kept."""
 
     def __init__(
-        self,
-        spec: ServiceSpec,
-        client: docker.DockerClient,
-        workdir: Path,
-        *,
-        labels: Mapping[str, str] | None = None,
-        site: str = "",
-        say: Say = silent,
-        clock: Clock | None = None,
+        self, spec: ServiceSpec, client: docker.DockerClient, workdir: Path, **more: Any
     ) -> None:
+        """`more`: what every EngineDriver takes."""
         if not isinstance(spec.runs, ComposeSpec):
             raise ServiceError(f"{spec.name} is not a compose service")
-        self.spec = spec
+        super().__init__(spec, client, **more)
         self.runs: ComposeSpec = spec.runs
-        self.client = client
         self.workdir = workdir
-        self.site = site
-        self.labels = dict(labels or {})
-        self.say = say
-        self.clock = clock or SystemClock()
 
     def find(self) -> Handle | None:
         """The running candidate made from an equal resolved specification.
@@ -107,8 +90,7 @@ class ComposeDriver:
         Raises ServiceError where another site's or user's runs in its place.
         """
         resolved = self._placed(self.resolve())
-        container = self._candidate(resolved)
-        found = inspect(self.client, container) if container else None
+        found = self._candidate(resolved)
         return self._handle(found) if found and status_of(found).alive else None
 
     def start(self, launch: Launch) -> Handle:
@@ -123,8 +105,7 @@ class ComposeDriver:
         override = self._write_override(resolved, launch)
         # Created first and started second, so that it is recorded before it does anything.
         self._up(resolved, override, "--no-start", launch.run_id)
-        container = self._candidate(resolved)
-        found = inspect(self.client, container) if container else None
+        found = self._candidate(resolved)
         if found is None:
             raise ServiceError(
                 f"Compose made no container for {self.runs.service}",
@@ -137,26 +118,11 @@ class ComposeDriver:
         die_together(handle.container)
         return handle
 
-    def status(self, handle: Handle) -> Status:
-        """What the engine says about it now; raises EngineError when it does not answer."""
-        found = inspect(self.client, handle.container)
-        return status_of(found) if found else Status(alive=False, detail="the container is gone")
-
-    def stop(self, handle: Handle, grace_s: float) -> None:
-        """Stop by id through the engine, then kill; never `down`."""
-        stop_container(self.client, handle, grace_s, self.clock)
-
-    def last_lines(self, handle: Handle, count: int) -> list[str]:
-        """The last lines of its log as the engine keeps it, clean."""
-        return last_lines(self.client, handle.container, count)
-
     def resolve(self) -> Resolved:
         """What the files come to; raises ServiceError for a missing service or image."""
-        argv = [*base_argv(self.runs.files, self.runs.project, self.runs.profiles)]
-        text = self._compose(
-            [*argv, "config", "--format", "json"], "Reading the compose file", 20.0
-        )
-        config = _object(text)
+        argv = base_argv(self.runs.files, self.runs.project, self.runs.profiles)
+        argv += ["config", "--format", "json"]
+        config = _object(self._compose(argv, "Reading the compose file", 20.0))
         services = config.get("services") or {}
         service = services.get(self.runs.service)
         if not isinstance(service, dict):
@@ -185,9 +151,9 @@ class ComposeDriver:
         own = f"{resolved.project}-{hashlib.sha256(owner_on(self.site).encode()).hexdigest()[:6]}"
         return replace(resolved, project=own) if others or self._rows(own) else resolved
 
-    def _candidate(self, resolved: Resolved) -> str | None:
+    def _candidate(self, resolved: Resolved) -> dict[str, Any] | None:
         rows = [row for row in self._rows(resolved.project) if not self._is_of_another(row)]
-        return str(rows[0]["Id"]) if rows else None
+        return inspect(self.client, str(rows[0]["Id"])) if rows else None
 
     def _rows(self, project: str) -> list[dict[str, Any]]:
         return _containers(self.client, f"{PROJECT}={project}", f"{SERVICE}={self.runs.service}")
@@ -200,14 +166,8 @@ class ComposeDriver:
         return Handle(self.spec.name, "container", container=str(found["Id"]), name=name)
 
     def _up(self, resolved: Resolved, override: Path, mode: str, run_id: str) -> None:
-        argv = up_argv(
-            self.runs.files,
-            self.runs.service,
-            resolved.project,
-            self.runs.profiles,
-            override=override,
-            mode=mode,
-        )
+        files = [*self.runs.files, override]
+        argv = up_argv(files, self.runs.service, resolved.project, self.runs.profiles, mode)
         # The cookie lets the fence of a rollback find this very command.
         self._compose(argv, f"Compose, starting {self.runs.service},", UP_S, {COOKIE: run_id})
 
@@ -218,11 +178,7 @@ class ComposeDriver:
         return compose(argv, unix_host(self.client), env, what, seconds, self.say)
 
     def _write_override(self, resolved: Resolved, launch: Launch) -> Path:
-        labels = {
-            **self.labels,
-            **marks("candidate", launch.run_id, self.spec.name, resolved.digest, self.site),
-        }
-        known = _existing_names(self.client)
+        labels, known = self.marked(launch, resolved.digest), _existing_names(self.client)
         content = override_of(resolved, labels, launch.run_id, self.runs, known)
         path = self.workdir / f"{resolved.project}.override.json"
         paths.make(path.parent)
@@ -230,7 +186,7 @@ class ComposeDriver:
         return path
 
 
-def base_argv(files: Sequence[Path], project: str = "", profiles: Sequence[str] = ()) -> list[str]:
+def base_argv(files: Sequence[Path], project: str, profiles: Sequence[str]) -> list[str]:
     """`docker compose` with files, profiles and project; the verb comes after."""
     argv = ["docker", "compose"]
     for file in files:
@@ -241,17 +197,10 @@ def base_argv(files: Sequence[Path], project: str = "", profiles: Sequence[str] 
 
 
 def up_argv(
-    files: Sequence[Path],
-    service: str,
-    project: str = "",
-    profiles: Sequence[str] = (),
-    *,
-    override: Path | None = None,
-    mode: str = "-d",
+    files: Sequence[Path], service: str, project: str, profiles: Sequence[str], mode: str = "-d"
 ) -> list[str]:
     """The one form of `up` the console uses: builds, pulls, recreates and drags along nothing."""
-    every = [*files, override] if override else list(files)
-    argv = [*base_argv(every, project, profiles), "up", mode, "--no-deps", "--no-build"]
+    argv = [*base_argv(files, project, profiles), "up", mode, "--no-deps", "--no-build"]
     return [*argv, "--pull", "never", "--no-recreate", service]
 
 
@@ -264,11 +213,8 @@ def resolve_container(
     containers of several projects fit.
     """
     wanted = [f"{SERVICE}={service}", *([f"{PROJECT}={project}"] if project else [])]
-    rows = [
-        row
-        for row in _containers(client, *wanted)
-        if is_of_compose(row.get("Labels") or {}, files, project)
-    ]
+    found = _containers(client, *wanted)
+    rows = [row for row in found if is_of_compose(row.get("Labels") or {}, files, project)]
     projects = sorted({str(row["Labels"].get(PROJECT)) for row in rows})
     if len(projects) > 1:
         raise ServiceError(
@@ -352,21 +298,17 @@ def _sharing(
 
 def _existing_names(client: docker.DockerClient) -> Callable[[str, str], bool]:
     api: Any = client.api
-    volumes = ask("Listing volumes", lambda: api.volumes().get("Volumes") or [])
-    networks = ask("Listing networks", lambda: api.networks())
-    names = {
-        "volumes": {row["Name"] for row in volumes},
-        "networks": {row["Name"] for row in networks},
+    rows = {
+        "volumes": ask("Listing volumes", lambda: api.volumes().get("Volumes") or []),
+        "networks": ask("Listing networks", lambda: api.networks()),
     }
-    return lambda kind, name: name in names[kind]
+    return lambda kind, name: any(row["Name"] == name for row in rows[kind])
 
 
 def _containers(client: docker.DockerClient, *labels: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = ask(
-        "Listing containers",
-        lambda: client.api.containers(all=True, filters={"label": list(labels)}),
-    )
-    return rows
+    wanted = {"label": list(labels)}
+    rows = ask("Listing containers", lambda: client.api.containers(all=True, filters=wanted))
+    return list(rows)
 
 
 def _memory(runs: ComposeSpec, service: Mapping[str, Any], here: bool) -> int | None:

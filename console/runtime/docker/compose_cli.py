@@ -24,12 +24,7 @@ _NO_PLUGIN = ("is not a docker command", "unknown shorthand flag: 'f'", "unknown
 
 
 def compose(
-    argv: Sequence[str],
-    host: str,
-    env: Mapping[str, str],
-    what: str,
-    seconds: float,
-    say: Say,
+    argv: Sequence[str], host: str, env: Mapping[str, str], what: str, seconds: float, say: Say
 ) -> str:
     """The stdout of a compose command; foreign, not clean.
 
@@ -53,10 +48,11 @@ def compose(
 
 
 def _environment(host: str, env: Mapping[str, str]) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if key in ALLOWED}
-    kept |= {key: value for key, value in os.environ.items() if key.startswith("DOCKER_")}
     # The command must speak to the very engine the library speaks to, whatever context is set.
-    kept.pop("DOCKER_CONTEXT", None)
+    kept = {
+        key: value for key, value in os.environ.items()
+        if key in ALLOWED or (key.startswith("DOCKER_") and key != "DOCKER_CONTEXT")
+    }  # fmt: skip
     return {**kept, **env, "DOCKER_HOST": host}
 
 

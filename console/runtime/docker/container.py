@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineError, ServiceError
 from console.common.text import one_line
 from console.host.cgroups.cgroup import die_together
@@ -27,9 +26,9 @@ from console.runtime.docker.client import (
     require_image,
 )
 from console.runtime.docker.engine_state import (
+    EngineDriver,
     Say,
     labels_of,
-    last_lines,
     move_aside,
     name_is_foreign,
     refuse_of_another,
@@ -37,23 +36,16 @@ from console.runtime.docker.engine_state import (
     settle_name,
     silent,
     status_of,
-    stop_container,
 )
 from console.runtime.spec import (
     OOM_SCORE,
-    OWNER_LABEL,
-    RUN_LABEL,
-    SERVICE_LABEL,
     SPEC_LABEL,
     ContainerSpec,
     ExistingContainer,
     Handle,
     Launch,
     Mount,
-    ServiceSpec,
-    Status,
     limited,
-    owner_on,
     role_label,
 )
 
@@ -67,31 +59,11 @@ LOGGING = {"mode": "non-blocking", "max-buffer-size": "4m", "max-size": "50m", "
 """A slow log sink must not block the server's stdout; the files on disk are capped."""
 
 
-class ContainerDriver:
-    """A Driver for a ContainerSpec (role, labels and limits added) or an ExistingContainer."""
-
-    def __init__(
-        self,
-        spec: ServiceSpec,
-        client: docker.DockerClient,
-        *,
-        role: str = "candidate",
-        labels: Mapping[str, str] | None = None,
-        site: str = "",
-        say: Say = silent,
-        clock: Clock | None = None,
-    ) -> None:
-        self.spec = spec
-        self.client = client
-        self.role = role
-        self.site = site
-        self.labels = dict(labels or {})
-        self.say = say
-        self.clock = clock or SystemClock()
+class ContainerDriver(EngineDriver):
+    """A Driver for a ContainerSpec (labels and limits added) or an ExistingContainer."""
 
     @property
     def container_name(self) -> str:
-        """The name the engine knows it by."""
         runs = self.spec.runs
         if not isinstance(runs, ContainerSpec | ExistingContainer):
             raise ServiceError(f"{self.spec.name} is not a container")
@@ -142,30 +114,13 @@ class ContainerDriver:
             move_aside(self.client, name, str(refused["Id"]), self.say)
         return self._begin(self._create(runs, digest, launch, None), launch)
 
-    def status(self, handle: Handle) -> Status:
-        """What the engine says about it now; raises EngineError when it does not answer."""
-        found = inspect(self.client, handle.container)
-        return status_of(found) if found else Status(alive=False, detail="the container is gone")
-
-    def stop(self, handle: Handle, grace_s: float) -> None:
-        """Stop, then kill; bounded by `grace_s` and some 30 s. Raises ServiceError if it lives."""
-        stop_container(self.client, handle, grace_s, self.clock)
-
-    def last_lines(self, handle: Handle, count: int) -> list[str]:
-        """The last lines of its log as the engine keeps it, clean."""
-        return last_lines(self.client, handle.container, count)
-
     def _handle(self, container: str) -> Handle:
         return Handle(self.spec.name, "container", container=container, name=self.container_name)
 
     def _begin(self, handle: Handle, launch: Launch) -> Handle:
         """Record first: what is not recorded cannot be rolled back."""
         launch.record(handle)
-        ask(
-            f"Starting {handle.name}",
-            lambda: self.client.api.start(handle.container),
-            START_S,
-        )
+        ask(f"Starting {handle.name}", lambda: self.client.api.start(handle.container), START_S)
         if isinstance(self.spec.runs, ContainerSpec):
             die_together(handle.container)
         return handle
@@ -184,19 +139,9 @@ class ContainerDriver:
     def _create(
         self, runs: ContainerSpec, digest: str, launch: Launch, oom_score: int | None
     ) -> Handle:
-        labels = {
-            **self.labels,
-            **marks(self.role, launch.run_id, self.spec.name, digest, self.site),
-        }
-        container = create(
-            self.client,
-            replace(runs, env=(*runs.env, (COOKIE, launch.run_id))),
-            self.container_name,
-            labels,
-            oom_score,
-            self.say,
-        )
-        return self._handle(container)
+        runs, labels = with_cookie(runs, launch), self.marked(launch, digest)
+        made = create(self.client, runs, self.container_name, labels, oom_score, self.say)
+        return self._handle(made)
 
 
 def bounded(client: docker.DockerClient, spec: ContainerSpec) -> ContainerSpec:
@@ -210,12 +155,9 @@ def is_here(client: docker.DockerClient) -> bool:
     return client.api.base_url == "http+docker://localhost"
 
 
-def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> dict[str, str]:
-    """The labels by which strays, equal older containers and one-off commands are known."""
-    owner = {OWNER_LABEL: owner_on(site)} if site else {}
-    return {
-        role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest, **owner,
-    }  # fmt: skip
+def with_cookie(spec: ContainerSpec, launch: Launch) -> ContainerSpec:
+    """The specification with the run's cookie in its environment, by which strays are found."""
+    return replace(spec, env=(*spec.env, (COOKIE, launch.run_id)))
 
 
 def spec_hash(spec: ContainerSpec, image_id: str) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.common.clock import Clock
-from console.common.errors import EngineError, EngineTimeout, ServiceError
+from console.common.clock import Clock, SystemClock
+from console.common.errors import EngineError, ServiceError
 from console.common.text import clean, clean_lines, decode, one_line
 from console.common.units import format_bytes
-from console.host import resident
+from console.host import process, resident
 from console.runtime.docker.client import NameTaken, NotFound, ask, inspect
 from console.runtime.spec import (
     OWNER_LABEL,
@@ -19,8 +19,11 @@ from console.runtime.spec import (
     SERVICE_LABEL,
     SPEC_LABEL,
     Handle,
+    Launch,
+    ServiceSpec,
     Status,
     is_of_another,
+    owner_on,
     role_label,
 )
 
@@ -103,53 +106,80 @@ def stop_container(
 
 
 def _kill(client: docker.DockerClient, container: str, name: str) -> None:
-    try:
+    # "is not running" is what we want, and a frozen engine sends the signal before it waits:
+    # whether it lives is looked at next
+    with contextlib.suppress(EngineError):
         ask(f"Killing {name}", lambda: client.api.kill(container), KILL_S)
-    except EngineTimeout:
-        # The engine sends the signal before it waits, so the kill may well have been delivered.
-        return
-    except EngineError:
-        return  # "is not running" is what we want; whether it lives is looked at next
 
 
 def _stuck(name: str, pid: int) -> ServiceError:
     """The error for a process that outlived SIGKILL, in words about what it waits for."""
-    state = _process_state(pid)
-    if state == "D":
+    seen = process.stat(pid)
+    if seen is not None and seen.state == "D":
         detail = f"process {pid} is in uninterruptible sleep (D state): it waits inside the kernel"
         hint = (
             "`dmesg` names the driver or disk it waits for; nothing but that, or a reboot, ends it"
         )
     else:
-        detail = f"process {pid} outlived SIGKILL (state {state or 'unknown'})"
+        detail = f"process {pid} outlived SIGKILL (state {seen.state if seen else 'unknown'})"
         hint = f"`docker kill {name}`, then `docker inspect {name}`"
     return ServiceError(f"{name} could not be stopped", detail, hint)
 
 
-def _process_state(pid: int) -> str:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[0]
+class EngineDriver:
+    """What every driver of a container does alike; `labels` come beside the console's own."""
+
+    def __init__(
+        self, spec: ServiceSpec, client: docker.DockerClient, *, labels: Mapping[str, str] = {},
+        site: str = "", say: Say = silent, clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        self.spec = spec
+        self.client = client
+        self.labels = labels
+        self.site = site
+        self.say = say
+        self.clock = clock or SystemClock()
+
+    def status(self, handle: Handle) -> Status:
+        """What the engine says about it now; raises EngineError when it does not answer."""
+        found = inspect(self.client, handle.container)
+        return status_of(found) if found else Status(alive=False, detail="the container is gone")
+
+    def stop(self, handle: Handle, grace_s: float) -> None:
+        """Stop by id, then kill; bounded by `grace_s` and some 30 s. Raises ServiceError if it
+        lives; removes nothing."""
+        stop_container(self.client, handle, grace_s, self.clock)
+
+    def last_lines(self, handle: Handle, count: int) -> list[str]:
+        """The last `count` lines the engine kept, clean; one line says why there are none."""
+        if count <= 0:
+            return []
+        try:
+            data = ask(
+                "Reading the log",
+                lambda: self.client.api.logs(
+                    handle.container, stdout=True, stderr=True, tail=count
+                ),
+            )
+        except EngineError as error:
+            return [f"(no log: {one_line(error.detail or error.title)})"]
+        return clean_lines(decode(data).rstrip("\n"), most=count * 4)[-count:] if data else []
+
+    def marked(self, launch: Launch, digest: str) -> dict[str, str]:
+        """The labels of a candidate made from a specification of this digest."""
+        own = marks("candidate", launch.run_id, self.spec.name, digest, self.site)
+        return {**self.labels, **own}
 
 
-def last_lines(client: docker.DockerClient, container: str, count: int) -> list[str]:
-    """The last `count` lines the engine kept, clean; one line says why where there are none."""
-    if count <= 0:
-        return []
-    try:
-        data = ask(
-            "Reading the log",
-            lambda: client.api.logs(container, stdout=True, stderr=True, tail=count),
-        )
-    except EngineError as error:
-        return [f"(no log: {one_line(error.detail or error.title)})"]
-    return clean_lines(decode(data).rstrip("\n"), most=count * 4)[-count:] if data else []
+def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> dict[str, str]:
+    """The labels by which strays, equal older containers and one-off commands are known."""
+    owner = {OWNER_LABEL: owner_on(site)} if site else {}
+    return {
+        role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest, **owner,
+    }  # fmt: skip
 
 
 def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
-    """The labels of an inspected container."""
     return dict((found.get("Config") or {}).get("Labels") or {})
 
 

@@ -11,26 +11,25 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from console.common.clock import SystemClock
 from console.common.errors import EngineError, ServiceError
+from console.common.files import read_text
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host.cgroups.cgroup import die_together, pid_namespace
 from console.host.children import Cancelled
-from console.host.process import COOKIE
 from console.runtime.docker.client import RECEIVE_S, ask, inspect, require_image, send
 from console.runtime.docker.container import (
     START_S,
     bounded,
     check_mounts,
     create,
-    marks,
     spec_hash,
+    with_cookie,
 )
-from console.runtime.docker.engine_state import Say, silent, status_of, stop_container
+from console.runtime.docker.engine_state import Say, marks, silent, status_of, stop_container
 from console.runtime.docker.log_stream import LogStream
 from console.runtime.spec import ContainerSpec, Handle, Launch
 
@@ -110,10 +109,8 @@ class _Command:
         )  # fmt: skip
 
     def look(self) -> dict[str, Any]:
-        found: dict[str, Any] = ask(
-            f"Looking at {self.what}", lambda: self.api.exec_inspect(self.exec_id)
-        )
-        return found
+        found = ask(f"Looking at {self.what}", lambda: self.api.exec_inspect(self.exec_id))
+        return dict(found)
 
     def exit_code(self) -> int:
         """The exit code, once the output has ended."""
@@ -175,7 +172,7 @@ class _Command:
         Known by its control group; without one, as of a rootless engine on cgroup v1, by the pid
         namespace, if that is the container's first process's and not this one's.
         """
-        if self.container in _read(f"/proc/{pid}/cgroup"):
+        if self.container in read_text(f"/proc/{pid}/cgroup"):
             return True
         found = inspect(self.client, self.container) or {}
         first = int((found.get("State") or {}).get("Pid") or 0)
@@ -306,22 +303,8 @@ def _inner_pids(pid: int) -> list[int]:
     tree = [pid]
     with contextlib.suppress(psutil.Error):
         tree += [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return [inner for one in tree if (inner := _inner_pid(one)) > 0]
-
-
-def _inner_pid(pid: int) -> int:
-    """The pid that a process has inside its container; 0 where that cannot be read."""
-    for line in _read(f"/proc/{pid}/status").splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return 0
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(errors="replace")
-    except OSError:
-        return ""
+    rows = (row for one in tree for row in read_text(f"/proc/{one}/status").splitlines())
+    return [int(row.split()[-1]) for row in rows if row.startswith("NSpid:")]
 
 
 def run_oneoff(
@@ -348,24 +331,20 @@ def run_oneoff(
     digest = spec_hash(spec, image.id)
     name = spec.name or f"omni-{service}-{os.urandom(4).hex()}"
     all_labels = {**(labels or {}), **marks("oneoff", launch.run_id, service, digest, launch.site)}
-    env = (*spec.env, (COOKIE, launch.run_id))
-    container = create(client, replace(spec, env=env), name, all_labels, say=say)
+    container = create(client, with_cookie(spec, launch), name, all_labels, say=say)
     handle = Handle(service, "oneoff", container=container, name=name)
     launch.record(handle)
     ask(f"Starting {name}", lambda: client.api.start(container), START_S)
     die_together(container)
-    stream = LogStream(
-        client, container, entry=lambda _, line: sink(line), note=lambda text: say(text)
-    )
+    stream = LogStream(client, container, entry=lambda _, line: sink(line), note=say)
     reader = threading.Thread(target=stream.follow, name=f"output of {name}", daemon=True)
     reader.start()
     deadline = time.monotonic() + timeout_s
     while reader.is_alive():
         reader.join(POLL_S)
         if cancelled.is_set() or time.monotonic() >= deadline:
-            _end_oneoff(
-                client, handle, grace_s, stream, reader, None if cancelled.is_set() else timeout_s
-            )
+            late_s = None if cancelled.is_set() else timeout_s
+            _end_oneoff(client, handle, grace_s, stream, reader, late_s)
     return _oneoff_code(client, handle, say)
 
 

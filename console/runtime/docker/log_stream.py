@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import EngineError, EngineTimeout
 from console.common.text import one_line
-from console.runtime.docker.client import ask, inspect, is_podman
+from console.runtime.docker.client import ask, inspect, is_podman, translate
 
 if TYPE_CHECKING:
     import docker
@@ -270,7 +270,7 @@ class LogStream:
                 return
             except Exception as error:
                 if getattr(error, "response", None) is not None:  # an answer, not a lost line
-                    ask("Reading the log", _raising(error))
+                    raise translate(error, "Reading the log") from error
                 self._broken = True
                 return
             yield bytes(data)
@@ -281,13 +281,6 @@ class LogStream:
             if self._position.fresh(stamp) and stamp >= self._floor:
                 self.entry(stamp, line)
             self._pending = None
-
-
-def _raising(error: Exception) -> Callable[[], None]:
-    def call() -> None:
-        raise error
-
-    return call
 
 
 def _parse(part: bytes, newest: bytes) -> tuple[bytes, bytes]:

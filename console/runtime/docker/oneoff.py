@@ -21,8 +21,7 @@ from console.common.errors import EngineError
 from console.common.text import clean_lines, decode
 from console.host.children import Cancelled
 from console.runtime.docker.client import ask, inspect
-from console.runtime.docker.container import marks
-from console.runtime.docker.engine_state import status_of
+from console.runtime.docker.engine_state import marks, status_of
 
 if TYPE_CHECKING:
     import docker
@@ -115,20 +114,16 @@ def created(client: docker.DockerClient, moment: Moment) -> Iterator[str]:
 def remove(client: docker.DockerClient, container: str) -> None:
     """Kill and remove a container of ours with its volume; one that is gone already is fine."""
     with contextlib.suppress(EngineError):  # it is found by its label the next time
-        ask(
-            "Removing a preflight container",
-            lambda: client.api.remove_container(container, v=True, force=True),
-        )
+        api, what = client.api, "Removing a preflight container"
+        ask(what, lambda: api.remove_container(container, v=True, force=True))
 
 
 def sweep(client: docker.DockerClient, now: float | None = None) -> int:
     """Remove what consoles that are gone left behind; the number. `now` in Unix seconds."""
     wanted = [f"{name}={value}" for name, value in _marks().items()]
-    rows = ask(
-        "Listing preflight containers",
-        lambda: client.api.containers(all=True, filters={"label": wanted}),
-    )
-    now = time.time() if now is None else now
+    api, now = client.api, time.time() if now is None else now
+    what = "Listing preflight containers"
+    rows = ask(what, lambda: api.containers(all=True, filters={"label": wanted}))
     old = [row["Id"] for row in rows if now - float(row.get("Created") or now) > LEFT_S]
     for container in old:
         remove(client, container)

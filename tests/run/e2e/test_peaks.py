@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from console.journal.samples import read_lines
+from console.journal.samples import gauge_lines
 from tests.run.e2e.sites import book
 from tests.run.e2e.world import World
 from tests.testbed.nvml import ERROR_GPU_IS_LOST, MIB, RTX_5090, RTX_PRO_6000, Nvml
@@ -62,7 +62,7 @@ def test_the_peak_of_a_run_is_kept_when_the_card_is_empty_again(
     assert view.peaks["n"] >= 2
     assert [v.verdict for v in view.verdicts] == ["GO"]
     assert 0 < view.peaks["host"]["ram_used"] < psutil.virtual_memory().total
-    lines = read_lines(world.run.gauges)
+    lines = gauge_lines(world.run.gauges)
     assert max(one["gpu"].get(RTX_PRO_6000.uuid, 0) for one in lines) == PEAK
     assert lines[-1]["gpu"][RTX_PRO_6000.uuid] == LOW
     assert {one["step"] for one in lines} >= {"load", "free"}

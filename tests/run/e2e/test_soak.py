@@ -14,7 +14,7 @@ import pytest
 
 from console.host import process
 from console.journal.run_view import RunView
-from console.journal.soak_file import read_lines
+from console.journal.samples import soak_lines
 from tests.run.e2e.boxes import Boxes
 from tests.run.e2e.sites import SIDE, UP, book, host_site, service
 from tests.run.e2e.world import World
@@ -48,13 +48,13 @@ def soak(duration: str, more: str = "", service: str = "side", after: str = "") 
 
 
 def rows(view: RunView) -> list[dict[str, Any]]:
-    return list(read_lines(Path(view.soaks["soak"]["file"])))
+    return list(soak_lines(Path(view.soaks["soak"]["file"])))
 
 
 def lines(world: World) -> list[dict[str, Any]]:
     """What the newest attempt at the soak has written so far."""
     found = sorted((world.run.path / "attempts").glob("soak.*.soak.jsonl"))
-    return list(read_lines(found[-1])) if found else []
+    return list(soak_lines(found[-1])) if found else []
 
 
 def answered(world: World, count: int) -> bool:

@@ -11,7 +11,7 @@ import textwrap
 import time
 from pathlib import Path
 
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.host import process
 from console.host.process import ProcessSpec
 from tests.run.world import LONGEST_S, Outcome, WorldBase, free_port

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.host.gpu.inventory import Cards
 from console.host.sample import Card
 from console.recovery.guard.config import Limit
 from console.runner.guard import limits
 from console.runner.guard.limits import Finding, findings
 from console.runner.prepare.plan import Plan, make_plan
+from tests.clock import FakeClock
 
 SITE = """\
 schema: omni.site/v1

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.journal.breach import Seen
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView
@@ -22,6 +21,7 @@ from console.runner.control import Control
 from console.runner.guard import client as guards
 from console.runner.guard.client import Guard
 from console.runner.prepare.plan import Plan
+from tests.clock import FakeClock
 
 BASE = Baseline("baseline", "container", "http://127.0.0.1:1", container_id="b" * 64,
                 container_name="base")  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.journal.report_data import gauges, soak_series
+from console.journal.samples import gauges, soak_series
 from console.render.report.charts import rolling, thinned, unbroken, window
 from console.render.report.document import evidence
 from console.render.report.soak import soak_of

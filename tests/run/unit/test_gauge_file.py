@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.journal.samples import PATIENCE, GaugeFile, read_lines
+from console.journal.samples import PATIENCE, GaugeFile, gauge_lines
 
 
 def line(at: float, ram: int = 5, **more: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def test_bounded_and_the_peak_stays(tmp_path_factory: Any, rams: list[int], most
     for at, ram in enumerate(rams):
         file.add(line(at, ram))
         assert path.read_bytes().count(b"\n") <= most
-    found = read_lines(path)
+    found = gauge_lines(path)
     stamps = [one["at"] for one in found]
     assert stamps == sorted(set(stamps))
     written = rams[: int(stamps[-1]) + 1]  # the rest waits for the end of its stride
@@ -50,9 +50,9 @@ def test_after_thinning_a_line_stands_for_twice_as_many_looks(path: Path) -> Non
     file = GaugeFile(path, 4)
     for at in range(9):
         file.add(line(at, ram=at))
-    assert [one["at"] for one in read_lines(path)] == [3, 6, 8]
+    assert [one["at"] for one in gauge_lines(path)] == [3, 6, 8]
     file.add(line(9))
-    assert [one["at"] for one in read_lines(path)] == [3, 6, 8], "a line is four looks by now"
+    assert [one["at"] for one in gauge_lines(path)] == [3, 6, 8], "a line is four looks by now"
 
 
 def test_a_second_runner_goes_on_and_a_torn_line_stays_alone(path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_second_runner_goes_on_and_a_torn_line_stays_alone(path: Path) -> None
     second = GaugeFile(path, 10)
     second.add(line(2))
     second.add(line(3))
-    assert [one["at"] for one in read_lines(path)] == [0, 2, 3]
+    assert [one["at"] for one in gauge_lines(path)] == [0, 2, 3]
     for at in range(4, 20):
         second.add(line(at))
         assert path.read_bytes().count(b"\n") <= 10
@@ -78,7 +78,7 @@ def test_a_full_disk_costs_lines_and_nothing_else(path: Path) -> None:
         file.add(line(at))
     path.unlink()
     file.add(line(5))
-    assert read_lines(path) == [line(5)]
+    assert gauge_lines(path) == [line(5)]
     file.close()
     assert {str(path), "/dev/full"} & opened() == set()
 
@@ -95,20 +95,20 @@ def test_a_thinning_that_fails_is_tried_again_later_and_the_bound_holds(
 ) -> None:
     file, tries = GaugeFile(path, 4), []
 
-    def full(self: Path, target: Path) -> Path:
+    def full(path: Path, target: Path) -> None:
         tries.append(target)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", full)
+        patched.setattr(os, "replace", full)
         for at in range(4 + 2 * PATIENCE):
             file.add(line(at))
-        assert [one["at"] for one in read_lines(path)] == [0, 1, 2, 3]
+        assert [one["at"] for one in gauge_lines(path)] == [0, 1, 2, 3]
         assert len(tries) == 2
         assert os.listdir(path.parent) == [path.name]
     for at in range(1000, 1004):
         file.add(line(at))
-    kept = [one["at"] for one in read_lines(path)]
+    kept = [one["at"] for one in gauge_lines(path)]
     assert kept[:2] == [1, 3]
     assert 1000 <= kept[2] <= 1003
 
@@ -118,8 +118,8 @@ def test_a_line_is_kept_as_it_is_and_what_is_none_is_passed_over(path: Path) -> 
     for at in range(3):
         file.add(line(at))
     file.close()
-    assert read_lines(path) == [line(0), line(1), line(2)]
+    assert gauge_lines(path) == [line(0), line(1), line(2)]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     path.write_bytes(b'[1]\n{"at": "x"}\n\xff\xfe\n\n{"at": 1}\n' + b"[" * 5000 + b"\n")
-    assert read_lines(path) == [{"at": 1}]
+    assert gauge_lines(path) == [{"at": 1}]

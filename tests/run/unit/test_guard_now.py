@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from console.common.clock import FakeClock
 from console.recovery.guard.config import Limit
 from console.runner.guard import limits
+from tests.clock import FakeClock
 from tests.run.unit.conftest import Look
 
 GIB = 1 << 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.runner.prepare import header
 from tests.run.unit.conftest import SITE, MakePlan
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.host import sampler
 from console.host.gpu.nvml import LOST
 from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, fold
-from console.journal.samples import read_lines
+from console.journal.samples import gauge_lines
 from console.journal.store import Event
 from console.runner.peaks import GAP_S, Peaks, differs, record
+from tests.clock import FakeClock
 
 GB = 10**9
 BIG, SMALL = GpuSample("GPU-a", 0, "RTX PRO 6000"), GpuSample("GPU-b", 1, "RTX 5090")
@@ -160,7 +160,7 @@ def test_lines_of_the_file(bench: Bench) -> None:
     bench.tick(10 * GB, None, swap_used=7)
     bench.step = "bench"
     bench.hung(4)
-    lines = read_lines(bench.run.gauges)
+    lines = gauge_lines(bench.run.gauges)
     assert lines[0] == {
         "at": bench.clock.time - 4, "step": "load", "gpu": {"GPU-a": 10 * GB}, "ram": 100 * GB,
         "swap": 7,
@@ -174,7 +174,7 @@ def test_memory_that_cannot_be_read_leaves_no_zero(bench: Bench) -> None:
     bench.peaks.take(Sample(bench.clock.time, None, (), None, "memory cannot be read: EIO"))
     assert bench.host["ram_used"] is None
     assert bench.host["why"]["ram_used"] == "not read yet: memory cannot be read: EIO"
-    assert read_lines(bench.run.gauges) == [{"at": bench.clock.time, "step": "load", "gpu": {}}]
+    assert gauge_lines(bench.run.gauges) == [{"at": bench.clock.time, "step": "load", "gpu": {}}]
 
 
 class Looked(threading.Event):

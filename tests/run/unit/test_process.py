@@ -12,7 +12,7 @@ import pytest
 
 from console.common.errors import ConsoleError, Exit
 from console.frontends.tui.watch.actions import BINDS
-from console.journal.lock import HostLock, is_free
+from console.journal.lock import HostLock
 from console.journal.state import RunState
 from console.recovery.guard import config as guard_config
 from console.recovery.rollback.progress import Result
@@ -21,6 +21,7 @@ from console.runner.control import Verb
 from console.runner.executors import manual
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import META, Bench, mine
+from tests.waiting import host_is_free
 
 HANDLE = {"kind": "container", "container": "c"}
 
@@ -37,9 +38,9 @@ class Climb:
         return self
 
     def run(self) -> Result:
-        self.free.append(is_free())
+        self.free.append(host_is_free())
         self.settle()
-        self.free.append(is_free())  # the closer is started now
+        self.free.append(host_is_free())  # the closer is started now
         return Result(serving=True)
 
 
@@ -128,7 +129,7 @@ def test_no_other_run_begins_while_the_baseline_is_brought_back(
     bench.context.record("outage", down=up)
     assert run(bench, resume=False)[0] == Exit.INTERNAL
     assert climb.free == ([False, True] if up else [])
-    assert is_free()
+    assert host_is_free()
 
 
 def test_a_resume_beside_a_live_runner_touches_nothing(bench: Bench, climb: Climb) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.host.process import ProcessSpec
 from console.journal.run_view import RunView
 from console.runner.promote import measured, on_port

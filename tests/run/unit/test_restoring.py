@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.host import process
 from console.recovery.rollback import live, trigger
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.progress import Result, quiet_limit
 from console.recovery.rollback.trigger import Lock
 from console.runner import finish
+from tests.clock import FakeClock
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import Bench
 from tests.waiting import until

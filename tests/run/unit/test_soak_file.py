@@ -9,7 +9,7 @@ import pytest
 
 from console.bench.soak_stats import Line
 from console.journal.run_dir import RunDir
-from console.journal.soak_file import SoakFile, read_lines
+from console.journal.samples import SoakFile, soak_lines
 
 BEGAN: Line = {"t": 0.0, "event": "began", "at": 1000.0}
 GOOD: Line = {"t": 60.0, "ok": True, "error": "", "tok_s": 9.0, "ttft_s": 0.1}
@@ -44,7 +44,7 @@ def test_the_next_attempt_goes_on_behind_a_gap(run: RunDir) -> None:
     assert file.tally.gaps == [[60.0, 500.0]]
     assert (file.tally.observed, len(file.tally.requests)) == (60.0, 1)
     gap = {"t": 500.0, "event": "gap", "from": 60.0, "to": 500.0}
-    assert list(read_lines(file.path)) == [BEGAN, GOOD, gap]
+    assert list(soak_lines(file.path)) == [BEGAN, GOOD, gap]
     assert b'"ok":tr' in before.read_bytes(), "what the first one left is left alone"
 
 
@@ -63,17 +63,17 @@ def test_what_ended_by_itself_is_not_gone_on_with(run: RunDir) -> None:
     first.keep(BEGAN)
     first.tally.take(GOOD)
     first.close("too many errors")
-    assert list(read_lines(first.path))[-1] == {"t": 60.0, "event": "end", "why": "too many errors"}
+    assert list(soak_lines(first.path))[-1] == {"t": 60.0, "event": "end", "why": "too many errors"}
     file = SoakFile(run, "soak", 2, 1200.0)
     assert (file.resumed, file.tally.requests) == (False, [])
     first.close("again")
-    assert len(list(read_lines(first.path))) == 2
+    assert len(list(soak_lines(first.path))) == 2
 
 
 def test_rubbish_between_lines_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b'\xff\n[1]\n{"t": "x"}\n' + json.dumps(GOOD).encode() + b"\n\n{}\n")
-    assert list(read_lines(path)) == [GOOD]
+    assert list(soak_lines(path)) == [GOOD]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from console.common.clock import FakeClock
 from console.host import process
 from console.runner.executors.soak_monitor import (
     ContainerEyes,
@@ -26,6 +25,7 @@ from console.runner.executors.soak_monitor import (
 )
 from console.runtime.docker.log_stream import UNREADABLE
 from console.runtime.spec import Handle, Status
+from tests.clock import FakeClock
 from tests.waiting import until
 
 MIB = 2**20

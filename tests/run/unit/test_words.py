@@ -18,8 +18,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.checks.lint.unit import Finding, Severity
 from console.cli import main
+from console.common.units import plural
 from console.config.playbook.load import load_playbook
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.frontends.cli import follow
 from console.host.sample import Machine
 from console.journal.run_view import GuardEvent, RunView
@@ -126,7 +127,7 @@ def test_numbers_in_a_report(snapshot: SnapshotAssertion) -> None:
     told["spread"] = [texts.spread(1.0, None), texts.spread(1.0, -1.0), texts.spread(None, 1.0)]
     bases = (None, 0.0, 5.0, -2.0, math.inf)
     told["change"] = [" | ".join(texts.change(value, base) for base in bases) for value in values]
-    told["plural"] = [*(texts.plural(n, "run") for n in range(3)), texts.when(0), texts.took(None)]
+    told["plural"] = [*(plural(n, "run") for n in range(3)), texts.when(0), texts.took(None)]
     told["text"] = [
         write(BAD + "--api-key abc ](x) <b> HF_TOKEN=x")
         for write in (texts.prose, texts.plain, texts.code)

@@ -11,12 +11,12 @@ import subprocess
 import pytest
 
 from console.host import process
-from console.journal.lock import is_free
 from console.runner.executors import cutover
 from console.runtime import proxy
 from tests.run.e2e.sites import SIDE, UP, book, gate
 from tests.run.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
 from tests.run.world import WorldBase as World
+from tests.waiting import host_is_free
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
 LONG = "id: cut, cutover: {to: cand, watch: 30d, every: 1s, then: stay}"
@@ -214,7 +214,7 @@ def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:
     head = "schema: omni.site/v1\nname: local\n"
     world.site.write_text(head + "\n".join(done.json["site_lines"]) + "\n")
     roll_back(world)
-    world.until(lambda: not world.view().cutover and is_free(), "the closer let the host go")
+    world.until(lambda: not world.view().cutover and host_is_free(), "the closer let the host go")
     is_back(world)
     assert world.go(world.write("n.yaml", book("id: n, note: x"))).code == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.journal.run_view import RunView
-from console.journal.soak_file import read_lines
+from console.journal.samples import soak_lines
 from tests.run.e2e.sites import SIDE, book
 from tests.run.whole.server import Script
 from tests.run.whole.world import ScriptedWorld
@@ -28,7 +28,7 @@ def figure(view: RunView, name: str) -> Any:
 def answered(world: World, count: int) -> bool:
     """Whether the newest attempt has so many good answers in its file."""
     found = sorted((world.run.path / "attempts").glob("soak.*.soak.jsonl"))
-    return bool(found) and sum(1 for row in read_lines(found[-1]) if row.get("ok")) >= count
+    return bool(found) and sum(1 for row in soak_lines(found[-1]) if row.get("ok")) >= count
 
 
 def test_a_soak_of_the_baseline_takes_it_not_into_the_run(world: World) -> None:

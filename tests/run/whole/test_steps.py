@@ -89,7 +89,7 @@ def test_a_timeout_ends_the_whole_group_however_deaf_it_is(
     assert world.at("tree").cause == "timeout"
     assert process.by_cookie(world.run.id) == [], "a grandchild outlived the timeout"
     with closing(Reader(world.run.journal)) as journal:
-        said = [event.data.get("text") for event in journal if event.step == "tree"]
+        said = [event.data.get("text") for event in journal.since(0) if event.step == "tree"]
     stages = [f"stopping: {name}" for name in ("SIGINT", "SIGTERM", "SIGKILL")]
     assert [text for text in said if text in stages] == stages, "each rung of the stop is visible"
 

@@ -26,7 +26,7 @@ import pytest
 from console import cli
 from console.bench.interference import Surroundings
 from console.common.clock import SystemClock
-from console.config.site.load import load_site
+from console.config.site.site import load_site
 from console.frontends.cli import follow
 from console.host import process
 from console.host.cgroups import scope

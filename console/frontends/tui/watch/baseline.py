@@ -309,7 +309,7 @@ def _from_site(path: Path) -> SealedPlan | None:
     """A plan from the site file with nothing looked up: names, not ids. None without a file."""
     if not path.exists():
         return None
-    from console.config.site.load import load_site
+    from console.config.site.site import load_site
     from console.runner.prepare.baseline import written
     from console.runner.prepare.seal import sealed_plan
 
