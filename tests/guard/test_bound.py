@@ -10,7 +10,7 @@ import pytest
 from console.recovery.guard.config import defaults
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Policy
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.collect import IdleSkip
+from console.recovery.guard.observe.collect import REST_POLL_S, rest_s
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
 from tests.guard.conftest import put
 from tests.guard.judging import PLENTY, SWAP, TOTAL
@@ -76,17 +76,13 @@ def test_a_container_lives_outside_the_bound(one: Site) -> None:
     assert memory.bound is None
 
 
-def test_near_the_bound_it_is_looked_at_more_often() -> None:
+def test_near_the_bound_it_is_read_more_often() -> None:
     policy = Policy((), defaults(TOTAL, SWAP, 64 * GIB))
-    idle = IdleSkip()
     memory = Memory(0.0, TOTAL, PLENTY, SWAP, 0, 0, 0, 60 * GIB)
     for tick in range(40):
         memory = memory._replace(at=100 + tick / 20)
         found = policy.decide(Snapshot(memory.at, memory, beat_at=memory.at))
-    idle.decided(policy, memory, found)
-    assert found.level == "ok"
-    assert idle.holds(memory._replace(at=102.0))
-    assert idle.holds(memory._replace(at=102.05, bound=13 * GIB))
+    assert (found.level, rest_s(policy, memory, found)) == ("ok", REST_POLL_S)
     near = memory._replace(at=102.1, bound=3 * GIB)
-    assert not idle.holds(near)
-    assert policy.decide(Snapshot(near.at, near, beat_at=near.at)).wait_s == NEAR_POLL_S
+    found = policy.decide(Snapshot(near.at, near, beat_at=near.at))
+    assert found.wait_s == rest_s(policy, near, found) == NEAR_POLL_S

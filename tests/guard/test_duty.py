@@ -12,6 +12,7 @@ import pytest
 
 from console.host import process
 from console.models.sizing.load_curve import Envelope, Point
+from console.recovery.guard.breach import OK_PAGE_S
 from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, Limit
 from console.recovery.guard.loop import ADVISED_S, LEFT_S
 from console.recovery.rollback import live, trigger
@@ -218,7 +219,7 @@ def test_an_envelope_that_comes_in_between_keeps_the_arming(make: Make) -> None:
     one = make(LOW)
     child = one.load()
     write_config(one, envelope=Envelope((Point("load", ram=5 * GIB),)))
-    one.pass_time(0.2)
+    one.pass_time(OK_PAGE_S)
     assert one.page()["armed"] is True
     one.available(7)
     one.pass_time(0.2)

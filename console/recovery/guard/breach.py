@@ -37,9 +37,8 @@ from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
 PAGE_S, OK_PAGE_S = 0.5, 0.7
-"""Seconds between two status pages: OK_PAGE_S at level ok, else PAGE_S. Both are below the second
-in which a decision is due, because a decision that came a moment before the page is due would write
-none, and the next decision may be a second away."""
+"""Seconds between two status pages: OK_PAGE_S at level ok, else PAGE_S. A page is also due when the
+level changes."""
 QUIET_S = 5.0
 LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was passed"}
 
@@ -60,7 +59,7 @@ class RecorderFeed:
         self, snapshot: Snapshot, decision: Decision, shown: Callable[[], dict[str, Any]]
     ) -> None:
         """Record one tick. `shown` makes the status page and is called only when one is due."""
-        self.sample(snapshot.memory, decision.level)
+        self._sample(snapshot.memory, decision.level)
         changed = decision.level != self._level
         if changed:
             self._level = decision.level
@@ -70,11 +69,10 @@ class RecorderFeed:
             self._page_at = snapshot.at
             self._ring.status(shown())
 
-    def sample(self, memory: Memory | None, level: str = "") -> None:
-        """Record one sample of memory. Without `level` the last level is used."""
+    def _sample(self, memory: Memory | None, level: str) -> None:
         if memory is not None:
             some, full = self._pressure.update(memory)
-            self._ring.tick(memory, some, full, level or self._level)
+            self._ring.tick(memory, some, full, level)
             self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
 
     def second(self, snapshot: Snapshot) -> None:

@@ -26,7 +26,7 @@ from console.recovery.guard.config import CONFIG_FILE, GuardConfig, Inbox, defau
 from console.recovery.guard.decide.policy import POLL_S, Breach, Decision, Lease, Policy
 from console.recovery.guard.kill.killer import Killer
 from console.recovery.guard.kill.targets import LiveTargets, deny_of
-from console.recovery.guard.observe.collect import Collector, IdleSkip
+from console.recovery.guard.observe.collect import Collector, rest_s
 from console.recovery.guard.observe.memory import MemoryCollector
 from console.recovery.guard.observe.quick import gap_s
 from console.recovery.guard.observe.snapshot import Snapshot
@@ -115,7 +115,7 @@ class GuardLoop:
         self._policy.resume(deps.ring.last.get("base"))
         self._limits = limits_of(self._policy, self.config)
         self._lease = Lease(config.lease_s)
-        self._feed, self._idle = RecorderFeed(deps.ring, deps.clock), IdleSkip()
+        self._feed = RecorderFeed(deps.ring, deps.clock)
         self._handler: BreachHandler | None = None
         self._known_targets: set[str | tuple[int, int]] = set()
         self._error, self._wait_s = "", 0.0
@@ -169,17 +169,14 @@ class GuardLoop:
         if now - self._second_at >= SECOND_S:
             self._second(now)
         memory = deps.collector.memory()
-        over = deps.collector.quick.tick(memory.at if memory is not None else now)
-        if not over and self._handler is None and self._idle.holds(memory):
-            self._feed.sample(memory)
-        else:
-            self._decide(deps.collector.snapshot(memory))
-        self._wait_s = deps.collector.quick.wait_s(self._idle.wait_s)
+        deps.collector.quick.tick(memory.at if memory is not None else now)
+        self._decide(deps.collector.snapshot(memory))
 
     def _decide(self, snapshot: Snapshot) -> None:
         self._arm(snapshot)
         decision = self._policy.decide(snapshot)
-        self._idle.decided(self._policy, snapshot.memory, decision)
+        rest = rest_s(self._policy, snapshot.memory, decision)
+        self._wait_s = self._deps.collector.quick.wait_s(rest)
         if decision.fresh and decision.breach is not None:
             self._kill(decision.breach, snapshot)
         self._feed.record(snapshot, decision, lambda: self._status_page(snapshot, decision))
@@ -208,7 +205,6 @@ class GuardLoop:
 
     def _second(self, now: float) -> None:
         deps, self._second_at = self._deps, now
-        self._idle.forget()
         deps.collector.tend()
         reap(deps.killer, deps.ring.event)
         if deps.alive.grew():
@@ -251,7 +247,6 @@ class GuardLoop:
 
     def _targets_changed(self) -> None:
         deps = self._deps
-        self._idle.forget()
         deps.collector.tell(self.config, deps.ring.path, deps.alive.targets)
         deps.collector.second()
 
@@ -301,8 +296,7 @@ class GuardLoop:
         return self._handler
 
     def _listen(self) -> None:
-        if self._deps.collector.tend():
-            self._idle.forget()
+        self._deps.collector.tend()
         for message in self._deps.inbox.read():
             self._take(message)
 
@@ -311,7 +305,6 @@ class GuardLoop:
         if word == "beat":  # the only message that no decision depends on
             self._deps.collector.beat_at = now
             return
-        self._idle.forget()
         if word == "arm":
             # what starts while a rollback is being called is left to that rollback to end
             self._asked_to_arm = self._handler is None or self._handler.over

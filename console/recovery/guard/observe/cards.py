@@ -44,12 +44,10 @@ class GpuCollector:
         how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
         return f"the GPU reader has been silent for {now - self._heard_at:.0f} s{how}"
 
-    def tend(self) -> bool:
-        """Take the output of the reader. Returns whether there was any."""
-        lines = self.child.tend()
-        for line in lines:
+    def tend(self) -> None:
+        """Take the output of the reader."""
+        for line in self.child.tend():
             self.take(line, self._clock.monotonic())
-        return bool(lines)
 
     def take(self, line: bytes, now: float) -> None:
         """Take one line of the reader. An incomplete line changes nothing."""

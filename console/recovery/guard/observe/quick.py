@@ -170,18 +170,18 @@ class Quick:
         rest = max(REST_S, left / FASTEST)
         return min(NEAR_POLL_S if self.near else rest, otherwise)
 
-    def tick(self, at: float) -> bool:
-        """Read every target. Returns whether one is over its limit now or was at the last tick."""
+    def tick(self, at: float) -> None:
+        """Read every target; `loads` has those that are over their limit."""
         if not self._limited:
-            return False
-        before, loads, self.near = self.loads, {}, False
+            return
+        loads: dict[tuple[str, str], Load] = {}
+        self.near = False
         for one in self._limited:
             load, near = one.read(at)
             self.near = self.near or near
             if load is not None:
                 loads[load.kind, load.name] = load
         self.loads = loads
-        return bool(loads) or bool(before)
 
     def held(self, target: Target) -> tuple[float, int] | None:
         """Return when the target was last read, and the bytes it held then; None if never."""
