@@ -222,7 +222,6 @@ def test_a_conversion_tells_its_peak_its_hours_and_its_disk() -> None:
     assert assess(INT8, plan, roomy).verdict is Verdict.GO
     full = replace(roomy, disk_free=900 * GIB)
     assert assess(INT8, plan, full).verdict is Verdict.NO_GO
-    assert assess(INT8, replace(plan, source_here=True), full).verdict is Verdict.GO
 
 
 def test_what_is_not_known_is_never_a_go() -> None:

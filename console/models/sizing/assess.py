@@ -6,7 +6,7 @@ Advice is changes that would make it go, worked out through the same sum, never 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from console.common.text import clean, one_line
@@ -96,7 +96,7 @@ def _told(words: str, verdict: str | None) -> list[str]:
 def _llama(case: Case, plan: LlamaPlan, ledger: Ledger, goal: Verdict) -> Iterator[str]:
     """Changes whose verdict is better than `goal`."""
     cards = set(labels(case.machine.cards))
-    short = {limit.where for limit in ledger.limits if limit.hard and limit.short_by}
+    short = {limit.where for limit in ledger.short}
     tight_card = ledger.verdict is Verdict.TIGHT and any(
         reason.startswith(tuple(cards)) for reason in ledger.tight
     )
@@ -122,14 +122,12 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
     split = best_split(facts, given, cards)
     if split is not None:
         yield from _told(f"--tensor-split {words(split)}", case.better(verdict, split))
-    base = split or given
-    for name, changed in _fewer(case, given, base, asked, verdict):
+    for name, changed in _fewer(case, given, split or given, asked, verdict):
         yield from _told(name, case.better(verdict, changed))
     ctx = plan.ctx or facts.context_length
     while ctx and ctx // 2 >= LEAST_CTX:
         ctx //= 2
-        smaller = replace(given, ctx=ctx)
-        if better := case.better(verdict, smaller):
+        if better := case.better(verdict, replace(given, ctx=ctx)):
             yield f"--ctx-size {ctx}: {better}"
             break
     if plan.type_k == plan.type_v == "f16":
@@ -146,7 +144,7 @@ def _fewer(
         return case.better(verdict, plan) is not None
 
     for start in dict.fromkeys((given, split)):
-        gone = least(asked, _at(start, asked, fits))
+        gone = least(asked, lambda n, start=start: fits(replace(start, gpu_layers=asked - n)))
         if gone:
             yield f"--n-gpu-layers {asked - gone}", replace(start, gpu_layers=asked - gone)
             break
@@ -157,13 +155,9 @@ def _fewer(
             yield f"--n-cpu-moe {moved}", replace(given, cpu_experts=moved)
 
 
-def _at(start: LlamaPlan, asked: int, fits: Callable[[LlamaPlan], bool]) -> Callable[[int], bool]:
-    return lambda gone: fits(replace(start, gpu_layers=asked - gone))
-
-
 def _sglang(case: Case, plan: SglangPlan, ledger: Ledger) -> Iterator[str]:
     cards = set(labels(case.machine.cards))
-    short = {limit.where for limit in ledger.limits if limit.hard and limit.short_by}
+    short = {limit.where for limit in ledger.short}
     if short & cards:
         if plan.ranks > 1:
             alone = replace(plan, ranks=1)
@@ -219,9 +213,8 @@ def _as_gguf(case: Case, verdict: Verdict) -> Iterator[str]:
 
 
 def _conversion(ledger: Ledger) -> Iterator[str]:
-    for limit in ledger.limits:
-        if limit.hard and limit.short_by:
-            yield f"{format_bytes(limit.need)} of {limit.where} (now {format_bytes(limit.have)})"
+    for limit in ledger.short:
+        yield f"{format_bytes(limit.need)} of {limit.where} (now {format_bytes(limit.have)})"
     if ledger.verdict in (Verdict.NO_GO, Verdict.TIGHT):
         yield "weights that somebody else has converted, instead of converting here"
 

@@ -150,8 +150,13 @@ class Ledger:
         return found
 
     @property
+    def short(self) -> list[Limit]:
+        """The places that cannot hold what they have to."""
+        return [limit for limit in self.limits if limit.hard and limit.short_by]
+
+    @property
     def verdict(self) -> Verdict:
-        if self.stops or any(limit.hard and limit.short_by for limit in self.limits):
+        if self.stops or self.short:
             return Verdict.NO_GO
         if self.unknown:
             return Verdict.UNKNOWN
@@ -163,11 +168,10 @@ class Ledger:
         """One sentence for the verdict."""
         verdict = self.verdict
         if verdict is Verdict.NO_GO:
-            short = [limit for limit in self.limits if limit.hard and limit.short_by]
             words = [
                 f"{limit.where} has {format_bytes(limit.have)} and needs "
                 f"{format_bytes(limit.need)}: {format_bytes(limit.short_by)} short"
-                for limit in sorted(short, key=lambda limit: -limit.short_by)
+                for limit in sorted(self.short, key=lambda limit: -limit.short_by)
             ]
             return "; ".join([*self.stops, *words])
         if verdict is Verdict.UNKNOWN:
@@ -221,6 +225,13 @@ def resident(ledger: Ledger, machine: Machine, *, locked: bool = False) -> None:
         ledger.notes.append(
             f"swap does not help: half of what is free counts, {format_bytes(credit)}"
         )
+
+
+def mapped(ledger: Ledger, available: int) -> Limit:
+    """Pages may be dropped and read again: only the rest has to fit, and swap is of no use to them.
+    The limit of the pages."""
+    limit = ledger.limit(HOST, available)
+    return ledger.limit(PAGES, max(0, limit.left - HOST_MARGIN), hard=False)
 
 
 def held(need: int, machine: Machine) -> tuple[int, int]:

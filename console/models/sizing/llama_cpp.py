@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from console.common.units import format_bytes
 from console.host.sample import Card, Machine
@@ -18,11 +17,11 @@ from console.models.sizing.assessment import (
     GIB,
     HEADROOM,
     HOST,
-    HOST_MARGIN,
     MIB,
     PAGES,
     Ledger,
     held,
+    mapped,
     resident,
 )
 from console.models.sizing.load_curve import Envelope, Point
@@ -34,8 +33,6 @@ PERCENT = 100
 
 LEAST_CTX = 4096
 """The least context llama.cpp's --fit goes down to."""
-
-Vram: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan | None:
@@ -266,29 +263,27 @@ def _host(
     ledger.add("cache", host.cache, HOST, "of the layers that work on the CPU")
     ledger.add("compute", host.compute, HOST, "batches, inputs and masks, reserve")
     ledger.add("process", FOOTPRINT, HOST, "vocabulary, graph, pinned buffers")
-    mapped = ledger.strategy is Strategy.MMAP
-    where, layers = (PAGES if mapped else HOST), _span(host.layers)
+    in_pages = ledger.strategy is Strategy.MMAP
+    where, layers = (PAGES if in_pages else HOST), _span(host.layers)
     ledger.add("weights", host.dense, where, layers if host.layers else "token table")
     ledger.add("experts", host.experts, where, layers if host.layers else "kept off the cards")
     if machine.ram_available is None:
         ledger.unknown.append("the memory this machine has free")
         return
-    if mapped:
+    if in_pages:
         _mapped(ledger, machine.ram_available)
     else:
         resident(ledger, machine, locked=plan.mlock or "mlock" in plan.load_mode)
 
 
 def _mapped(ledger: Ledger, available: int) -> None:
-    """Pages may be dropped and read again: only the rest has to fit. Swap is of no use to them."""
-    limit = ledger.limit(HOST, available)
-    room = max(0, limit.left - HOST_MARGIN)
-    pages = ledger.limit(PAGES, room, hard=False)
+    pages = mapped(ledger, available)
     if pages.short_by:
         miss = pages.short_by / pages.need
         ledger.streaming = (
-            f"{format_bytes(pages.need)} of weights stay on the host and {format_bytes(room)} of "
-            f"page cache can hold them: {miss:.0%} is read from the disk for each token"
+            f"{format_bytes(pages.need)} of weights stay on the host and "
+            f"{format_bytes(pages.have)} of page cache can hold them: {miss:.0%} is read from the "
+            "disk for each token"
         )
 
 
@@ -336,15 +331,12 @@ def _envelope(
         for share, (name, most) in zip(placement.cards, full, strict=True)
     )
 
-    def point(phase: str, at_s: float | None, need: int, vram: Vram, pages: int) -> Point:
+    points = [Point("start", 0.0)]
+    for phase, need, vram in (
+        ("weights read", kept + FOOTPRINT, cards),
+        ("ready", own - prompt, full),
+        ("serving", own, full),
+    ):
         ram, swap = held(need, machine)
-        return Point(phase, at_s, ram, pages, vram, swap)
-
-    return Envelope(
-        (
-            Point("start", 0.0),
-            point("weights read", read_s, kept + FOOTPRINT, cards, cached),
-            point("ready", read_s, own - prompt, full, cached),
-            point("serving", read_s, own, full, cached),
-        )
-    )
+        points.append(Point(phase, read_s, ram, cached, vram, swap))
+    return Envelope(tuple(points))

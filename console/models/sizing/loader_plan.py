@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from console.models.sizing.kv_cache import CacheAsk
@@ -100,10 +100,8 @@ class LlamaPlan:
 
 @dataclass(frozen=True, slots=True)
 class SglangPlan:
-    """SGLang's options, and kt-kernel's where its experts work on the CPU.
-
-    `cpu_offload` in bytes a rank; `cpu_weight_bytes` what lies at --kt-weight-path, if known.
-    """
+    """SGLang's options, and kt-kernel's where its experts work on the CPU; `cpu_offload` in bytes a
+    rank."""
 
     ranks: int = 1
     stages: int = 1
@@ -116,7 +114,6 @@ class SglangPlan:
     kt_method: str = ""
     kt_gpu_experts: int = 0
     kt_mmap: bool = False
-    cpu_weight_bytes: int | None = None
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -129,18 +126,13 @@ class SglangPlan:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """A run of a converter: `method` is the format it writes, `input_type` what it reads into.
-
-    `source_here`: the source is on the disk already, so only the result needs room.
-    """
+    """A run of a converter: `method` is the format it writes, `input_type` what it reads into."""
 
     method: str = "int8"
     input_type: str = ""
-    source_here: bool = False
-    result_bytes: int | None = None
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    uncounted: tuple[str, ...] = field(default=())
+    uncounted: tuple[str, ...] = ()
 
     def strategy(self, has_cards: bool = True) -> Strategy:
         return Strategy.CONVERSION

@@ -18,6 +18,7 @@ from console.models.sizing.assessment import (
     PAGES,
     Ledger,
     held,
+    mapped,
     resident,
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
@@ -73,8 +74,6 @@ def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) 
 
 def _result(facts: ModelFacts, plan: ConversionPlan) -> int:
     """Bytes written: the experts in the new format."""
-    if plan.result_bytes is not None:
-        return plan.result_bytes
     weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
     size = next((size for name, size in BYTES_PER_WEIGHT if name in plan.method.upper()), 2.0)
     return int(weights * size)
@@ -94,7 +93,7 @@ def _memory(facts: ModelFacts, plan: ConversionPlan, ledger: Ledger, written: in
 def _disk(
     facts: ModelFacts, plan: ConversionPlan, machine: Machine, ledger: Ledger, result: int
 ) -> None:
-    source = 0 if plan.source_here else facts.weight_bytes
+    source = facts.weight_bytes
     ledger.add("source", source, DISK, "to be downloaded")
     ledger.add("result", result, DISK, f"experts as {plan.method}")
     ledger.add("margin", max(DISK_MARGIN, int((source + result) * DISK_SHARE)), DISK)
@@ -262,8 +261,6 @@ def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int, st
     """Experts in kt-kernel's own format, on the CPU."""
     count = facts.experts.count or 1
     left = (count - min(plan.kt_gpu_experts, count)) / count
-    if plan.cpu_weight_bytes is not None:
-        return int(plan.cpu_weight_bytes * left), "what lies at --kt-weight-path"
     weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
     for name, size in BYTES_PER_WEIGHT:
         if name in plan.kt_method and weights:
@@ -273,8 +270,7 @@ def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int, st
 
 
 def _mapped(ledger: Ledger, machine: Machine) -> None:
-    limit = ledger.limit(HOST, machine.ram_available or 0)
-    pages = ledger.limit(PAGES, max(0, limit.left - HOST_MARGIN), hard=False)
+    pages = mapped(ledger, machine.ram_available or 0)
     if pages.short_by:
         ledger.streaming = (
             f"{pages.short_by / pages.need:.0%} of the CPU experts are read from the disk for "
@@ -291,13 +287,12 @@ def _envelope(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Led
     ram, swap = held(need, machine)
     speed = machine.disk_read_bps
     read_s = facts.weight_bytes / speed if speed else None
-    where = [limit.where for limit in ledger.limits if limit.where not in (HOST, PAGES)]
     fraction = FRACTION if plan.mem_fraction is None else plan.mem_fraction
     # the cache takes all of the static part, and graphs and buffers the rest
     full = tuple(
         (limit.where, int(limit.have / fraction) if fraction else limit.have)
         for limit in ledger.limits
-        if limit.where in where
+        if limit.where not in (HOST, PAGES)
     )
     cards = tuple(
         (name, min(most, _of(ledger, name, ("weights", "experts", "offloaded"))))
