@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from console.models.gguf import remote
 from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.header import Array
 from console.models.gguf.header import ValueType as T
-from console.models.gguf.read import HeaderCache, read_architecture, read_header
+from console.models.gguf.read import read_architecture, read_header
 from console.models.gguf.remote import STEP
 from tests.gguf.raw import LLAMA, array, header, pair, string, tensor, text, u64
 from tests.gguf.server import Exchange, Server, hub, serving
@@ -160,17 +159,3 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
         found = read_architecture("http://models.test/x.gguf")
     assert found.header.architecture == "llama"
     assert [one.path for one in proxy.requests] == ["http://models.test/x.gguf"]
-
-
-def test_a_header_that_is_kept_costs_nothing(tmp_path: Path) -> None:
-    cache = HeaderCache(tmp_path)
-    with repository() as (near, far):
-        first = read_header(near.url, content="5ha256", cache=cache)
-        count = len(near.requests) + len(far.requests)
-        again = read_header(near.url, content="5ha256", cache=cache)
-        assert len(near.requests) + len(far.requests) == count
-        other = read_header(near.url, content="another", cache=cache)
-        assert other.exchanges == first.exchanges
-    assert (again.exchanges, again.body_bytes) == (0, 0)
-    assert again.header == first.header
-    assert (again.file_bytes, again.commit) == (first.file_bytes, first.commit)

@@ -14,7 +14,7 @@ from console.models.gguf.byte_source import GgufError
 from console.models.gguf.header import ValueType, type_name
 from console.models.gguf.parser import Want, parse
 from console.models.gguf.read import read_architecture, read_header
-from console.models.gguf.shards import check, models
+from console.models.gguf.shards import check
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, tensor, text, u64
 from tests.gguf.server import serving
@@ -28,7 +28,7 @@ from tests.gguf.test_misbehaving import (
     says,
 )
 from tests.gguf.test_parse import NO_FILES
-from tests.gguf.test_splits import BAD_HEADERS, BAD_LISTINGS, HEADERS, LISTING, name
+from tests.gguf.test_splits import BAD
 
 
 def said(error: GgufError, *hidden: tuple[str, str]) -> list[str]:
@@ -95,9 +95,4 @@ def test_servers(snapshot: SnapshotAssertion) -> None:
 
 
 def test_sets_of_shards(snapshot: SnapshotAssertion) -> None:
-    listings = [*BAD_LISTINGS, LISTING[:2], [(name(7, 99_999), 1)]]
-    found = [[one.problems for one in models(listing)] for listing in listings]
-    assert all(word.isprintable() for one in found for words in one for word in words)
-    assert found == snapshot
-    (model,) = models(LISTING)
-    assert [check(model, HEADERS | {number: one}) for number, one in BAD_HEADERS] == snapshot
+    assert [check(files, headers) for files, headers in BAD] == snapshot

@@ -53,5 +53,5 @@ def asks(hub: LocalHub) -> Iterator[Any]:
 
 
 def listing(*rows: tuple[str, int | None], repo: str = "org/model") -> Listing:
-    files = tuple(RemoteFile(path, size, lfs=path.endswith(".gguf")) for path, size in rows)
+    files = tuple(RemoteFile(path, size) for path, size in rows)
     return Listing(repo, "c" * 40, "http://127.0.0.1:9", files)

@@ -43,10 +43,11 @@ def test_a_repository_without_one(hub: LocalHub) -> None:
     assert hub.seen == []
 
 
-def test_the_token_stays_with_the_hub(hub: LocalHub) -> None:
+def test_the_token_stays_with_the_hub(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
     body = json.dumps(CONFIG).encode()
     listing = served(hub, File.of(body, lfs=True))
-    assert model_config.fetch_config(listing, token="secret") == CONFIG
+    assert model_config.fetch_config(listing) == CONFIG
     assert [(seen.cdn, seen.token) for seen in hub.seen] == [(False, "secret"), (True, "")]
 
 

@@ -45,8 +45,7 @@ def served(hub: LocalHub, extra: dict[str, File] | None = None, **trouble: objec
     repo = Repo("org/model", held, **trouble)  # type: ignore[arg-type]
     hub.add(repo)
     rows = [
-        {"path": path, "size": file.size, "sha256": file.sha256 if file.lfs else None,
-         "lfs": file.lfs}
+        {"path": path, "size": file.size, "sha256": file.sha256 if file.lfs else None}
         for path, file in held.items()
     ]  # fmt: skip
     return read(
@@ -58,11 +57,12 @@ def planned(
     listing: Listing, target: Path, include: list[str] | None = None, **how: object
 ) -> Plan:
     taken = checkpoint.read(listing, include or [])
-    return replace(Plan.of(taken, target, hash_up_to=MB), **how)  # type: ignore[arg-type]
+    return replace(Plan(taken, target, hash_up_to=MB), **how)  # type: ignore[arg-type]
 
 
-def test_a_whole_download(hub: LocalHub, tmp_path: Path) -> None:
-    plan = planned(served(hub), tmp_path / "deep/r1", token="hunter2hunter2")
+def test_a_whole_download(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hunter2hunter2")
+    plan = planned(served(hub), tmp_path / "deep/r1")
     download = Download(plan, space=lambda path: PLENTY)
     before = download.start()
     assert before.to_fetch == 1_200_002
@@ -72,7 +72,7 @@ def test_a_whole_download(hub: LocalHub, tmp_path: Path) -> None:
     for name in NAMES:
         assert (plan.target / name).read_bytes() == data(name)
     progress = download.look()
-    assert (progress.bytes_done, progress.files_done) == (plan.total, 5)
+    assert (progress.bytes_done, progress.files_done) == (plan.contents.size, 5)
     assert {seen.token for seen in hub.seen if seen.cdn} == {""}, "the token stays with the hub"
     assert any(seen.token == "hunter2hunter2" for seen in hub.seen)
     assert not any("hunter2" in word for word in [*plan.argv(), *result.said, repr(plan)])
@@ -213,12 +213,12 @@ class Scripted(Plan):
     """A plan whose child is a script: for what a real downloader does only by accident."""
 
     def argv(self) -> list[str]:
-        return [sys.executable, "-S", "-c", self.include[0]]
+        return [sys.executable, "-S", "-c", self.contents.notes[0]]
 
 
 def scripted(target: Path, script: str, size: int = 3) -> Download:
     listing = Listing("org/model", "c" * 40, "http://127.0.0.1:9", (RemoteFile("a", size),))
-    plan = Scripted(listing, listing.files, target, (script,), token="hunter2hunter2")
+    plan = Scripted(checkpoint.Contents(listing, listing.files, (), notes=(script,)), target)
     return Download(plan, space=lambda path: PLENTY, grace_s=0.2)
 
 
@@ -230,7 +230,10 @@ def test_an_exit_status_of_zero_proves_nothing(tmp_path: Path) -> None:
     assert isinstance(result.error, DownloadFailed)
 
 
-def test_what_the_child_says_is_clean_bounded_and_without_the_token(tmp_path: Path) -> None:
+def test_what_the_child_says_is_clean_bounded_and_without_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hunter2hunter2")
     script = (
         "import os, sys; sys.stdout.write('x' * 10_000_000 + '\\n');"
         "print('\\x1b]0;owned\\x07', os.environ['HF_TOKEN']);"

@@ -56,10 +56,14 @@ SHARD = "Q4_K_M/m-00001-of-00009.gguf"
         ("here.gguf", LocalReference(Path("here.gguf"))),
     ],
 )  # fmt: skip
-def test_forms(text: str, expected: object) -> None:
-    there = {"here/deep/model.gguf", "here.gguf", "org/name"}
-    found = parse(text, endpoint="http://mirror.lan:8080/base", exists=there.__contains__)
-    assert found == expected
+def test_forms(
+    text: str, expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here/deep/model.gguf", "here.gguf", "org/name"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", "http://mirror.lan:8080/base")
+    assert parse(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,8 +73,13 @@ def test_forms(text: str, expected: object) -> None:
         ("./r1", "./r1"), ("/r1", "/r1"), ("hf://org/name", "hf://org/name"), ("", ""),
     ],
 )  # fmt: skip
-def test_what_is_here_is_meant_by_whoever_types_its_name(text: str, meant: str) -> None:
-    assert typed(text, {"org/name", "r1", "/r1", "./r1"}.__contains__) == meant
+def test_what_is_here_is_meant_by_whoever_types_its_name(
+    text: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("org/name", "r1"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert typed(text) == meant
 
 
 def test_a_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,15 +120,16 @@ def test_refusals() -> None:
     """Why is held by the test of words."""
     for text in BAD:
         with pytest.raises(BadReference) as caught:
-            parse(text, exists=lambda path: False)
+            parse(text)
         assert caught.value.hint, text
         assert "secret" not in "".join(caught.value.lines())
         assert all(line.isprintable() for line in caught.value.lines())
 
 
-def test_another_host_is_told_which_one_the_hub_is() -> None:
+def test_another_host_is_told_which_one_the_hub_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror.lan")
     with pytest.raises(BadReference) as caught:
-        parse("https://huggingface.co.evil.example/org/name", endpoint="https://mirror.lan")
+        parse("https://huggingface.co.evil.example/org/name")
     assert "mirror.lan" in caught.value.hint
 
 
@@ -140,7 +150,7 @@ def test_anything_is_a_harmless_reference_or_refused(text: str) -> None:
     found: object = None
     lines: list[str] = []
     try:
-        found = parse(text, exists=lambda path: False)
+        found = parse(text)
     except BadReference as error:
         lines = error.lines()
     assert [clean(line) for line in lines] == lines

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from console.checks.preflight import checkpoint_checks as checks
 from console.checks.preflight.loader import Loader, fitting, plan_of
@@ -14,10 +14,10 @@ from console.common.finding import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError
-from console.models.gguf.read import HeaderCache, Reading, read_header
+from console.models.gguf.read import HeaderCache, Reading
 from console.models.gguf.shards import merged, read_shards
 from console.models.hub import local_files as here
-from console.models.hub import settings
+from console.models.hub import model_config, settings
 from console.models.hub.checkpoint import Contents, Format, WeightSet
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.listing import Listing, RemoteFile, look_up
@@ -33,6 +33,10 @@ from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 
+if TYPE_CHECKING:
+    from console.config.site.site import SiteModel
+
+
 READ_S = 120.0
 """Seconds for the headers of a whole split set."""
 
@@ -40,17 +44,14 @@ READ_S = 120.0
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What the operator wants to know. `what` as typed; `to` is where it would be downloaded;
-    `token` None takes the stored one; `beside`: the baseline goes on serving; `memory_read_bps`
-    is how fast the CPU reads RAM."""
+    `beside`: the baseline goes on serving."""
 
     what: str
     loader: Loader = field(default_factory=Loader)
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     to: Path | None = None
-    token: str | None = None
     beside: bool = False
-    memory_read_bps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +148,14 @@ def finding_lines(finding: Finding) -> list[str]:
     return out
 
 
-def preflight(
-    ask: Ask,
-    machine: Machine,
-    *,
-    reference: Callable[[str], Reference | None] = lambda model: None,
-    cache: HeaderCache | None = None,
-) -> Preflight:
+def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
     """Look the checkpoint up and judge it. Raises ConsoleError where nothing can be said.
 
-    `reference` gives what was measured of a configuration that runs, for a file's name.
+    What was measured of the site's baseline counts where it is asked about with the very flags
+    that serve today.
     """
-    listing = listing_of(ask.what, ask.token)
-    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude, ask.token)
+    listing = listing_of(ask.what)
+    contents = contents_of(listing, ask.include or within(ask.what), ask.exclude)
     chosen = contents.choose()
     ask = replace(ask, loader=fitting(ask.loader, chosen.format))
     found = here.look(listing, contents.files, ask.to)
@@ -175,9 +171,9 @@ def preflight(
     try:
         readings = []
         if chosen.format is Format.GGUF:
-            readings = shard_headers(listing, chosen, ask.token, cache)
+            readings = shard_headers(listing, chosen)
             findings += checks.shards(chosen, readings)
-        facts = facts_of(listing, chosen, ask.token, readings)
+        facts = facts_of(listing, chosen, readings)
     except (GgufError, BadFacts) as error:
         why = "; ".join(part for part in (str(error), error.hint) if part)
         if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
@@ -188,8 +184,8 @@ def preflight(
         assessment = assess(
             facts, plan_of(ask.loader, chosen.format), machine,
             alternatives=_others(contents, chosen),
-            reference=reference(Path(chosen.files[0].path).name) if _as_served(ask) else None,
-            ram_read_bps=ask.memory_read_bps,
+            reference=_measured(ask, site, Path(chosen.files[0].path).name),
+            ram_read_bps=site.machine.memory_read,
         )  # fmt: skip
     arguments = " ".join(ask.loader.args)
     return Preflight(
@@ -199,17 +195,22 @@ def preflight(
     )  # fmt: skip
 
 
-def _as_served(ask: Ask) -> bool:
-    """Whether it is asked about with the very flags that serve today."""
-    return ask.loader.own and ask.loader.ctx is None
+def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
+    """What was measured of the baseline; it `serves` where `model` is one of its files."""
+    known = site.baseline.reference
+    if known is None or not ask.loader.own or ask.loader.ctx is not None:
+        return None
+    names = {Path(one).name for one in site.baseline.models}
+    pace = (known.tok_s, max(known.tok_s, known.best or 0.0))
+    return Reference(f"{site.name}'s baseline", pace, serves=model in names)
 
 
-def listing_of(what: str, token: str | None = None) -> Listing:
+def listing_of(what: str) -> Listing:
     """What was typed as a listing: of the hub, pinned to a commit, or of this machine."""
     reference = parse(what)
     if isinstance(reference, LocalReference):
         return here.local(reference.path)
-    return look_up(reference.repo, reference.revision or "main", token=token)
+    return look_up(reference.repo, reference.revision or "main")
 
 
 def within(what: str) -> tuple[str, ...]:
@@ -225,26 +226,20 @@ def within(what: str) -> tuple[str, ...]:
     return (path,) if part is None else (f"{part[0]}-*-of-*{Path(path).suffix}", "*.json")
 
 
-def contents_of(
-    listing: Listing, include: Sequence[str], exclude: Sequence[str], token: str | None
-) -> Contents:
+def contents_of(listing: Listing, include: Sequence[str], exclude: Sequence[str]) -> Contents:
     """The sets of weights, labelled by what config.json says where it can be read."""
     if listing.refused is not None or not listing.commit:
         return read_contents(listing, include, exclude)
-    config = fetch_config(listing, token=token)
-    return read_contents(
-        listing, include, exclude, config=config, index=fetch_index(listing, token=token)
-    )
+    config, index = fetch_config(listing), fetch_index(listing)
+    return read_contents(listing, include, exclude, config=config, index=index)
 
 
-def facts_of(
-    listing: Listing, chosen: WeightSet, token: str | None, readings: Sequence[Reading]
-) -> ModelFacts:
+def facts_of(listing: Listing, chosen: WeightSet, readings: Sequence[Reading]) -> ModelFacts:
     """The model's facts: from the GGUF headers of all shards, else from config.json. Raises
     BadFacts and HubError."""
     if readings:
         return from_gguf(merged([one.header for one in readings]))
-    config = _config(listing, token)
+    config = _config(listing)
     if config is None:
         raise BadFacts("there is no config.json", "safetensors say nothing of the model's layers")
     if chosen.size is None:
@@ -252,22 +247,18 @@ def facts_of(
     return from_config(config, chosen.size)
 
 
-def shard_headers(
-    listing: Listing, chosen: WeightSet, token: str | None, cache: HeaderCache | None
-) -> list[Reading]:
+def shard_headers(listing: Listing, chosen: WeightSet) -> list[Reading]:
     """The headers of a set, in order; one that was read before costs nothing."""
-    sent = (token if token is not None else settings.token()) if listing.commit else ""
-    keys = {f.path: _key(f) for f in chosen.files if f.sha256} if cache else {}
-    kept = {path: cache.get(key) for path, key in keys.items()} if cache else {}
+    cache = HeaderCache()
+    sent = settings.token() if listing.commit else ""
+    keys = {f.path: _key(f) for f in chosen.files if f.sha256}
+    kept = {path: cache.get(key) for path, key in keys.items()}
     wanted = [file for file in chosen.files if kept.get(file.path) is None]
     places = [_place(listing, file.path) for file in wanted]
-    if len(places) == 1:
-        fresh: Sequence[Reading] = [read_header(places[0], token=sent or "", deadline_s=READ_S)]
-    else:
-        fresh = read_shards(places, token=sent or "", deadline_s=READ_S)
+    fresh = read_shards(places, token=sent, deadline_s=READ_S)
     for file, one in zip(wanted, fresh, strict=True):
         kept[file.path] = one
-        if cache is not None and file.path in keys and one.file_bytes == file.size:
+        if file.path in keys and one.file_bytes == file.size:
             cache.put(keys[file.path], one)
     return [found for file in chosen.files if (found := kept[file.path]) is not None]
 
@@ -282,17 +273,14 @@ def _place(listing: Listing, path: str) -> str:
     return listing.url(path) if listing.commit else str(Path(listing.repo) / path)
 
 
-def _config(listing: Listing, token: str | None) -> Mapping[str, Any] | None:
+def _config(listing: Listing) -> Mapping[str, Any] | None:
     if listing.commit:
-        return fetch_config(listing, token=token)
-    from console.models.hub.model_config import CONFIG, CONFIG_LIMIT
-    from console.models.hub.model_config import parse as parse_json
-
-    path = Path(listing.repo) / CONFIG
+        return fetch_config(listing)
+    path = Path(listing.repo) / model_config.CONFIG
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        return parse_json(CONFIG, file.read(CONFIG_LIMIT))
+        return model_config.parse(model_config.CONFIG, file.read(model_config.CONFIG_LIMIT))
 
 
 def _others(contents: Contents, chosen: WeightSet) -> dict[str, int]:

@@ -19,13 +19,15 @@ from console.common.finding import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Machine
 from console.models.gguf.read import Reading
-from console.models.gguf.shards import SHOWN, check, models
+from console.models.gguf.shards import check
 from console.models.hub.checkpoint import Format, WeightSet
 from console.models.hub.listing import Listing
 from console.models.hub.local_files import Here
 from console.models.hub.model_config import kind
 from console.models.sizing.model_facts import ModelFacts
 
+SHOWN = 5
+"""Problems of a set that are told."""
 BESIDE = "GPU memory beside the baseline"
 NEEDED = (BESIDE, ", architecture ", ", quantization ", ", method ")
 """What the table has to know: without it nothing is a GO."""
@@ -46,14 +48,12 @@ def whole(chosen: WeightSet) -> list[Finding]:
 
 def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
     """Whether the files hold what their headers promise, and fit together as a loader asks."""
-    headers = {file.path: one.header for file, one in zip(chosen.files, readings, strict=True)}
     words = [
         f"{one_line(file.path)} lacks {one.missing_bytes} bytes"
         for file, one in zip(chosen.files, readings, strict=True) if one.missing_bytes
     ]  # fmt: skip
-    for model in models((file.path, file.size) for file in chosen.files):
-        numbered = {one.number: headers[one.name] for one in model.shards}
-        words += [*model.problems, *check(model, numbered)]
+    listed = [(file.path, file.size) for file in chosen.files]
+    words += check(listed, [one.header for one in readings])
     if not words:
         return []
     told = list(dict.fromkeys(words))[:SHOWN]

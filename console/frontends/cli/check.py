@@ -58,9 +58,8 @@ def gguf(args: Namespace) -> int:
 
 def checkpoint(args: Namespace) -> int:
     """Size, fit and arithmetic of a checkpoint under a loader."""
-    from console.checks.preflight.architecture.check import loader_for, machine_for, reference_for
+    from console.checks.preflight.architecture.check import loader_for, machine_for
     from console.checks.preflight.checkpoint import Ask, preflight
-    from console.models.gguf.read import HeaderCache
     from console.models.hub.reference import typed
 
     site = _site(args)
@@ -73,11 +72,9 @@ def checkpoint(args: Namespace) -> int:
     loader = loader_for(site.model, args.loader, args.engine, args.args, args.ctx)
     ask = Ask(
         typed(args.what), loader, tuple(args.include), tuple(args.exclude), to,
-        beside=args.beside, memory_read_bps=site.model.machine.memory_read,
+        beside=args.beside,
     )  # fmt: skip
-    found = preflight(
-        ask, machine, reference=lambda file: reference_for(site.model, file), cache=HeaderCache()
-    )
+    found = preflight(ask, machine, site.model)
     _print(args, found.lines(), found.to_json())
     return int(EXIT[found.verdict])
 

@@ -12,7 +12,6 @@ import stat
 import struct
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from console.common.errors import ConsoleError, Exit
@@ -70,23 +69,14 @@ minute: unknown. What is not there is a failure: a slip of the pen must not read
 
 
 class GgufError(ConsoleError):
-    """A header that cannot be had. `retry_after_s`: when to ask again, where a server said so."""
+    """A header that cannot be had."""
 
-    def __init__(
-        self,
-        kind: Kind,
-        title: str,
-        detail: str = "",
-        hint: str = "",
-        *,
-        retry_after_s: float | None = None,
-    ) -> None:
+    def __init__(self, kind: Kind, title: str, detail: str = "", hint: str = "") -> None:
         super().__init__(title, detail, hint)
         self.kind = kind
         self.exit_code = Exit.NO_GO if kind in CERTAIN else Exit.HOLD
         if kind is Kind.MISSING:
             self.exit_code = Exit.FAILED
-        self.retry_after_s = retry_after_s
 
 
 def told(head: bytes) -> tuple[str, str]:
@@ -297,12 +287,7 @@ class LocalFile:
     def __enter__(self) -> LocalFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def read(self, offset: int) -> bytes:

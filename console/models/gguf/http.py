@@ -70,7 +70,7 @@ def refusal(
         hint = "try again later" if wait is None else f"try again in {format_duration(wait)}"
         if status == 429 and not token_sent:
             hint += "; with HF_TOKEN more is allowed"
-        return GgufError(kind, f"{address.authority} {title}", detail, hint, retry_after_s=wait)
+        return GgufError(kind, f"{address.authority} {title}", detail, hint)
     return GgufError(Kind.PROTOCOL, f"{where} gives an answer that is of no use", detail)
 
 

@@ -201,18 +201,12 @@ class Reading:
         return max(0, self.header.file_bytes - self.file_bytes)
 
 
-def read_architecture(
-    where: str | Path,
-    *,
-    token: str = "",
-    clock: Clock | None = None,
-    deadline_s: float = DEADLINE_S,
-) -> Reading:
+def read_architecture(where: str | Path, *, token: str = "") -> Reading:
     """The architecture of a file, from one range of 60 KiB in all usual cases.
 
     `header.architecture` is never None, `header.tensors` always. Raises GgufError.
     """
-    reading = _read(where, Want.ARCHITECTURE, token, clock, deadline_s)
+    reading = _read(where, Want.ARCHITECTURE, token, None, DEADLINE_S)
     if reading.header.architecture is None:
         raise _without_architecture(reading)
     return reading
@@ -224,20 +218,10 @@ def read_header(
     token: str = "",
     clock: Clock | None = None,
     deadline_s: float = DEADLINE_S,
-    content: str = "",
-    cache: HeaderCache | None = None,
 ) -> Reading:
     """The whole header and the table of tensors; `deadline_s` bounds a remote reading in all.
-
-    `content` is the hash of the file (lfs sha256, ETag) as its caller knows it: with a cache, a
-    header that was read before costs nothing. Raises GgufError.
-    """
-    if cache is not None and content and (kept := cache.get(content)) is not None:
-        return kept
-    reading = _read(where, Want.HEADER, token, clock, deadline_s)
-    if cache is not None and content:
-        cache.put(content, reading)
-    return reading
+    Raises GgufError."""
+    return _read(where, Want.HEADER, token, clock, deadline_s)
 
 
 def _read(
@@ -249,7 +233,7 @@ def _read(
     from console.models.gguf.remote import RemoteFile
 
     try:
-        with RemoteFile(str(where), token=token, clock=clock, deadline_s=deadline_s) as remote:
+        with RemoteFile(str(where), token, clock, deadline_s) as remote:
             return _reading(remote, want)
     except GgufError as error:  # a server may quote what it was sent
         if token:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from types import TracebackType
 
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
@@ -34,14 +33,7 @@ class RemoteFile:
     know of the server; `commit` and `etag` pin what was read. Raises GgufError throughout.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str = "",
-        deadline_s: float,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, url: str, token: str, clock: Clock | None, deadline_s: float) -> None:
         self._start = self._at = parse_address(url)
         if token and not _TOKEN.fullmatch(token):
             raise GgufError(Kind.REFUSED, "the token cannot be sent", "it is no printable word")
@@ -58,12 +50,7 @@ class RemoteFile:
     def __enter__(self) -> RemoteFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._wire.close()
 
     @property
@@ -182,11 +169,8 @@ class RemoteFile:
 
     def _part(self, answer: Answer, first: int, last: int) -> bytes:
         said = answer.headers.get("content-range")
-        if (
-            said is None
-            and first == 0
-            and "multipart" not in answer.headers.get("content-type", "")
-        ):
+        several = "multipart" in answer.headers.get("content-type", "")
+        if said is None and first == 0 and not several:
             self.notes.append("the server does not say which range it sends (a mirror?)")
             begin, end, total = 0, len(answer.body) - 1, "*"
         else:

@@ -16,7 +16,7 @@ from console.common.text import one_line
 from console.common.units import both_units
 from console.models.hub import model_config, names
 from console.models.hub.errors import HubError, RepositoryEmpty
-from console.models.hub.listing import Listing, RemoteFile, some
+from console.models.hub.listing import Listing, RemoteFile, some, total
 from console.models.hub.model_config import INDEX, Index
 
 TOLERANCE = 0.01
@@ -59,8 +59,7 @@ class WeightSet:
     @property
     def size(self) -> int | None:
         """Bytes on disk; None while one file's size is unknown."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
+        return total(self.files)
 
     @property
     def whole(self) -> bool:
@@ -107,8 +106,7 @@ class Contents:
     @property
     def size(self) -> int | None:
         """Bytes of all files taken, weights or not; None while one size is unknown."""
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
+        return total(self.files)
 
     def lines(self) -> list[str]:
         taken = f"{len(self.files)} of {len(self.listing.files)} files, {both_units(self.size)}"
@@ -253,12 +251,12 @@ def _sets(files: Iterable[RemoteFile], taken: set[str], index: Index | None) -> 
             loose[kind, file.path] = [file]
         else:
             loose.setdefault((kind, _folder(file.path)), []).append(file)
-    for (kind, stem, total), parts in split.items():
+    for (kind, stem, count), parts in split.items():
         chosen = {number: file for number, file in parts.items() if file.path in taken}
-        missing = names.gaps(sorted(parts), total)
+        missing = names.gaps(sorted(parts), count)
         left = names.runs(sorted(parts.keys() - chosen.keys()))
         shards = tuple(file for _, file in sorted(chosen.items()))
-        yield WeightSet(kind, stem, shards, shards=total, missing=missing, left_out=left)
+        yield WeightSet(kind, stem, shards, shards=count, missing=missing, left_out=left)
     for (kind, _), group in loose.items():
         chosen_files = tuple(file for file in group if file.path in taken)
         yield WeightSet(kind, group[0].path.rpartition(".")[0], chosen_files)
@@ -269,14 +267,14 @@ def _by_index(
 ) -> WeightSet:
     """The safetensors set that the index names; numbers where its files are numbered."""
     parts = [part for part in map(names.shard, sorted(index.files)) if part]
-    total = parts[0][2] if parts else 0
+    count = parts[0][2] if parts else 0
     stem = parts[0][0] if parts else "model"
     numbers = {number for _, number, _ in parts}
     lacking = {part[1] for part in map(names.shard, absent) if part}
     chosen = {part[1] for part in (names.shard(file.path) for file in here) if part}
     left = names.runs(sorted(numbers - chosen - lacking)) if unread else ()
     return WeightSet(
-        Format.SAFETENSORS, stem, here, shards=total, left_out=left, absent=absent,
+        Format.SAFETENSORS, stem, here, shards=count, left_out=left, absent=absent,
         missing=names.runs(sorted(lacking)), indexed=True,
     )  # fmt: skip
 
@@ -310,10 +308,8 @@ def _notes(
             where = f"in {folder}: " if folder else ""
             yield f"{where}{which} look like the same weights: counted once, one is enough"
     if beside:
-        sizes = [file.size for file in beside]
-        total = None if None in sizes else sum(size or 0 for size in sizes)
         held = some(tuple(file.path for file in beside))
-        yield f"beside the weights, not counted with them: {held}, {both_units(total)}"
+        yield f"beside the weights, not counted with them: {held}, {both_units(total(beside))}"
     if index is not None and index.total_size is not None:
         size = next((one.size for one in sets if one.shards and one.whole), None)
         off = None if size is None else size - index.total_size

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from console.models.hub import disk, local_files, settings
 from console.models.hub.checkpoint import Contents
 from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
-from console.models.hub.listing import Listing, RemoteFile, child_env, some
+from console.models.hub.listing import child_env, some
 from console.models.hub.local_files import Wrong
 from console.models.hub.progress import Meter, explain
 
@@ -54,38 +54,21 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is fetched where. `files` are what the patterns take of the listing, `hash_up_to` the
-    bytes up to which a file's SHA-256 is compared at the end (0: sizes only)."""
+    """What is fetched where. `hash_up_to`: bytes up to which a file's SHA-256 is compared at the
+    end (0: sizes only)."""
 
-    listing: Listing
-    files: tuple[RemoteFile, ...]
+    contents: Contents
     target: Path
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
     workers: int = WORKERS
-    token: str = field(default="", repr=False)
     hash_up_to: int = 0
-
-    @classmethod
-    def of(
-        cls, contents: Contents, target: Path, *, workers: int = WORKERS, token: str = "",
-        hash_up_to: int = 0,
-    ) -> Plan:  # fmt: skip
-        """What `contents` took, into `target`."""
-        return cls(contents.listing, contents.files, target, contents.include, contents.exclude,
-                   workers, token, hash_up_to)  # fmt: skip
-
-    @property
-    def total(self) -> int | None:
-        sizes = [file.size for file in self.files]
-        return None if None in sizes else sum(size or 0 for size in sizes)
 
     def argv(self) -> list[str]:
         """The command; the token is in the environment, never here."""
-        command = [*paths.module_argv("huggingface_hub.cli.hf"), "download", self.listing.repo]
-        command += ["--revision", self.listing.commit, "--local-dir", str(self.target)]
-        command += [f"--include={pattern}" for pattern in self.include]
-        command += [f"--exclude={pattern}" for pattern in self.exclude]
+        listing = self.contents.listing
+        command = [*paths.module_argv("huggingface_hub.cli.hf"), "download", listing.repo]
+        command += ["--revision", listing.commit, "--local-dir", str(self.target)]
+        command += [f"--include={pattern}" for pattern in self.contents.include]
+        command += [f"--exclude={pattern}" for pattern in self.contents.exclude]
         return [*command, "--max-workers", str(self.workers)]
 
 
@@ -141,6 +124,7 @@ class Download:
         born: Callable[[int], None] = lambda pid: None,
     ) -> None:
         self.plan = plan
+        self._listing, self._files = plan.contents.listing, plan.contents.files
         self.cuts = 0
         self.swept = 0
         self.phase = Phase.READY
@@ -149,7 +133,7 @@ class Download:
         self._grace_s = grace_s
         self._env, self._born = dict(env or {}), born
         self._meter = Meter()
-        self._token = settings.token(plan.token)
+        self._token = settings.token()
         self._where = clean(str(plan.target))
         self._said: deque[str] = deque(maxlen=_KEPT_LINES)
         self._child: subprocess.Popen[bytes] | None = None
@@ -173,14 +157,14 @@ class Download:
         Raises RepositoryGated, DiskShort, DownloadBusy or DownloadFailed.
         """
         plan = self.plan
-        plan.listing.require_access()
+        self._listing.require_access()
         try:
             plan.target.mkdir(parents=True, exist_ok=True)
             if lock := local_files.busy(plan.target):
                 name, hint = clean(lock.stem), f"wait for it, or end it: fuser -v {lock} names it"
                 raise DownloadBusy(f"{self._where} is being downloaded to", name, clean(hint))
             self.swept += local_files.sweep_unfinished(plan.target)
-            found = local_files.look(plan.listing, plan.files, plan.target)
+            found = local_files.look(self._listing, self._files, plan.target)
             for path in found.wrong:
                 local_files.forget_unfinished(plan.target, path)
             self._require_room(found)
@@ -205,9 +189,9 @@ class Download:
         phase = self.phase
         if phase is Phase.FETCHING and self._meter.stalled(now):
             phase = Phase.STALLED
-        total = self.plan.total
+        total = self.plan.contents.size
         return Progress(
-            done, total, self._meter.rate, self._meter.eta(total), files, len(self.plan.files),
+            done, total, self._meter.rate, self._meter.eta(total), files, len(self._files),
             phase, free,
         )  # fmt: skip
 
@@ -237,7 +221,7 @@ class Download:
         if self.phase is Phase.FETCHING:
             self.phase = Phase.CHECKING
             wrong = local_files.verify(
-                self.plan.files, self.plan.target, self.plan.hash_up_to, cancelled
+                self._files, self.plan.target, self.plan.hash_up_to, cancelled
             )
             if cancelled is not None and cancelled.is_set():
                 self.phase = Phase.CANCELLED
@@ -267,12 +251,12 @@ class Download:
         for one in wrong:
             local_files.forget_unfinished(self.plan.target, one.path)
         names = some(tuple(str(one) for one in wrong))
-        error = explain(self.plan.listing, tuple(self._said), bool(self._token))
+        error = explain(self._listing, tuple(self._said), bool(self._token))
         self.phase = Phase.FAILED if error is not None else Phase.CUT
         self.cuts += self.phase is Phase.CUT
         if error is None:
             how = "was cut" if code else "left files that are not as listed"
-            title = f"the download of {self.plan.listing.repo} {how}"
+            title = f"the download of {self._listing.repo} {how}"
             last = f"; hf said: {self._said[-1]}" if self._said else ""
             hint = "start it again: whole files are kept, the others fetched anew"
             error = DownloadFailed(title, f"{len(wrong)} files: {names}{last}", hint)
@@ -281,7 +265,7 @@ class Download:
     def _require_room(self, found: local_files.Here) -> None:
         space = self._space(self.plan.target)
         whole = frozenset(found.whole)
-        need = sum(file.size or 0 for file in self.plan.files if file.path not in whole)
+        need = sum(file.size or 0 for file in self._files if file.path not in whole)
         disk.require(self.plan.target, space, need, self._floor(space.total))
 
     def _watch_disk(self) -> int | None:
@@ -308,7 +292,7 @@ class Download:
         one which is moved into place meanwhile is not missed."""
         under_way = local_files.unfinished_sizes(self.plan.target)
         done = whole = 0
-        for file in self.plan.files:
+        for file in self._files:
             size = local_files.size_of(self.plan.target / file.path)
             if size is not None and file.size in (None, size):
                 whole += 1
@@ -318,11 +302,7 @@ class Download:
         return done, whole
 
     def _spawn(self) -> None:
-        env = (
-            child_env(self.plan.listing.endpoint, self._token)
-            | {"PYTHONUNBUFFERED": "1"}
-            | self._env
-        )
+        env = child_env(self._listing.endpoint, self._token) | {"PYTHONUNBUFFERED": "1"} | self._env
         self._said.clear()
         child = self._child = scope.popen(
             self.plan.argv(),

@@ -74,13 +74,7 @@ class TokenRefused(HubError):
 
 
 class RateLimited(HubError):
-    """`seconds` until the hub takes requests again; None where it did not say."""
-
     exit_code = Exit.HOLD
-
-    def __init__(self, title: str, detail: str, hint: str, seconds: int | None) -> None:
-        super().__init__(title, detail, hint)
-        self.seconds = seconds
 
 
 class HubUnreachable(HubError):
@@ -212,7 +206,7 @@ def rate_limited(asked: Asked, header: str) -> RateLimited:
     hint = f"try again {when}" + (
         "" if asked.with_token else f"; more is allowed with a token: {LOGIN}"
     )
-    return RateLimited(f"{asked.host} takes no more requests now", "HTTP 429", hint, seconds)
+    return RateLimited(f"{asked.host} takes no more requests now", "HTTP 429", hint)
 
 
 def unreachable(asked: Asked, said: str) -> HubUnreachable:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -25,6 +25,7 @@ from console.models.hub.errors import (
 )
 from console.models.hub.reference import BadReference, check_path, check_repo, check_revision
 
+DEADLINE_S = 20.0
 MOST_FILES = 100_000
 MOST_BYTES = 1 << 62
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -39,12 +40,11 @@ class RemoteFile:
     path: str
     size: int | None
     sha256: str = ""
-    lfs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A repository pinned to `commit`. `gated` is "", "auto" or "manual".
+    """A repository pinned to `commit`.
 
     `refused` is why its files may be seen but not fetched with this token, None where they may.
     """
@@ -53,31 +53,12 @@ class Listing:
     commit: str
     endpoint: str
     files: tuple[RemoteFile, ...]
-    revision: str = "main"
-    gated: str = ""
-    private: bool = False
     refused: HubError | None = None
-
-    @property
-    def known_bytes(self) -> int:
-        return sum(file.size or 0 for file in self.files)
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """Files whose size the hub does not tell: no sum that needs them is a number."""
         return tuple(file.path for file in self.files if file.size is None)
-
-    @property
-    def note(self) -> str:
-        """What an operator should know besides the files; "" for nothing."""
-        words = []
-        if self.unknown:
-            words.append(f"no size told for {some(self.unknown)}")
-        if self.refused is not None:
-            words.append(f"{self.refused.title}: listed, but not to be fetched")
-        elif self.gated:
-            words.append("gated, and this token has access")
-        return "; ".join(words)
 
     def find(self, path: str) -> RemoteFile | None:
         return next((file for file in self.files if file.path == path), None)
@@ -92,27 +73,20 @@ class Listing:
             raise self.refused
 
 
-def look_up(
-    repo: str,
-    revision: str = "main",
-    *,
-    token: str | None = None,
-    endpoint: str | None = None,
-    deadline_s: float = 20.0,
-) -> Listing:
-    """Ask the hub what `repo` holds at `revision`; the whole question takes at most `deadline_s`.
+def look_up(repo: str, revision: str = "main") -> Listing:
+    """Ask the hub what `repo` holds at `revision`; the whole question takes at most DEADLINE_S.
 
-    The token is the given one, HF_TOKEN, or the stored one. Raises BadReference before anything is
-    sent, else a HubError. A gated repository without access is listed with `refused` set.
+    Raises BadReference before anything is sent, else a HubError. A gated repository without access
+    is listed with `refused` set.
     """
     check_repo(repo)
     revision = check_revision(revision or "main")
-    address, secret = settings.endpoint(endpoint), settings.token(token)
+    address, secret = settings.endpoint(), settings.token()
     asked = errors.Asked(repo, revision, address, bool(secret))
     if settings.offline():
         hint = "unset HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE to ask the hub"
         raise HubUnreachable("the hub is not asked: offline mode is on", "", hint)
-    answer = _ask(asked, secret, deadline_s)
+    answer = _ask(asked, secret)
     if isinstance(error := answer.get("error"), dict):
         raise errors.explain(asked, error)
     about, refused = answer.get("about"), answer.get("refused")
@@ -141,17 +115,14 @@ def read(asked: errors.Asked, about: Mapping[str, Any], refused: HubError | None
         detail = f"commit {commit[:12]} holds {some(tuple(files)) if files else 'no files'}"
         hint = "is another revision meant? its page shows the branches"
         raise RepositoryEmpty(f"{asked.repo} is empty", detail, hint)
-    gated = about.get("gated")
-    return Listing(
-        asked.repo,
-        commit,
-        asked.endpoint,
-        tuple(files[path] for path in sorted(files)),
-        revision=asked.revision,
-        gated=one_line(gated, 20) if isinstance(gated, str) else "manual" if gated else "",
-        private=about.get("private") is True,
-        refused=refused,
-    )
+    listed = tuple(files[path] for path in sorted(files))
+    return Listing(asked.repo, commit, asked.endpoint, listed, refused)
+
+
+def total(files: Iterable[RemoteFile]) -> int | None:
+    """Bytes of all of them; None while one size is unknown."""
+    sizes = [file.size for file in files]
+    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def some(names: tuple[str, ...], most: int = 3) -> str:
@@ -170,10 +141,10 @@ def _file(asked: errors.Asked, row: object) -> RemoteFile:
         raise HubAnswer(f"{asked.repo} lists a file that is no path", error.detail, hint) from None
     known = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < MOST_BYTES
     digest = digest if isinstance(digest, str) and _DIGEST.fullmatch(digest) else ""
-    return RemoteFile(path, size if known else None, digest, row.get("lfs") is True)
+    return RemoteFile(path, size if known else None, digest)
 
 
-def _ask(asked: errors.Asked, token: str, deadline_s: float) -> dict[str, Any]:
+def _ask(asked: errors.Asked, token: str) -> dict[str, Any]:
     """What the library's process printed. Raises HubTimeout, HubAnswer, HubUnreachable."""
     argv = [
         *paths.module_argv("console.models.hub.listing_child"),
@@ -182,10 +153,10 @@ def _ask(asked: errors.Asked, token: str, deadline_s: float) -> dict[str, Any]:
         asked.endpoint,
     ]
     try:
-        code, out, error = children.run(argv, deadline_s, env=child_env(asked.endpoint, token))
+        code, out, error = children.run(argv, DEADLINE_S, env=child_env(asked.endpoint, token))
     except subprocess.TimeoutExpired:
         raise HubTimeout(
-            f"{asked.host} did not answer within {format_duration(deadline_s)}",
+            f"{asked.host} did not answer within {format_duration(DEADLINE_S)}",
             f"asked for {asked.repo}",
             "try again; a slow mirror may need another HF_ENDPOINT",
         ) from None

@@ -43,14 +43,11 @@ def _about(info: Any) -> dict[str, Any]:
             "path": file.rfilename,
             "size": file.lfs.size if file.lfs else file.size,
             "sha256": file.lfs.sha256 if file.lfs else None,
-            "lfs": file.lfs is not None,
         }
         for file in info.siblings or []
     ]
     return {
         "commit": info.sha,
-        "gated": info.gated,
-        "private": info.private,
         "disabled": info.disabled,
         "files": rows,
     }

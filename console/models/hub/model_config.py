@@ -105,19 +105,18 @@ class Index:
     total_size: int | None = None
 
 
-def fetch_config(listing: Listing, *, token: str | None = None) -> dict[str, Any] | None:
+def fetch_config(listing: Listing) -> dict[str, Any] | None:
     """config.json at the pinned commit; None where the repository has none. Raises HubError."""
     if listing.find(CONFIG) is None:
         return None
-    return fetch_json(listing, CONFIG, limit=CONFIG_LIMIT, token=token)
+    return fetch_json(listing, CONFIG)
 
 
-def fetch_index(listing: Listing, *, token: str | None = None) -> Index | None:
+def fetch_index(listing: Listing) -> Index | None:
     """The safetensors index at the pinned commit; None where there is none. Raises HubError."""
     if listing.find(INDEX) is None:
         return None
-    found = fetch_json(listing, INDEX, limit=INDEX_LIMIT, token=token, deadline_s=60.0)
-    return read_index(found)
+    return read_index(fetch_json(listing, INDEX, limit=INDEX_LIMIT, deadline_s=60.0))
 
 
 def read_index(document: Mapping[str, Any]) -> Index:
@@ -140,12 +139,7 @@ def read_index(document: Mapping[str, Any]) -> Index:
 
 
 def fetch_json(
-    listing: Listing,
-    path: str,
-    *,
-    limit: int = CONFIG_LIMIT,
-    token: str | None = None,
-    deadline_s: float = 20.0,
+    listing: Listing, path: str, *, limit: int = CONFIG_LIMIT, deadline_s: float = 20.0
 ) -> dict[str, Any]:
     """A JSON object of at most `limit` bytes. Raises HubError; the whole fetch has one deadline.
 
@@ -153,14 +147,12 @@ def fetch_json(
     """
     import httpx
 
-    file = listing.find(path)
-    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, False)
+    file, secret = listing.find(path), settings.token()
+    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
     if file is None:
         raise FileMissing(f"{listing.repo} has no {one_line(path, 80)}", "", asked.page)
     if file.size is not None and file.size > limit:
         raise _too_large(path, limit, f"{both_units(file.size)} by the listing")
-    secret = settings.token(token)
-    asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, bool(secret))
     headers = {"Accept-Encoding": "identity", "User-Agent": "omni-console"}
     if secret:
         headers["Authorization"] = f"Bearer {secret}"

@@ -86,7 +86,7 @@ def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError
     if _MISSING.search(text):
         return errors.missing(asked)
     if _FULL.search(text):
-        need = both_units(listing.known_bytes)
+        need = both_units(sum(file.size or 0 for file in listing.files))
         hint = "make room, then start the download again: whole files are kept"
         return DiskShort("the disk is full", f"{listing.repo} holds {need}", hint)
     for pattern, title, hint in _OTHERS:

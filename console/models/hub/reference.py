@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -46,9 +45,7 @@ class LocalReference:
 Reference = RepoReference | LocalReference
 
 
-def parse(
-    text: str, *, endpoint: str | None = None, exists: Callable[[str], bool] = os.path.exists
-) -> Reference:
+def parse(text: str) -> Reference:
     """Read a repository, `repo@revision`, an address, `hf://…` or a local path.
 
     `org/name` is a repository even where a directory of that name is here (a playbook means the
@@ -60,12 +57,12 @@ def parse(
     if text.startswith("hf://"):
         return _uri(text)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
-        return _address(text, settings.endpoint(endpoint))
+        return _address(text, settings.endpoint())
     if text.startswith(("/", "./", "../", "~")) or text in (".", ".."):
         return LocalReference(Path(os.path.expanduser(text)))
     repo, _, revision = text.partition("@")
     if repo.count("/") > 1 or repo.lower().endswith(_FILES):
-        if exists(text):
+        if os.path.exists(text):
             return LocalReference(Path(text))
         raise _bad("no such file, and a repository has the form org/name", text)
     if ":" in repo:
@@ -76,12 +73,12 @@ def parse(
     return RepoReference(check_repo(repo), check_revision(revision) if revision else "")
 
 
-def typed(text: str, exists: Callable[[str], bool] = os.path.exists) -> str:
+def typed(text: str) -> str:
     """What a person typed, for `parse`: what is here is meant, though a repository may have that
     name. `hf://org/name` always names the repository."""
     text = text.strip()
     plain = bool(text) and not text.startswith(("/", "./", "../", "~"))
-    return f"./{text}" if plain and exists(text) else text
+    return f"./{text}" if plain and os.path.exists(text) else text
 
 
 def check_repo(repo: str) -> str:

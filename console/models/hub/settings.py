@@ -17,12 +17,12 @@ ALIASES = frozenset({"huggingface.co", "www.huggingface.co", "hf.co"})
 _TRUE = {"1", "ON", "YES", "TRUE"}
 
 
-def endpoint(given: str | None = None) -> str:
-    """The hub's address without a trailing slash: given, HF_ENDPOINT, or the public one.
+def endpoint() -> str:
+    """The hub's address without a trailing slash: HF_ENDPOINT, or the public one.
 
     Raises UsageError where it is no http(s) address, or holds a password.
     """
-    text = (given or os.environ.get("HF_ENDPOINT") or PUBLIC).strip().rstrip("/")
+    text = (os.environ.get("HF_ENDPOINT") or PUBLIC).strip().rstrip("/")
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and parts.hostname and text.isprintable()
@@ -58,12 +58,12 @@ def cache() -> Path:
     return _path(named) if named else home() / "hub"
 
 
-def token(given: str | None = None) -> str:
-    """The token to send: given, HF_TOKEN, or the stored one; "" for none.
+def token() -> str:
+    """The token to send: HF_TOKEN, or the stored one; "" for none.
 
     A value that no header can hold counts as none.
     """
-    found = given or os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN") or ""
+    found = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN") or ""
     if not found and not true("HF_HUB_DISABLE_IMPLICIT_TOKEN"):
         named = os.environ.get("HF_TOKEN_PATH")
         try:

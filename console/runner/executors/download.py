@@ -77,7 +77,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     contents = waited(attempt, lambda: _contents(context, asked))
     target = context.path(asked.to)
     download = Download(
-        Plan.of(contents, target, workers=asked.workers, hash_up_to=asked.verify_up_to),
+        Plan(contents, target, asked.workers, asked.verify_up_to),
         clock=context.clock,
         env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
         born=lambda pid: _born(context, attempt, pid),
@@ -121,7 +121,7 @@ def _contents(context: Context, asked: DownloadStep) -> Contents:
         include, exclude = step.checkpoint.include, step.checkpoint.exclude
     listing = listing_of(repo)
     listing.require_access()
-    contents = contents_of(listing, include, exclude, None)
+    contents = contents_of(listing, include, exclude)
     contents.choose()  # nothing to fetch, or several checkpoints at once: said before it begins
     return contents
 

@@ -13,7 +13,6 @@ from console.checks.preflight.architecture.check import (
     build_of,
     loader_for,
     machine_for,
-    reference_for,
 )
 from console.checks.preflight.checkpoint import Ask, Preflight, finding_lines
 from console.checks.preflight.host import HostAsk, findings
@@ -71,16 +70,12 @@ def look_up(context: Context, planned: PlannedStep, attempt: Attempt) -> Preflig
     to = context.path(asked.to) if asked.to else None
     ask = Ask(
         asked.repo, _loader(context, asked), tuple(asked.include), tuple(asked.exclude), to,
-        beside=asked.beside, memory_read_bps=site.machine.memory_read,
+        beside=asked.beside,
     )  # fmt: skip
 
     def work() -> Preflight:
-        from console.models.gguf.read import HeaderCache
-
         machine = machine_for(site, to, beside=asked.beside)
-        return fitting.preflight(
-            ask, machine, reference=lambda file: reference_for(site, file), cache=HeaderCache()
-        )
+        return fitting.preflight(ask, machine, site)
 
     attempt.say(f"looking {one_line(asked.repo, 100)} up", always=True)
     return waited(attempt, work)

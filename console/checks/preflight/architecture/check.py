@@ -27,12 +27,13 @@ from console.host.sample import Machine
 from console.models.gguf.address import is_address
 from console.models.gguf.byte_source import GgufError, Kind
 from console.models.gguf.read import Reading, read_architecture
-from console.models.gguf.shards import models
 from console.models.hub import settings
 from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
+from console.models.hub.local_files import local
+from console.models.hub.names import shard, sidecar
 from console.models.hub.reference import RepoReference, parse
-from console.models.sizing.assessment import Reference, wrapped
+from console.models.sizing.assessment import wrapped
 from console.runtime.docker.client import inspect
 from console.runtime.spec import ContainerSpec, ExistingContainer, ServiceSpec
 
@@ -184,32 +185,29 @@ def check(
     engine: Engine | None,
     *,
     include: tuple[str, ...] = (),
-    token: str | None = None,
     cancelled: threading.Event | None = None,
 ) -> Answer:
     """Read a path, an address or a repository's GGUF, and ask the build.
 
     Raises GgufError, HubError.
     """
-    where, problems = locate(what, include, token)
-    sent = (token if token is not None else settings.token()) or ""
-    on_hub = where.startswith(settings.endpoint().rstrip("/") + "/")
-    reading = read_architecture(where, token=sent if on_hub else "")
+    where, problems = locate(what, include)
+    reading = read_architecture(where, token=settings.token() if _on_hub(where) else "")
     verdict = None
     if engine is not None:
         verdict = accepts(reading.header.architecture or "", engine, cancelled=cancelled)
     return Answer(reading, verdict, problems)
 
 
-def locate(what: str, include: tuple[str, ...], token: str | None) -> tuple[str, tuple[str, ...]]:
+def locate(what: str, include: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The file to read (the one named, or the first shard of a repository's set), and what of the
     set is missing."""
-    if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
+    if is_address(what) and not _on_hub(what):
         return what, ()
     found = parse(what)
     if not isinstance(found, RepoReference):
         return _local(found.path)
-    listing = listing_of(what, token)
+    listing = listing_of(what)
     if found.path.endswith(".gguf"):
         return listing.url(found.path), ()
     patterns = include or ((f"{found.path}/*",) if found.path else ())
@@ -220,23 +218,18 @@ def locate(what: str, include: tuple[str, ...], token: str | None) -> tuple[str,
     return listing.url(chosen.files[0].path), () if chosen.whole else (chosen.gap,)
 
 
+def _on_hub(where: str) -> bool:
+    return where.startswith(f"{settings.endpoint()}/")
+
+
 def _local(path: Path) -> tuple[str, tuple[str, ...]]:
     """A local file; of a split set the first shard, and what of the set is missing."""
-    if path.is_dir():
-        listing = listing_of(str(path))
-        chosen = read_contents(listing).choose()
-        return str(path / chosen.files[0].path), () if chosen.whole else (chosen.gap,)
-    try:
-        beside = [(one.name, one.stat().st_size) for one in path.parent.glob("*.gguf")]
-    except OSError:
-        beside = []
-    mine = next(
-        (m for m in models(beside) if path.name in {s.name for s in m.shards} and m.count > 1), None
-    )
-    if mine is None:
+    folder, split = path.is_dir(), shard(path.name) is not None and not sidecar(path.name)
+    if not folder and not (split and path.exists()):
         return str(path), ()
-    first = path.parent / mine.name
-    return str(first if first.exists() else path), mine.problems
+    chosen = read_contents(local(path)).choose()
+    first = (path if folder else path.parent) / chosen.files[0].path
+    return str(first), () if chosen.whole else (chosen.gap,)
 
 
 def machine_for(site: SiteModel, disk: Path | None = None, *, beside: bool = False) -> Machine:
@@ -250,16 +243,6 @@ def machine_for(site: SiteModel, disk: Path | None = None, *, beside: bool = Fal
     if not beside:
         seen = replace(seen, cards=tuple(replace(card, free=None) for card in seen.cards))
     return site.machine.over(seen, site.gpus)
-
-
-def reference_for(site: SiteModel, model: str = "") -> Reference | None:
-    """What was measured of the baseline; it `serves` where `model` is one of its files."""
-    known = site.baseline.reference
-    if known is None:
-        return None
-    names = {Path(one).name for one in site.baseline.models}
-    pace = (known.tok_s, max(known.tok_s, known.best or 0.0))
-    return Reference(f"{site.name}'s baseline", pace, serves=bool(model) and model in names)
 
 
 def loader_for(
@@ -295,9 +278,6 @@ def build_of(
     labels: Mapping[str, str] | None = None,
 ) -> Engine:
     """The llama.cpp build to ask: an image's, a binary's or a service's. Raises ConsoleError."""
-    from console.checks.preflight.architecture.in_image import ImageBuild
-    from console.checks.preflight.architecture.on_host import HostProgram
-
     if binary:
         return HostProgram((binary,))
     if image:

@@ -77,7 +77,6 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     from console.checks.preflight.architecture import check
     from console.checks.preflight.checkpoint import Ask, preflight
     from console.models.gguf.address import is_address
-    from console.models.gguf.read import HeaderCache
     from console.models.hub import settings
     from console.models.hub.checkpoint import Format
     from console.models.sizing.assessment import wrapped
@@ -107,10 +106,8 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
         shlex.split(values.get("args", "")), int(values["ctx"]) if values.get("ctx") else None,
     )  # fmt: skip
     found = preflight(
-        Ask(what, loader, include, (), to, memory_read_bps=place.model.machine.memory_read),
-        check.machine_for(place.model, to),
-        reference=lambda file: check.reference_for(place.model, file), cache=HeaderCache(),
-    )  # fmt: skip
+        Ask(what, loader, include, (), to), check.machine_for(place.model, to), place.model
+    )
     known = "GO"
     if found.chosen.format is Format.GGUF and found.chosen.whole:
         known = ask_build()
