@@ -73,8 +73,8 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         return scene.folder
     read = shell.parse(snippet)
     unit.cut = unit.cut or read.cut
-    if read.wrong is not None and scene.depth == 0:
-        _broken(unit, snippet, read.wrong)
+    if read.wrong is not None and scene.depth == 0 and (said := shell.complaint(snippet.text)):
+        unit.broken.append(Broken(read.wrong, f"no shell can read this: {said}"))
     unit.variables += [replace(one, scope=scene.scope) for one in read.variables]
     if scene.depth == 0:
         unit.comments += read.comments
@@ -90,13 +90,6 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
         )  # fmt: skip
         _add(unit, simple.words, here, script, simple.stdin)
     return folder
-
-
-def _broken(unit: Unit, snippet: Snippet, place: Place) -> None:
-    from console.checks.lint import shell  # it starts processes, which few texts need
-
-    if said := shell.complaint(snippet.text):
-        unit.broken.append(Broken(place, f"no shell can read this: {said}"))
 
 
 def add_argv(unit: Unit, words: tuple[Word, ...], scene: Scene) -> None:
@@ -166,9 +159,7 @@ def _engine(unit: Unit, command: Command, call: EngineCall, scene: Scene) -> Non
         unit.images.append(Image(image.text, image.place, scene.scope, by="docker run"))
         unit.containers.append(_container(command.place, image.text, call))
         inside = replace(scene, where=Where.START, scope=image.text, image=image.text)
-        entry = next((w for v, w in call.values("--entrypoint")), None)
-        if entry is not None:
-            value = next(v for v, _ in call.values("--entrypoint"))
+        for value, entry in list(call.values("--entrypoint"))[:1]:
             argv = (Word(value, entry.place, spot(value, entry.place)), *argv)
         if argv:
             _add(unit, argv, inside, unit.next_script(), command.stdin)

@@ -7,9 +7,10 @@ read as BuildKit reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
+from typing import ClassVar
 
 from console.checks.lint import shell
 from console.checks.lint.commands import Scene, add_argv, add_script, joined
@@ -38,12 +39,8 @@ _DIRECTIVE = re.compile(r"#\s*([a-z]+)\s*=\s*(\S+)\s*$")
 _REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 LONGEST = 4096
 """Characters of an expanded value; a longer one stays as it is written."""
-KEYWORDS = frozenset(
-    {"FROM", "RUN", "CMD", "ENV", "ARG", "ENTRYPOINT", "WORKDIR", "HEALTHCHECK", "SHELL", "COPY",
-     "ADD"}
-)  # fmt: skip
-"""Instructions that say what runs and what is there; the others are passed over."""
-OTHERS = frozenset({"EXPOSE", "LABEL", "MAINTAINER", "ONBUILD", "STOPSIGNAL", "USER", "VOLUME"})
+_PASSED = frozenset({"EXPOSE", "LABEL", "MAINTAINER", "ONBUILD", "STOPSIGNAL", "USER", "VOLUME"})
+"""Instructions that say nothing of what runs and what is there."""
 _HALF_LIST = re.compile(r"\[(?!\[|\s+\S)|\[\s+([\"'])[^\"']*\1\s*,")
 """The beginning of a list, and not of the shell's `[ … ]`."""
 _TEMPLATE = ("{", "<%", "@@")
@@ -224,18 +221,19 @@ def unit_of(source: Source) -> Unit:
 
 def _broken(found: list[Instruction]) -> Iterator[Broken]:
     """What no builder takes: the first of its kind, for the rest may follow from it."""
+    known = _Build.TAKEN.keys() | _PASSED
     first = next((one for one in found if one.keyword != "ARG"), None)
     if first is None:
         yield Broken(Place(1, 1), "no FROM: this is no Dockerfile")
     for one in found:
         if not one.keyword or one.keyword.startswith(_TEMPLATE):
             continue
-        if one.keyword not in KEYWORDS | OTHERS:
+        if one.keyword not in known:
             yield Broken(one.place, f"{one.keyword} is no instruction of a Dockerfile")
             return
         if wrong := _wrong(one):
             yield Broken(one.place, f"{one.keyword} {wrong}")
-    if first is not None and first.keyword in (KEYWORDS | OTHERS) - {"FROM"}:
+    if first is not None and first.keyword in known - {"FROM"}:
         yield Broken(first.place, f"{first.keyword} before any FROM")
 
 
@@ -273,8 +271,8 @@ class _Build:
         self.unit.broken += _broken(found)
         for one in found:
             self.unit.spans.append((one.place.line, one.last_line))
-            if one.keyword in KEYWORDS:
-                getattr(self, f"_{one.keyword.lower()}")(one)
+            if one.keyword in self.TAKEN:
+                self.TAKEN[one.keyword](self, one)
 
     def _scene(self, where: Where, one: Instruction | None = None) -> Scene:
         device = one is not None and any(flag.startswith("--device") for flag in one.flags)
@@ -296,12 +294,6 @@ class _Build:
         if below is None:
             self.unit.images.append(Image(ref, place, self.scope, by="FROM"))
 
-    def _arg(self, one: Instruction) -> None:
-        self._set(one)
-
-    def _env(self, one: Instruction) -> None:
-        self._set(one)
-
     def _set(self, one: Instruction) -> None:
         text = one.args.text
         first = text.split(None, 1)
@@ -318,9 +310,6 @@ class _Build:
     def _copy(self, one: Instruction) -> None:
         words = [*one.flags, *one.args.text.split()]
         self.unit.copied.setdefault(self.scope, []).extend(words)
-
-    def _add(self, one: Instruction) -> None:
-        self._copy(one)
 
     def _workdir(self, one: Instruction) -> None:
         self.folder = joined(self.folder, expanded(one.args.text.strip(), self.values))
@@ -339,7 +328,7 @@ class _Build:
         if not (self.shell and self.shell_at_all):
             return
         if not one.heredocs:
-            self.folder_after(add_script(self.unit, one.args, scene))
+            add_script(self.unit, one.args, scene)  # a `cd` ends with its RUN
         elif _HEREDOC.fullmatch(one.args.text.strip()):
             self._body(one.heredocs[0], scene)
         else:
@@ -358,15 +347,6 @@ class _Build:
             text += body.text + ("" if body.text.endswith("\n") else "\n") + name + "\n"
         add_script(self.unit, Snippet(text, segments), scene)
 
-    def folder_after(self, folder: str) -> None:
-        """A `cd` ends with its RUN; only WORKDIR lasts."""
-
-    def _cmd(self, one: Instruction) -> None:
-        self._start(one)
-
-    def _entrypoint(self, one: Instruction) -> None:
-        self._start(one)
-
     def _start(self, one: Instruction) -> None:
         scene = self._scene(Where.START)
         words = json_words(one.args)
@@ -375,9 +355,8 @@ class _Build:
             return
         if self.unit.stages:
             stage = self.unit.stages[-1]
-            self.unit.stages[-1] = Stage(
-                stage.name, stage.base, stage.place, stage.roots, (*stage.shell_form, one.place)
-            )
+            shell_form = (*stage.shell_form, one.place)
+            self.unit.stages[-1] = replace(stage, shell_form=shell_form)
         if self.shell and self.shell_at_all:
             add_script(self.unit, one.args, scene)
 
@@ -395,3 +374,9 @@ class _Build:
             add_script(self.unit, args, scene)
         programs = tuple(command.words[0] for command in self.unit.commands[before:])
         self.unit.healths.append(Health(one.place, self.base, words is None, programs, self.scope))
+
+    TAKEN: ClassVar[dict[str, Callable[[_Build, Instruction], None]]] = {
+        "FROM": _from, "ARG": _set, "ENV": _set, "COPY": _copy, "ADD": _copy, "RUN": _run,
+        "WORKDIR": _workdir, "SHELL": _shell, "CMD": _start, "ENTRYPOINT": _start,
+        "HEALTHCHECK": _healthcheck,
+    }  # fmt: skip

@@ -69,11 +69,8 @@ def rule_json(rule: Rule) -> dict[str, Any]:
 def count(found: list[Finding]) -> str:
     """`2 errors, 1 warning, 3 infos; 1 suppressed`."""
     still = [one for one in found if not one.suppressed]
-    parts = []
-    for severity in Severity:
-        number = sum(one.severity is severity for one in still)
-        if number:
-            parts.append(f"{number} {severity}{'s' if number > 1 else ''}")
+    counts = {severity: sum(one.severity is severity for one in still) for severity in Severity}
+    parts = [f"{n} {severity}{'s' if n > 1 else ''}" for severity, n in counts.items() if n]
     said = ", ".join(parts) or "no problems"
     silent = len(found) - len(still)
     return f"{said}; {silent} suppressed" if silent else said
@@ -81,7 +78,8 @@ def count(found: list[Finding]) -> str:
 
 def document() -> str:
     """docs/lint.md, from the rules themselves."""
-    return "\n".join([*_HEAD, "", *_rules(), *_TAIL, *_not_rules(), ""])
+    table = (f"| {lesson} | {what} | {why} |" for lesson, what, why in NOT_RULES)
+    return "\n".join([*_HEAD, "", *_rules(), *_TAIL, *table, ""])
 
 
 _HEAD = f"""\
@@ -133,22 +131,11 @@ _TAIL = [
 
 def _rules() -> Iterator[str]:
     for rule in rules().values():
-        yield f"### {rule.id}"
-        yield ""
-        yield f"{rule.title} ({rule.severity}; {', '.join(rule.lessons)})."
-        yield ""
-        yield f"{rule.why}"
-        yield ""
+        about = f"{rule.title} ({rule.severity}; {', '.join(rule.lessons)})."
+        yield from (f"### {rule.id}", "", about, "", rule.why, "")
         if rule.needs:
-            yield f"Needs: {rule.needs}."
-            yield ""
-        yield f"Fix: {rule.fix}."
-        yield ""
-
-
-def _not_rules() -> Iterator[str]:
-    for lesson, what, why in NOT_RULES:
-        yield f"| {lesson} | {what} | {why} |"
+            yield from (f"Needs: {rule.needs}.", "")
+        yield from (f"Fix: {rule.fix}.", "")
 
 
 def sarif(

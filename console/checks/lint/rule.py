@@ -130,23 +130,21 @@ def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
     """What every rule finds in one file, in no order."""
     for one in rules().values():
         for hit in one.check(unit, facts):
-            yield Finding(
-                unit.source.name, hit.place.line, hit.place.column, one.id,
-                hit.severity or one.severity, hit.what, hit.fix or one.fix, one.lessons,
-            )  # fmt: skip
+            severity, fix = hit.severity or one.severity, hit.fix or one.fix
+            yield unit.finding(hit.place, one.id, severity, hit.what, fix, one.lessons)
 
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
     """`# omni: ignore RULE LESSON reason`: a finding that somebody has judged, and says why. It
     stands on the line itself, or in a comment of its own above it. Without the lesson or the reason
-    it counts for nothing and is itself found; so is one that nothing needs. `lines`: first and last
-    line that it covers."""
+    it counts for nothing and is itself found; so is one that nothing needs. `lines`: those that it
+    covers."""
 
     rule: str
     reason: str
     place: Place
-    lines: tuple[int, int]
+    lines: range
 
 
 def apply_suppressions(
@@ -161,27 +159,23 @@ def apply_suppressions(
             continue
         wrong = _wrong(mark[1], rules)
         if wrong:
-            out.append(_finding(unit, comment.place, BAD, Severity.WARNING, wrong))
+            out.append(unit.finding(comment.place, BAD, Severity.WARNING, wrong, FORM))
             continue
         name, lesson, reason = mark[1].split(None, 2)
         lines = _covered(unit, comment)
         good.append(Suppression(name, f"{lesson}: {reason}", comment.place, lines))
     used: set[Suppression] = set()
     for one in found:
-        by = next((s for s in good if s.rule == one.rule and _in(one.line, s.lines)), None)
+        by = next((s for s in good if s.rule == one.rule and one.line in s.lines), None)
         if by is not None:
             used.add(by)
             one = replace(one, suppressed=by.reason)
         out.append(one)
     for idle in good:
         if idle not in used:
-            words = f"nothing here is found by {idle.rule}"
-            out.append(_finding(unit, idle.place, UNUSED, Severity.INFO, words))
+            words, fix = f"nothing here is found by {idle.rule}", "take the comment out"
+            out.append(unit.finding(idle.place, UNUSED, Severity.INFO, words, fix))
     return out
-
-
-def _in(line: int, lines: tuple[int, int]) -> bool:
-    return lines[0] <= line <= lines[1]
 
 
 def _wrong(text: str, rules: dict[str, Rule]) -> str:
@@ -199,22 +193,14 @@ def _wrong(text: str, rules: dict[str, Rule]) -> str:
     return ""
 
 
-def _finding(unit: Unit, place: Place, rule: str, severity: Severity, what: str) -> Finding:
-    fix = FORM if rule == BAD else "take the comment out"
-    return Finding(unit.source.name, place.line, place.column, rule, severity, what, fix)
-
-
-def _covered(unit: Unit, comment: Comment) -> tuple[int, int]:
+def _covered(unit: Unit, comment: Comment) -> range:
     """A comment behind something covers its line; one of its own covers what begins below it."""
     line = comment.place.line
     if not comment.own:
-        return line, line
+        return range(line, line + 1)
     own = {one.place.line for one in unit.comments if one.own}
     below = line + 1
     while below in own:
         below += 1
-    return line, max(_ends(unit, below), default=below)
-
-
-def _ends(unit: Unit, first: int) -> Iterator[int]:
-    return (end for begin, end in unit.spans if begin == first)
+    last = max((end for begin, end in unit.spans if begin == below), default=below)
+    return range(line, last + 1)

@@ -18,7 +18,17 @@ from typing import TypeVar
 from console.checks.lint import dockerfile, files, rule, yaml_files, yaml_tree
 from console.checks.lint.commands import Scene, add_script
 from console.checks.lint.rule import Facts, findings, rules
-from console.checks.lint.unit import RANK, Finding, Kind, Severity, Source, Unit, Where, whole
+from console.checks.lint.unit import (
+    RANK,
+    Finding,
+    Kind,
+    Place,
+    Severity,
+    Source,
+    Unit,
+    Where,
+    whole,
+)
 from console.common.errors import Problem
 
 MANY = 64
@@ -183,11 +193,8 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
     found = dict.fromkeys(findings(unit, facts))
     if unit.cut:
         words = "too long: the end of it is not looked at"
-        found[Finding(unit.source.name, 1, 1, CUT, Severity.WARNING, words, "split it")] = None
+        found[unit.finding(Place(1, 1), CUT, Severity.WARNING, words, "split it")] = None
     for one in unit.broken:
-        place, words = one.place, "mend it: nothing behind it may have been understood"
-        hit = Finding(
-            unit.source.name, place.line, place.column, BROKEN, Severity.ERROR, one.what, words
-        )
-        found[hit] = None
+        fix = "mend it: nothing behind it may have been understood"
+        found[unit.finding(one.place, BROKEN, Severity.ERROR, one.what, fix)] = None
     return sorted(rule.apply_suppressions(unit, found, rules()), key=lambda one: one.order)

@@ -11,9 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.common import redact
 from console.common.text import one_line
+
+if TYPE_CHECKING:
+    from console.checks.lint.yaml_tree import Node
+
 
 Segment = tuple[int, int, int]
 """From this offset of the text on, the characters stand at (line, column) and to the right."""
@@ -103,7 +108,7 @@ class Finding:
     severity: Severity
     what: str
     fix: str = ""
-    lessons: tuple[str, ...] = field(default=())
+    lessons: tuple[str, ...] = ()
     suppressed: str = ""
 
     def __post_init__(self) -> None:
@@ -127,7 +132,6 @@ class Kind(StrEnum):
     DOCKERFILE = "Dockerfile"
     COMPOSE = "compose file"
     PLAYBOOK = "playbook"
-    SITE = "site file"
     SHELL = "shell script"
 
 
@@ -243,7 +247,6 @@ class Container:
     name: str
     place: Place
     image: str = ""
-    builds: bool = False
     runtime: str = ""
     runtime_place: Place | None = None
     gpus: Place | None = None
@@ -320,6 +323,13 @@ class Unit:
     packages: dict[str, frozenset[str]] = field(default_factory=dict)
     """What the commands of a scope install; kept by console.checks.lint.vocabulary."""
 
+    def finding(
+        self, place: Place, rule: str, severity: Severity, what: str, fix: str,
+        lessons: tuple[str, ...] = (),
+    ) -> Finding:  # fmt: skip
+        name = self.source.name
+        return Finding(name, place.line, place.column, rule, severity, what, fix, lessons)
+
     def next_script(self) -> int:
         self.scripts += 1
         return self.scripts
@@ -341,9 +351,7 @@ class Unit:
         """What a variable was set to for a command: before it on its line, else by the file."""
         scopes = (*self.scopes(command.scope), "")
         yield from (one for one in command.env if one.name == name)
-        for one in self.variables:
-            if one.name == name and one.scope in scopes:
-                yield one
+        yield from (one for one in self.variables if one.name == name and one.scope in scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,4 +362,4 @@ class PlaybookStep:
     kind: str
     place: Place
     timed: bool
-    data: object = None
+    data: Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from console.checks.lint.rule import Facts
 from console.checks.lint.unit import Command, Place, Unit, Word
@@ -26,10 +26,15 @@ _ARCH_NAMES = (
     "CMAKE_CUDA_ARCHITECTURES", "CPUINFER_CUDA_ARCHS", "TORCH_CUDA_ARCH_LIST", "CUDA_DOCKER_ARCH",
     "CUDA_ARCH", "CUDA_ARCHITECTURES",
 )  # fmt: skip
-_APT = {"apt-get": "install", "apt": "install", "aptitude": "install", "apk": "add",
-        "dnf": "install", "yum": "install", "microdnf": "install", "zypper": "install",
-        "conda": "install", "mamba": "install", "micromamba": "install"}  # fmt: skip
+_INSTALLERS = ("apt-get", "apt", "aptitude", "apk", "dnf", "yum", "microdnf", "zypper", "conda",
+               "mamba", "micromamba")  # fmt: skip
 _VALUED = ("-t", "-o", "-c", "-n", "--target-release", "--virtual", "-p", "--name", "--prefix")
+_PIP_VALUED = (
+    "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--target", "-c",
+    "--constraint", "--requirement", "-t", "--prefix", "--root", "--timeout", "--config-settings",
+    "-C", "--trusted-host", "--python",
+)  # fmt: skip
+"""Options of installers, and of pip, that take a value."""
 
 
 def is_python(command: Command) -> bool:
@@ -62,35 +67,34 @@ def python_code(command: Command) -> tuple[ast.Module, Place] | None:
         return None
 
 
+def plain(words: Iterable[Word], valued: Container[str]) -> Iterator[Word]:
+    """Words that are neither an option nor the value of one that is `valued`."""
+    skip = False
+    for word in words:
+        if skip or word.text.startswith("-"):
+            skip = not skip and word.text in valued
+        else:
+            yield word
+
+
 def packages(command: Command) -> tuple[Word, ...]:
     """What apt-get, apk, dnf or conda is told to install."""
-    verb = _APT.get(command.name)
+    verb = "add" if command.name == "apk" else "install"
     texts = [word.text for word in command.args]
-    if verb is None or verb not in texts:
+    if command.name not in _INSTALLERS or verb not in texts:
         return ()
-    found: list[Word] = []
-    skip = False
-    for word in command.args[texts.index(verb) + 1 :]:
-        if skip or word.text.startswith("-"):
-            skip = not skip and word.text in _VALUED
-        else:
-            found.append(word)
-    return tuple(found)
+    return tuple(plain(command.args[texts.index(verb) + 1 :], _VALUED))
 
 
 def installed(unit: Unit, scope: str) -> frozenset[str]:
     """Package names that a stage's commands install, without their versions."""
     if scope not in unit.packages:
-        unit.packages[scope] = _installed(unit, scope)
+        unit.packages[scope] = frozenset(
+            re.split(r"[=:<>~]", word.text, maxsplit=1)[0]
+            for command in unit.within(scope)
+            for word in packages(command)
+        )
     return unit.packages[scope]
-
-
-def _installed(unit: Unit, scope: str) -> frozenset[str]:
-    return frozenset(
-        re.split(r"[=:<>~]", word.text, maxsplit=1)[0]
-        for command in unit.within(scope)
-        for word in packages(command)
-    )
 
 
 def pip_words(command: Command) -> tuple[Word, ...]:
@@ -99,19 +103,7 @@ def pip_words(command: Command) -> tuple[Word, ...]:
     pip = _PIP.fullmatch(command.name) or module(command) == "pip"
     if not (pip or (command.name == "uv" and "pip" in texts[:3])) or "install" not in texts:
         return ()
-    found: list[Word] = []
-    valued = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--target",
-              "-c", "--constraint", "--requirement", "-t", "--prefix", "--root",
-              "--timeout", "--config-settings", "-C", "--trusted-host", "--python"}  # fmt: skip
-    skip = False
-    for word in command.words[texts.index("install") + 1 :]:
-        if skip:
-            skip = False
-        elif word.text.startswith("-"):
-            skip = word.text in valued
-        else:
-            found.append(word)
-    return tuple(found)
+    return tuple(plain(command.words[texts.index("install") + 1 :], _PIP_VALUED))
 
 
 def built_folder(command: Command) -> str:
@@ -212,23 +204,14 @@ def for_sm120(unit: Unit, facts: Facts) -> bool | None:
         if variable.name in _ARCH_NAMES and _ARCH.search(variable.value):
             return True
     for command in unit.commands:
-        for name, value in defines(command):
+        for name, value, _ in defines(command.args):
             if name in _ARCH_NAMES and _ARCH.search(value):
                 return True
     return None
 
 
-def defines(command: Command) -> Iterator[tuple[str, str]]:
-    """(name, value) of `-DNAME=VALUE`, `-D NAME:TYPE=VALUE` and make's `NAME=VALUE`."""
-    for name, value, _ in _defines(command.args):
-        yield name, value
-
-
-def define_words(words: tuple[Word, ...]) -> Iterator[tuple[str, str, Word]]:
-    return _defines(words)
-
-
-def _defines(words: tuple[Word, ...]) -> Iterator[tuple[str, str, Word]]:
+def defines(words: tuple[Word, ...]) -> Iterator[tuple[str, str, Word]]:
+    """(name, value, where) of `-DNAME=VALUE`, `-D NAME:TYPE=VALUE` and make's `NAME=VALUE`."""
     after = False
     for word in words:
         text = word.text

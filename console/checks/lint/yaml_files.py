@@ -45,7 +45,7 @@ def compose_unit(source: Source, tree: Tree) -> Unit:
     """What each service runs, with what, and how its health is asked."""
     unit = Unit(source, comments=list(tree.comments), spans=list(tree.spans))
     services = tree.root.get("services")
-    for name, service in services.pairs() if services is not None else ():
+    for name, service in _pairs(services):
         if service.fields is not None:
             _service(unit, name, _extended(services, service), service.place)
     return unit
@@ -70,12 +70,11 @@ def _service(unit: Unit, name: str, service: Node, place: Place) -> None:
         made = service.get("build") is not None
         unit.images.append(Image(image, ref.place, name, made=made, by="compose"))
     runtime = service.get("runtime")
-    volumes = service.get("volumes")
     unit.containers.append(
         Container(
-            name, place, image, builds=bool(built), dockerfile=built,
+            name, place, image, dockerfile=built,
             runtime=service.said("runtime"), runtime_place=runtime.place if runtime else None,
-            gpus=_gpus(service), env=variables, mounts=_mounts(volumes),
+            gpus=_gpus(service), env=variables, mounts=_mounts(service.get("volumes")),
         )
     )  # fmt: skip
     words = (*_argv(service.get("entrypoint")), *_argv(service.get("command")))
@@ -140,12 +139,11 @@ def _gpus(service: Node) -> Place | None:
     if (gpus := service.get("gpus")) is not None:
         return gpus.place
     devices = service.get("deploy", "resources", "reservations", "devices")
-    for one in devices.each() if devices is not None else ():
+    for one in _each(devices):
         capabilities = [word.text for word in (one.get("capabilities") or one).words()]
         if one.said("driver") == "nvidia" or "gpu" in capabilities:
             return one.place
-    plain = service.get("devices")
-    for one in plain.each() if plain is not None else ():
+    for one in _each(service.get("devices")):
         if "/dev/nvidia" in (one.text or "") or "nvidia.com/gpu" in (one.text or ""):
             return one.place
     return None
@@ -154,7 +152,7 @@ def _gpus(service: Node) -> Place | None:
 def _mounts(volumes: Node | None) -> tuple[Word, ...]:
     """Short forms as they are, long ones as source:target."""
     found: list[Word] = []
-    for one in volumes.each() if volumes is not None else ():
+    for one in _each(volumes):
         if one.text is not None:
             found.append(one.word)
         elif (target := one.get("target")) is not None:
@@ -163,7 +161,7 @@ def _mounts(volumes: Node | None) -> tuple[Word, ...]:
     return tuple(found)
 
 
-def playbook_unit(source: Source, tree: Tree, given: Mapping[str, str] | None = None) -> Unit:
+def playbook_unit(source: Source, tree: Tree, given: Mapping[str, str] | None) -> Unit:
     """What the steps run on the host and in containers, and the services. `given`: inputs of a run;
     without them their defaults stand in."""
     return _Build(source, tree, dict(given or {})).unit
@@ -264,6 +262,10 @@ class _Build:
         return Scene(Where.HOST, name, folder=self.fill(step.said("cwd")))
 
 
+def _each(node: Node | None) -> Iterator[Node]:
+    return node.each() if node is not None else iter(())
+
+
 def _pairs(node: Node | None) -> Iterator[tuple[str, Node]]:
     return node.pairs() if node is not None else iter(())
 
@@ -277,12 +279,9 @@ def _defaults(root: Node) -> dict[str, str]:
 
 
 def _steps(root: Node) -> Iterator[Node]:
-    phases = root.get("phases")
-    for phase in phases.each() if phases is not None else ():
-        steps = phase.get("steps")
-        yield from steps.each() if steps is not None else ()
-    last = root.get("finally")
-    yield from last.each() if last is not None else ()
+    for phase in _each(root.get("phases")):
+        yield from _each(phase.get("steps"))
+    yield from _each(root.get("finally"))
 
 
 def _named(command: Command) -> Iterator[str]:

@@ -49,7 +49,7 @@ _ASKS = frozenset(
 )  # fmt: skip
 def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
-        for name, value, word in vocabulary.define_words(command.words):
+        for name, value, word in vocabulary.defines(command.words):
             if command.name in _TELLS:
                 break
             if name in _NO_VMM and vocabulary.truthy(value):
@@ -59,7 +59,7 @@ def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
         if variable.name in _NO_VMM and vocabulary.truthy(variable.value):
             yield Hit(variable.place, f"{variable.name}={variable.value}")
         elif any(name in variable.value for name in _NO_VMM):
-            for name, value, _ in vocabulary.define_words(_words(variable)):
+            for name, value, _ in vocabulary.defines(_words(variable)):
                 if name in _NO_VMM and vocabulary.truthy(value):
                     yield Hit(variable.place, f"{variable.name} carries {name}={value}")
 
@@ -76,11 +76,11 @@ def inside_image(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
         if command.where is not Where.BUILD or command.name not in ("cmake", "make"):
             continue
-        for name, value, word in vocabulary.define_words(command.args):
+        for name, value, word in vocabulary.defines(command.args):
             if name in _CUDA_ON and vocabulary.truthy(value):
                 yield Hit(word.place, f"{command.name} with {name}={value} in an image build")
     for variable in _carriers(unit):
-        for name, value, _ in vocabulary.define_words(_words(variable)):
+        for name, value, _ in vocabulary.defines(_words(variable)):
             if name in _CUDA_ON and vocabulary.truthy(value):
                 yield Hit(variable.place, f"{variable.name} with {name}={value} in an image build")
 
@@ -145,13 +145,7 @@ def _git(command: Command) -> str:
     """The subcommand of git."""
     if command.name != "git":
         return ""
-    skip = False
-    for word in command.args:
-        if skip or word.text.startswith("-"):
-            skip = not skip and word.text in ("-C", "-c")
-        else:
-            return word.text
-    return ""
+    return next((word.text for word in vocabulary.plain(command.args, ("-C", "-c"))), "")
 
 
 @rule(
@@ -225,13 +219,8 @@ def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
 
 def _grave(stage: Stage) -> Severity:
     """A base that is a plain system has no such package; another may."""
-    base = (
-        stage.base.split("@")[0]
-        .rsplit(":", 1)[0]
-        .removeprefix("docker.io/")
-        .removeprefix("library/")
-    )
-    return ERROR if base in _PLAIN else WARNING
+    name = stage.base.split("@")[0].rsplit(":", 1)[0]
+    return ERROR if name.removeprefix("docker.io/").removeprefix("library/") in _PLAIN else WARNING
 
 
 @rule(

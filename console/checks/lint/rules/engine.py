@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from console.checks.lint import vocabulary
 from console.checks.lint.commands import DETACHED
 from console.checks.lint.rule import Facts, rule
-from console.checks.lint.unit import Command, Hit, Kind, Place, PlaybookStep, Severity, Unit
-from console.checks.lint.yaml_tree import Node
+from console.checks.lint.unit import Command, Hit, Kind, PlaybookStep, Severity, Unit
 from console.common.units import format_bytes
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -230,23 +229,16 @@ def unchecked(unit: Unit, facts: Facts) -> Iterator[Hit]:
         repo = vocabulary.hub_repo(command)
         if repo and _EXPERIMENTAL.search(repo):
             yield Hit(command.place, f"{repo} is of an experimental architecture")
-        elif repo and _in_playbook(unit, command.place) and vocabulary.names_gguf(command.line):
+        elif repo and unit.source.kind is Kind.PLAYBOOK and vocabulary.names_gguf(command.line):
             before = any(s.kind == "gguf" and s.place.line < command.place.line for s in unit.steps)
             if not before:
                 yield Hit(command.place, f"{repo}, which no `gguf` step looked at")
 
 
-def _in_playbook(unit: Unit, place: Place) -> bool:
-    return unit.source.kind is Kind.PLAYBOOK and bool(place.line)
-
-
 def _gguf(unit: Unit, step: PlaybookStep) -> bool:
     """What a download fetches, by itself or by the checkpoint step it is `of`."""
-    body = step.data
-    if not isinstance(body, Node):
-        return False
-    of = body.said("of")
-    parts = [body, *(s.data for s in unit.steps if of and s.id == of and isinstance(s.data, Node))]
+    of = step.data.said("of")
+    parts = [step.data, *(one.data for one in unit.steps if of and one.id == of)]
     return any(
         vocabulary.names_gguf(part.said(key)) for part in parts for key in ("repo", "include")
     )
