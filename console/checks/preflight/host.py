@@ -181,40 +181,24 @@ def engine(host: str = "") -> Finding:
     return Finding(Level.OK, title, f"version {version} answers at {engine_host(host or None)}")
 
 
-def compose_file(
-    files: Sequence[Path],
-    service: str = "",
-    *,
-    profiles: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    host: str = "",
-) -> tuple[Finding, ...]:
-    """Whether `docker compose` accepts the files, and knows the service."""
+def compose_file(files: Sequence[Path], env: Mapping[str, str], host: str) -> tuple[Finding, ...]:
+    """Whether `docker compose` accepts the files; `host` is the engine's address."""
     title = f"compose file {one_line(' '.join(path.name for path in files), 50)}"
     said: list[str] = []
     argv = ["docker", "compose"]
     argv += [word for path in files for word in ("-f", str(path))]
-    argv += [word for name in profiles for word in ("--profile", name)]
     missing = [path for path in files if not os.path.isfile(path)]
     if missing:
         words = f"there is no file {one_line(str(missing[0]))}"
         return (Finding(Level.FAIL, title, words, "correct `files:` in the site or playbook"),)
 
-    def run(*more: str) -> str:
-        what = "`docker compose config`"
-        return compose([*argv, *more], engine_host(host or None), env or {}, what, COMPOSE_S,
-                       said.append)  # fmt: skip
-
+    what = "`docker compose config`"
     try:
-        run("config", "-q")
-        services = run("config", "--services").split() if service else []
+        compose([*argv, "config", "-q"], host, env, what, COMPOSE_S, said.append)
     except EngineError as error:
         return (Finding(Level.UNKNOWN, title, f"not known: {error}", error.hint),)
     except ConsoleError as error:
         return (Finding(Level.FAIL, title, error.detail or str(error), error.hint),)
-    if service and service not in services:
-        words = f"has no service {one_line(service)}, only {', '.join(map(one_line, services))}"
-        return (Finding(Level.FAIL, title, words, "a service behind a profile needs that profile"),)
     warned = tuple(Finding(Level.WARN, title, line) for line in dict.fromkeys(said))
     return warned or (Finding(Level.OK, title, "is valid"),)
 
@@ -258,9 +242,7 @@ def findings(
     if ask.disk is not None:
         yield disk(ask.disk, ask.need)
     if ask.compose:
-        yield from compose_file(
-            ask.compose, env=dict(ask.compose_env), host=engine_host(ask.engine or None)
-        )
+        yield from compose_file(ask.compose, dict(ask.compose_env), engine_host(ask.engine or None))
     for ref in dict.fromkeys((*ask.images, *ask.torch)):
         yield from _image(ref, ref in ask.torch, machine.cards, connect)
 

@@ -171,9 +171,6 @@ def check_imports(
     modules: Sequence[str],
     *,
     python: str = "",
-    env: Mapping[str, str] | None = None,
-    seconds: float = IMPORT_S,
-    memory: int = MEMORY,
     cancelled: threading.Event | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
@@ -184,35 +181,25 @@ def check_imports(
     becomes a finding."""
     title = f"imports in {one_line(ref, 50)}"
     try:
-        ended, nonce = _run(
-            client, ref, [*modules], python, env or {}, seconds, memory, cancelled, labels or {}
-        )
+        ended, nonce = _run(client, ref, modules, python, cancelled, labels or {})
     except EngineError as error:
         return (_no_python(error, title),)
     told = _told(ended, nonce)
     found = [_finding(one) for one in told if one.kind or one.chain]
     rest = [name for name in modules if name not in {one.module for one in told}]
     if rest:
-        found.append(_cut_off(rest[0], ended, seconds, memory))
+        found.append(_cut_off(rest[0], ended))
     return tuple(found)
 
 
 def torch_of(
-    client: docker.DockerClient,
-    ref: str,
-    *,
-    python: str = "",
-    seconds: float = IMPORT_S,
-    cancelled: threading.Event | None = None,
-    labels: Mapping[str, str] | None = None,
+    client: docker.DockerClient, ref: str, labels: Mapping[str, str] | None = None
 ) -> Torch | None:
     """The PyTorch of an image: its CUDA and the cards it has kernels for, asked without a card.
 
-    None where it has none that can be imported. Raises EngineError and Cancelled.
+    None where it has none that can be imported. Raises EngineError.
     """
-    ended, nonce = _run(
-        client, ref, ["--torch"], python, {}, seconds, MEMORY, cancelled, labels or {}
-    )
+    ended, nonce = _run(client, ref, ["--torch"], "", None, labels or {})
     for found in _records(ended, nonce):
         if isinstance(found.get("torch"), str):
             archs = parse_archs(str(found.get("archs") or ""))
@@ -223,26 +210,23 @@ def torch_of(
 def _run(
     client: docker.DockerClient,
     ref: str,
-    arguments: list[str],
+    arguments: Sequence[str],
     python: str,
-    env: Mapping[str, str],
-    seconds: float,
-    memory: int,
     cancelled: threading.Event | None,
     labels: Mapping[str, str],
 ) -> tuple[Outcome, str]:
     nonce = os.urandom(8).hex()
     image = look(client, ref)
-    words = [os.path.basename(word) for word in (image.argv()[:1] if image else [])]
-    own = [word for word in (image.argv()[:1] if image else []) if words[0].startswith("python")]
+    first = image.argv()[:1] if image else []
+    own = [word for word in first if os.path.basename(word).startswith("python")]
     pythons = [python] if python else [*own, *PYTHONS]
     for at, name in enumerate(pythons):
         moment = Moment(
-            ref, (name, f"{FILES}/{SCRIPT}", nonce, *arguments), {**WRITABLE, **env},
-            {SCRIPT: SOURCE.encode()}, memory=memory, cpus=4.0, labels=labels,
+            ref, (name, f"{FILES}/{SCRIPT}", nonce, *arguments), WRITABLE,
+            {SCRIPT: SOURCE.encode()}, memory=MEMORY, cpus=4.0, labels=labels,
         )  # fmt: skip
         try:
-            return oneoff.run(client, moment, seconds, cancelled=cancelled), nonce
+            return oneoff.run(client, moment, IMPORT_S, cancelled=cancelled), nonce
         except EngineError as error:
             if at + 1 == len(pythons) or not _lacks_program(error):
                 raise
@@ -336,15 +320,15 @@ def _short(chain: Sequence[str]) -> list[str]:
     return names if len(names) <= 8 else [*names[:3], "…", *names[-4:]]
 
 
-def _cut_off(module: str, ended: Outcome, seconds: float, memory: int) -> Finding:
+def _cut_off(module: str, ended: Outcome) -> Finding:
     """The first module that nothing was said of: the interpreter ended, or was ended, there."""
     title = f"import {module}"
     last = next((line for line in reversed(ended.lines) if line.strip()), "")
     if ended.code is None:
-        words = f"did not end within {format_duration(seconds)}; it was killed"
+        words = f"did not end within {format_duration(IMPORT_S)}; it was killed"
         return Finding(Level.UNKNOWN, title, words, "a cold disk? try it again with a longer time")
     if ended.oom:
-        words = f"ran out of the {format_bytes(memory)} that this check gives it"
+        words = f"ran out of the {format_bytes(MEMORY)} that this check gives it"
         return Finding(Level.UNKNOWN, title, words, "give the check more memory")
     number = ended.code - 128 if ended.code > 128 else 0
     if number in (signal.SIGILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):

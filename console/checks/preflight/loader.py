@@ -91,18 +91,9 @@ def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
     return "sglang" if format_ is not Format.GGUF else "llama.cpp"
 
 
-def method_of(plan: LoaderPlan, args: Sequence[str] = ()) -> str:
+def method_of(plan: LoaderPlan, args: Sequence[str]) -> str:
     """kt-kernel's method, where the plan names one; of a conversion, what it is done for."""
     for option, value in pairwise(args) if isinstance(plan, ConversionPlan) else ():
         if option == "--kt-method":
             return value
-    return getattr(plan, "kt_method", "") or ("" if isinstance(plan, LlamaPlan) else _result(plan))
-
-
-def _result(plan: LoaderPlan) -> str:
-    return str(getattr(plan, "method", ""))
-
-
-def problems(plan: LoaderPlan) -> Sequence[str]:
-    """What in the arguments could not be read."""
-    return plan.problems
+    return str(getattr(plan, "kt_method", "") or getattr(plan, "method", ""))

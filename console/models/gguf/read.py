@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.clock import Clock
+from console.common.files import write_atomically
 from console.common.text import clean
 from console.common.units import format_bytes
 from console.models.gguf.address import is_address
@@ -59,19 +60,12 @@ class HeaderCache:
     def put(self, content: str, reading: Reading) -> None:
         """Keep a whole header; a full or read-only disk keeps nothing, and that is no error."""
         path = self._path(content)
-        data = json.dumps({"schema": SCHEMA, "content": content, **_plain(reading)}).encode()
+        data = json.dumps({"schema": SCHEMA, "content": content, **_plain(reading)})
         if len(data) > MOST_BYTES or reading.header.tensors is None:
             return
-        beside = path.with_name(f".{path.name}.{os.getpid()}.new")
         with contextlib.suppress(OSError):
             self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-                with os.fdopen(os.open(beside, flags, 0o600), "wb") as file:
-                    file.write(data)
-                os.replace(beside, path)
-            except OSError:
-                beside.unlink(missing_ok=True)
+            write_atomically(path, data, 0o600)
             self._prune()
 
     def _path(self, content: str) -> Path:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common import paths
+from console.common.files import write_atomically
 from console.common.text import one_line
 from console.common.units import both_units
 from console.models.hub import names, settings
@@ -198,11 +199,8 @@ def note_taken(target: Path, source: str, files: Iterable[RemoteFile], run: str)
 
 
 def _write(taken: Taken) -> None:
-    folder = directory()
-    paths.make(folder)
-    beside = folder / f".{taken.key}.{os.getpid()}"
-    beside.write_text(json.dumps(asdict(taken)) + "\n")
-    os.replace(beside, folder / f"{taken.key}.json")
+    paths.make(directory())
+    write_atomically(directory() / f"{taken.key}.json", json.dumps(asdict(taken)) + "\n")
 
 
 def forget_taken(taken: Taken) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from console.checks.preflight.architecture.names import Presence, Scan
 from console.checks.preflight.architecture.witnesses import Said, is_name
 from console.common import paths
 from console.common.errors import ConsoleError
+from console.common.files import write_atomically
 from console.common.finding import Finding, Level
 from console.common.text import clean, one_line
 
@@ -37,34 +37,22 @@ CONFIRMED = 4
 """Names like the refused one that the loader is asked about."""
 
 
-def place() -> Path:
-    """Where verdicts are kept: one small file each, by build and architecture. A build is its
-    digest, so nothing there grows stale."""
-    return paths.cache_dir() / "architectures"
-
-
-def keep(verdict: ArchVerdict, store: Path | None = None) -> None:
+def keep(verdict: ArchVerdict) -> None:
     """Remember a verdict; where that cannot be written, it is asked again the next time."""
     if not verdict.engine.key:
         return
-    path = _path(verdict.engine.key, verdict.architecture, store)
-    text = json.dumps({"form": FORM, **asdict(verdict)})
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    path = _path(verdict.engine.key, verdict.architecture)
+    with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unfinished.write_text(text, "utf-8")
-        unfinished.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
+        write_atomically(path, json.dumps({"form": FORM, **asdict(verdict)}))
 
 
-def recall(key: str, architecture: str, store: Path | None = None) -> ArchVerdict | None:
+def recall(key: str, architecture: str) -> ArchVerdict | None:
     """The verdict of this build on this architecture; None where there is none that is whole."""
     if not key:
         return None
     try:
-        with _path(key, architecture, store).open("rb") as file:
+        with _path(key, architecture).open("rb") as file:
             found = json.loads(file.read(MOST_BYTES))
         verdict = _verdict(found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -73,14 +61,15 @@ def recall(key: str, architecture: str, store: Path | None = None) -> ArchVerdic
     return verdict if same and found["form"] == FORM else None
 
 
-def _path(key: str, architecture: str, store: Path | None) -> Path:
+def _path(key: str, architecture: str) -> Path:
+    """One small file for each build and architecture. A build is its digest, so nothing there
+    grows stale."""
     name = hashlib.sha256(f"{key}\0{architecture}".encode()).hexdigest()[:40]
-    return (store or place()) / f"{name}.json"
+    return paths.cache_dir() / "architectures" / f"{name}.json"
 
 
 def _verdict(found: dict[str, Any]) -> ArchVerdict:
     """Raises ValueError, KeyError or TypeError for what is no verdict."""
-
     accepted, agree = found["accepted"], found["agree"]
     if not isinstance(accepted, bool) or not (agree is None or isinstance(agree, bool)):
         raise ValueError("not a verdict")
@@ -201,14 +190,10 @@ def accepts(
     architecture: str,
     engine: Engine,
     *,
-    store: Path | None = None,
     cancelled: threading.Event | None = None,
 ) -> ArchVerdict:
-    """Whether the build accepts an architecture, from memory where it was asked before.
-
-    `store` is where verdicts are kept (default: the user's cache). Raises Cancelled; whatever else
-    goes wrong becomes a verdict that says so.
-    """
+    """Whether the build accepts an architecture, from memory where it was asked before. Raises
+    Cancelled; whatever else goes wrong becomes a verdict that says so."""
     if not is_name(architecture):
         shown, words = one_line(architecture, 60), "is no name a build can know"
         nobody = Identity("no build")
@@ -217,12 +202,12 @@ def accepts(
         identity = engine.identity()
     except (ConsoleError, OSError) as error:
         return _unasked(architecture, Identity("the build"), one_line(str(error)))
-    kept = recall(identity.key, architecture, store)
+    kept = recall(identity.key, architecture)
     if kept is not None:
         return kept
     verdict = _asked(architecture, engine, identity, cancelled)
     if verdict.accepted is not None and verdict.witness is Witness.LOADER:
-        keep(verdict, store)
+        keep(verdict)
     return verdict
 
 
@@ -243,18 +228,16 @@ def _asked(
     seen = None if isinstance(scan, ConsoleError) else scan
     if said.accepted is None:
         return _second_best(architecture, identity, why or said.line, seen)
-    second, agree = _compared(said.accepted, seen)
+    words = f"{identity.text} accepts '{architecture}'"
+    verdict = ArchVerdict(
+        architecture, said.accepted, Witness.LOADER, identity, words, said.line,
+        *_compared(said.accepted, seen),
+    )  # fmt: skip
     if said.accepted:
-        words = f"{identity.text} accepts '{architecture}'"
-        return ArchVerdict(
-            architecture, True, Witness.LOADER, identity, words, said.line, second, agree
-        )
+        return verdict
     words = f"{identity.text} refuses '{architecture}': {said.line}"
     knows = _confirmed(engine, architecture, cancelled)
-    return ArchVerdict(
-        architecture, False, Witness.LOADER, identity, words, said.line, second, agree,
-        knows, DOWNLOADED,
-    )  # fmt: skip
+    return replace(verdict, words=words, knows=knows, lessons=DOWNLOADED)
 
 
 def _asked_twice(
