@@ -11,6 +11,7 @@ import pytest
 
 from console.checks.doctor import machine
 from console.checks.doctor.facts import Level, each
+from console.host.machine import nearest
 from tests.doctor.conftest import PROCESS, Look
 
 GIB = 1 << 20
@@ -115,6 +116,6 @@ def test_a_path_that_hangs_does_not_hide_the_others() -> None:
 
 
 def test_the_nearest_directory_above(tmp_path: Path) -> None:
-    assert machine.existing(tmp_path / "a" / "b") == tmp_path
-    assert machine.existing(Path("/")) == Path("/")
+    assert nearest(tmp_path / "a" / "b") == tmp_path
+    assert nearest(Path("/")) == Path("/")
     assert machine.refusal(tmp_path / "a" / "b") == ""

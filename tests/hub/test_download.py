@@ -14,8 +14,7 @@ import pytest
 
 from console.common.clock import FakeClock
 from console.models.hub import checkpoint, local_files
-from console.models.hub.disk import Space
-from console.models.hub.download import Download, Phase, Plan, Progress
+from console.models.hub.download import Download, Phase, Plan, Progress, Space
 from console.models.hub.errors import (
     Asked,
     DiskShort,

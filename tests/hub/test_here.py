@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.models.hub import disk, local_files
-from console.models.hub.disk import Space
+from console.models.hub import download, local_files
+from console.models.hub.download import Space
 from console.models.hub.errors import DiskShort, FileMissing
 from console.models.hub.listing import RemoteFile
 from console.models.hub.progress import Meter
@@ -180,19 +180,19 @@ def test_a_file_begun_again_is_no_negative_rate() -> None:
 
 
 def test_the_floor() -> None:
-    assert disk.floor(10**12) == 50 * 10**9
-    assert disk.floor(10**11) == 20 * 10**9
+    assert download.floor(10**12) == 50 * 10**9
+    assert download.floor(10**11) == 20 * 10**9
 
 
 def test_room_is_asked_for_before_a_byte_comes(tmp_path: Path) -> None:
     free = Space(free=700 * 10**9, total=4 * 10**12)
-    disk.require(tmp_path, free, 500 * 10**9, 200 * 10**9)
+    download.require(tmp_path, free, 500 * 10**9, 200 * 10**9)
     with pytest.raises(DiskShort) as caught:
-        disk.require(tmp_path, free, 642 << 30, disk.floor(free.total))
+        download.require(tmp_path, free, 642 << 30, download.floor(free.total))
     assert "176.3 GiB" in caught.value.title
     assert "642.0 GiB" in caught.value.detail
 
 
 def test_space_of_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
-    found = disk.space(tmp_path / "not/yet")
+    found = download.space(tmp_path / "not/yet")
     assert 0 < found.free <= found.total

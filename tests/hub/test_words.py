@@ -11,9 +11,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.clock import FakeClock
 from console.common.units import both_units
-from console.models.hub import disk, errors, local_files, model_config
+from console.models.hub import download, errors, local_files, model_config
 from console.models.hub.checkpoint import read
-from console.models.hub.disk import Space
+from console.models.hub.download import Space
 from console.models.hub.errors import DiskShort, HubError
 from console.models.hub.listing import RemoteFile
 from console.models.hub.model_config import Index
@@ -86,7 +86,7 @@ def test_files_that_are_here(snapshot: SnapshotAssertion, tmp_path: Path) -> Non
     files = [RemoteFile("a.gguf", 10, "0" * 64), RemoteFile("dir/b.gguf", 9), RemoteFile("c", 1)]
     wrong = [str(one) for one in local_files.verify(files, tmp_path, hash_up_to=10)]
     with pytest.raises(DiskShort) as caught:
-        disk.require(tmp_path, Space(700 * GB, 4000 * GB), 642 << 30, disk.floor(4000 * GB))
+        download.require(tmp_path, Space(700 * GB, 4000 * GB), 642 << 30, download.floor(4000 * GB))
     places = ((str(tmp_path), "DIR"), (str(tmp_path.parent), "ABOVE"))
     room = caught.value.lines()
     for place, shown in places:

@@ -13,9 +13,9 @@ import os
 import resource
 from collections.abc import Iterator
 
-from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level
+from console.checks.doctor.facts import Check, Facts, Finding, Level
+from console.checks.doctor.machine import may_take
 from console.common.units import format_bytes
-from console.host import children
 from console.recovery.guard.kill import helper_client
 from console.recovery.guard.record.read import crash_words
 
@@ -58,10 +58,8 @@ def priority(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def score(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the kernel's own killer can be told to spare it; a child tries it on itself."""
-    argv = ["sh", "-c", f"echo {SCORE} > /proc/self/oom_score_adj"]
-    code, _, _ = children.run(argv, ASK_S, env=os.environ)
-    if code:
+    """Whether the kernel's own killer can be told to spare it."""
+    if not may_take(SCORE):
         yield check.warning(
             f"oom_score_adj {SCORE} is refused: the kernel's killer may take the sentinel first",
             f"with CAP_SYS_RESOURCE it is spared; {UNIT}OOMScoreAdjust={SCORE}",

@@ -17,7 +17,7 @@ from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level, eac
 from console.common import paths
 from console.common.units import format_bytes
 from console.host import children
-from console.host.machine import numa_nodes
+from console.host.machine import nearest, numa_nodes
 
 if TYPE_CHECKING:
     from console.config.site.site import MachineModel, Site
@@ -123,16 +123,20 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def oom(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the waiting ladder can be kept from the OOM killer; tried in another process."""
-    argv = ["sh", "-c", f"echo {LADDER_SCORE} > /proc/self/oom_score_adj"]
-    code, _, _ = children.run(argv, ASK_S, env=os.environ)
-    if code:
+    """Whether the waiting ladder can be kept from the OOM killer."""
+    if not may_take(LADDER_SCORE):
         yield check.note(
             "the waiting ladder may be killed when memory runs out (oom_score_adj is not writable)",
             "with CAP_SYS_RESOURCE it is protected; omni-console rollback works without it too",
         )
     else:
         yield check.ok("the waiting ladder is protected (oom_score_adj is writable)")
+
+
+def may_take(oom_score: int) -> bool:
+    """Whether the kernel's own killer can be told such a score; a child tries it on itself."""
+    argv = ["sh", "-c", f"echo {oom_score} > /proc/self/oom_score_adj"]
+    return not children.run(argv, ASK_S, env=os.environ)[0]
 
 
 def kernel(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -173,20 +177,13 @@ def meminfo(facts: Facts) -> dict[str, int]:
     return table
 
 
-def existing(path: Path) -> Path:
-    """The path, or the nearest directory above it that is there."""
-    while not os.path.exists(path) and path != path.parent:
-        path = path.parent
-    return path
-
-
 def refusal(path: Path) -> str:
     """Why nothing can be written there, "" where it can; a file without a name is tried.
 
     A path that is not there yet is judged by the directory it would be made in.
     """
     try:
-        tempfile.TemporaryFile(dir=existing(path)).close()
+        tempfile.TemporaryFile(dir=nearest(path)).close()
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -194,7 +191,7 @@ def refusal(path: Path) -> str:
 
 def _space(check: Check, path: Path, refused: Level) -> Finding:
     """Free space, and whether this user may write; `refused` is the level where not."""
-    info = os.statvfs(existing(path))
+    info = os.statvfs(nearest(path))
     free, total = info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize
     words = f"{path}: {format_bytes(free)} of {format_bytes(total)} free"
     why = refusal(path)

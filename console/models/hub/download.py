@@ -23,9 +23,9 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, decode
 from console.common.units import both_units
 from console.host.cgroups import scope
-from console.models.hub import disk, local_files, settings
+from console.host.machine import nearest
+from console.models.hub import local_files, settings
 from console.models.hub.checkpoint import Contents
-from console.models.hub.disk import Space
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
 from console.models.hub.listing import child_env, some
 from console.models.hub.local_files import Wrong
@@ -36,8 +36,42 @@ WORKERS = 16
 GRACE_S = 5.0
 AHEAD_S = 3.0
 """The floor is kept this far ahead, at the rate of the moment: a look comes once a second."""
+FREE_SHARE = 0.05
+LEAST_FREE = 20 * 10**9
 _KEPT_LINES = 50
 _LONGEST_LINE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes of a file system: free for this user, and in all."""
+
+    free: int
+    total: int
+
+
+def space(path: Path) -> Space:
+    """The file system that `path` is on, or would be made on. Raises OSError."""
+    info = os.statvfs(nearest(path))
+    return Space(info.f_bavail * info.f_frsize, info.f_blocks * info.f_frsize)
+
+
+def floor(total: int) -> int:
+    """The larger of 5 % and 20 GB: logs, a journal and page-out need room beside a model."""
+    return max(int(total * FREE_SHARE), LEAST_FREE)
+
+
+def require(path: Path, found: Space, need: int, least: int) -> None:
+    """Raises DiskShort where `need` more bytes would bring the free space under `least`."""
+    short = need + least - found.free
+    if short > 0:
+        raise DiskShort(
+            f"{clean(str(path))}: {both_units(short)} too little room",
+            f"{both_units(need)} to write and {both_units(least)} to keep free, "
+            f"{both_units(found.free)} free",
+            f"du -xsh {clean(str(path.parent))}/* shows what is large; a smaller quantization "
+            "needs less",
+        )
 
 
 class Phase(StrEnum):
@@ -117,8 +151,8 @@ class Download:
         plan: Plan,
         *,
         clock: Clock | None = None,
-        space: Callable[[Path], Space] = disk.space,
-        floor: Callable[[int], int] = disk.floor,
+        space: Callable[[Path], Space] = space,
+        floor: Callable[[int], int] = floor,
         grace_s: float = GRACE_S,
         env: Mapping[str, str] | None = None,
         born: Callable[[int], None] = lambda pid: None,
@@ -266,7 +300,7 @@ class Download:
         space = self._space(self.plan.target)
         whole = frozenset(found.whole)
         need = sum(file.size or 0 for file in self._files if file.path not in whole)
-        disk.require(self.plan.target, space, need, self._floor(space.total))
+        require(self.plan.target, space, need, self._floor(space.total))
 
     def _watch_disk(self) -> int | None:
         """Free bytes; ends the child where the floor is near, or the disk is gone."""

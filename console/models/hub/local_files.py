@@ -195,10 +195,7 @@ def note_taken(target: Path, source: str, files: Iterable[RemoteFile], run: str)
         if file.size is not None and not foreign:
             known[file.path] = file.size
     runs = dict.fromkeys((*(before.runs if before is not None else ()), run))
-    _write(Taken(real, source, known, tuple(runs)))
-
-
-def _write(taken: Taken) -> None:
+    taken = Taken(real, source, known, tuple(runs))
     paths.make(directory())
     write_atomically(directory() / f"{taken.key}.json", json.dumps(asdict(taken)) + "\n")
 
@@ -259,14 +256,9 @@ class Here:
         )
 
 
-def look(
-    listing: Listing,
-    files: Sequence[RemoteFile],
-    directory: Path | None = None,
-    cache: Path | None = None,
-) -> Here:
+def look(listing: Listing, files: Sequence[RemoteFile], directory: Path | None = None) -> Here:
     """What of `files` is in `directory`, and in the hub's cache at the pinned commit."""
-    stored = snapshot(listing, cache)
+    stored = snapshot(listing)
     whole, cached, wrong = [], [], []
     have = fetch = write = 0
     for file in files:
@@ -292,10 +284,10 @@ def look(
     )  # fmt: skip
 
 
-def snapshot(listing: Listing, cache: Path | None = None) -> Path:
+def snapshot(listing: Listing) -> Path:
     """Where the hub's cache has the files of a listing's commit."""
     name = "models--" + listing.repo.replace("/", "--")
-    return (cache or settings.cache()) / name / "snapshots" / listing.commit
+    return settings.cache() / name / "snapshots" / listing.commit
 
 
 def size_of(path: Path) -> int | None:

@@ -13,7 +13,8 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from console.checks.preflight.architecture import names
@@ -69,14 +70,11 @@ class ImageBuild:
         self.env = dict(env or {})
         self.labels = dict(labels or {})
         self._given = (tuple(entrypoint), tuple(command))
-        self._image: Image | None = None
         self._runtime = ""
-        self._survey: Library | None = None
-        self._surveyed = False
+        self._surveyed: list[Library | None] = []
 
     def identity(self) -> Identity:
-        image = self._found()
-        found = call(self._words(), "", PORT)
+        image, found = self._image, call(self._words(), "", PORT)
         program = " ".join((found.program or found.argv) if found else ())
         name = f"{one_line(program, 60)} of image {image.ref}"
         return Identity(name, image.id, key=f"{image.id} {program}")
@@ -123,20 +121,17 @@ class ImageBuild:
 
         return self._within(reading)
 
-    def _found(self) -> Image:
-        if self._image is None:
-            self._image = look(self.client, self.ref)
-        if self._image is None:
-            raise ServiceError(
-                f"The image {one_line(self.ref)} is not on this machine",
-                "its build cannot be asked",
-                pull_hint(self.ref),
-            )
-        return self._image
+    @cached_property
+    def _image(self) -> Image:
+        found = look(self.client, self.ref)
+        if found is None:
+            title = f"The image {one_line(self.ref)} is not on this machine"
+            raise ServiceError(title, "its build cannot be asked", pull_hint(self.ref))
+        return found
 
     def _words(self) -> list[str]:
         """What the service runs; PROGRAM where that is no llama.cpp program and no model."""
-        words = self._found().argv(*self._given)
+        words = self._image.argv(*self._given)
         return words if call(words, "", PORT) else [PROGRAM]
 
     def _run(
@@ -146,20 +141,18 @@ class ImageBuild:
         cancelled: threading.Event | None,
     ) -> Outcome:
         env = {key: value for key, value in self.env.items() if not key.startswith("LLAMA_ARG_")}
-        moment = Moment(self._found().id, argv, {**env, **oneoff.NO_GPU}, files, labels=self.labels)
+        moment = Moment(self._image.id, argv, {**env, **oneoff.NO_GPU}, files, labels=self.labels)
         if not self._runtime:
             ended = oneoff.run(self.client, moment, ASK_S, cancelled=cancelled)
             if not needs_driver(ended.lines) or "nvidia" not in runtimes(self.client):
                 return ended
             self._runtime = "nvidia"
-        with_driver = Moment(
-            moment.image, argv, {**moment.env, **NVIDIA}, files, "nvidia", labels=self.labels
-        )
+        with_driver = replace(moment, env={**moment.env, **NVIDIA}, runtime=self._runtime)
         return oneoff.run(self.client, with_driver, ASK_S, cancelled=cancelled)
 
     def _within(self, reading: Callable[[ImagePlace], T]) -> T:
         """What `reading` finds in the files of a container that is never started."""
-        moment = Moment(self._found().id, ("true",), labels=self.labels)
+        moment = Moment(self._image.id, ("true",), labels=self.labels)
         with oneoff.created(self.client, moment) as container:
             place = ImagePlace(self.client, container)
             return within(SCAN_S, "Reading files out of the image", lambda: reading(place))
@@ -168,15 +161,14 @@ class ImageBuild:
         if not self._surveyed:
             found = call(self._words(), "", PORT)
             path = self._program(place, (found.program or found.argv[:1])[-1]) if found else None
-            if path is not None:
-                self._survey = names.survey(place, path, {**self._found().env, **self.env})
-            self._surveyed = True
-        return self._survey
+            env = {**self._image.env, **self.env}
+            self._surveyed.append(names.survey(place, path, env) if path is not None else None)
+        return self._surveyed[0]
 
     def _program(self, place: ImagePlace, name: str) -> str | None:
         if "/" in name:
             return name
-        folders = self._found().env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
+        folders = self._image.env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":")
         paths = [posixpath.join(one, name) for one in folders if one.startswith("/")]
         return next((path for path in paths if place.has(path)), None)
 

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from console.checks.preflight.architecture import names
@@ -44,12 +45,10 @@ class HostProgram:
         self.argv = tuple(argv)
         self.env = _environment(env or {})
         self._libraries = tuple(libraries)
-        self._survey: Library | None = None
-        self._surveyed = False
 
     def identity(self) -> Identity:
         program = _program(self.argv, self.env)
-        library = self._library()
+        library = self._library
         files = (program, *(library.files if library else ()))
         name = one_line(os.path.basename(self.argv[0]), 60)
         if library is None:
@@ -85,22 +84,20 @@ class HostProgram:
         return answers
 
     def scan(self, name: str) -> Scan | None:
-        library = self._library()
+        library = self._library
         if library is None:
             return None
         return Scan(library.path, names.find(HostPlace().read(library.path), name))
 
     def similar(self, name: str) -> tuple[str, ...]:
-        library = self._library()
+        library = self._library
         return names.near(HostPlace().read(library.path), name) if library else ()
 
+    @cached_property
     def _library(self) -> Library | None:
-        if not self._surveyed:
-            starts = self._libraries or (_program(self.argv, self.env),)
-            found = (names.survey(HostPlace(), start, self.env) for start in starts)
-            self._survey = next((one for one in found if one is not None), None)
-            self._surveyed = True
-        return self._survey
+        starts = self._libraries or (_program(self.argv, self.env),)
+        found = (names.survey(HostPlace(), start, self.env) for start in starts)
+        return next((one for one in found if one is not None), None)
 
 
 def demo_engine(argv: Sequence[str]) -> HostProgram | None:
