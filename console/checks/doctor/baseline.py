@@ -189,7 +189,6 @@ def _serving(site: Site, check: Check) -> Finding:
 
 
 def restore(facts: Facts, check: Check) -> Iterator[Finding]:
-    """How long a restore took lately."""
     from console.recovery.rollback.proof import expected_restore
 
     site = facts.site()
@@ -206,7 +205,6 @@ def restore(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def proof(facts: Facts, check: Check) -> Iterator[Finding]:
-    """When it last answered a completion."""
     from console.recovery.rollback.proof import last, proof_file
 
     site = facts.site()

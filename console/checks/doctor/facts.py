@@ -94,7 +94,6 @@ class Finding:
 
     @property
     def group(self) -> str:
-        """The heading it stands under."""
         return GROUPS[self.id.partition(".")[0]]
 
 

@@ -169,7 +169,6 @@ def has(facts: Facts, number: int) -> bool:
 
 
 def in_docker_group() -> bool:
-    """Whether this login belongs to the engine's group."""
     try:
         return grp.getgrnam("docker").gr_gid in os.getgroups()
     except KeyError:

@@ -40,7 +40,6 @@ NEAR = 0.05
 
 
 def memory(facts: Facts, check: Check) -> Iterator[Finding]:
-    """RAM that can be had now."""
     table = meminfo(facts)
     total, available = table.get("MemTotal", 0), table.get("MemAvailable")
     if not total or available is None:
@@ -54,7 +53,6 @@ def memory(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def swap(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Swap that is in use now."""
     table = meminfo(facts)
     total = table.get("SwapTotal")
     if total is None:
@@ -93,7 +91,6 @@ def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def home(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The home directory."""
     yield _space(check, Path.home(), Level.WARNING)
 
 
@@ -140,7 +137,6 @@ def may_take(oom_score: int) -> bool:
 
 
 def kernel(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The running kernel."""
     name, release = platform.system(), platform.release()
     found = _RELEASE.match(release)
     if name != "Linux":
@@ -265,7 +261,6 @@ def _disk(site: Site) -> Path:
 
 
 def _line(site: Site, name: str) -> str:
-    """FILE:LINE of a key of `machine`."""
     from console.config.yaml import parse
 
     document = parse(site.text, str(site.path), "")

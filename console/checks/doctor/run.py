@@ -21,6 +21,12 @@ CHECKS: tuple[Check, ...] = (
     *runtime.CHECKS, *baseline.CHECKS, *user.OWN_CHECKS,
 )  # fmt: skip
 """The page, in its order."""
+HANGS = {
+    "gpu": "a driver that hangs usually needs a reboot; dmesg tells more",
+    "engine": "is dockerd frozen? `docker ps` shows whether it answers",
+    "machine": "a dead mount? `findmnt -t nfs,nfs4,cifs,fuse` lists what can hang",
+}
+"""What to do where a group of checks is silent."""
 
 
 def run(site_given: str | None = None) -> list[Finding]:
@@ -55,7 +61,8 @@ def iterate(
     for position in waiting.values():
         check = checks[position]
         words = f"no answer within {deadline_s:g} s"
-        yield Answer(position, check, (check.found(check.silent, words, _hint(check)),))
+        hint = HANGS.get(check.id.partition(".")[0], "")
+        yield Answer(position, check, (check.found(check.silent, words, hint),))
 
 
 def in_order(answers: Iterable[Answer]) -> Iterator[Answer]:
@@ -83,17 +90,6 @@ def _look(check: Check, facts: Facts) -> tuple[Finding, ...]:
         words = f"this check broke: {type(error).__name__}: {error}"
         found.append(check.found(check.silent, one_line(words)))
     return tuple(found)
-
-
-def _hint(check: Check) -> str:
-    return HANGS.get(check.id.partition(".")[0], "")
-
-
-HANGS = {
-    "gpu": "a driver that hangs usually needs a reboot; dmesg tells more",
-    "engine": "is dockerd frozen? `docker ps` shows whether it answers",
-    "machine": "a dead mount? `findmnt -t nfs,nfs4,cifs,fuse` lists what can hang",
-}
 
 
 def counts(findings: Iterable[Finding]) -> tuple[int, int]:

@@ -78,8 +78,8 @@ def answers(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def compose(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The compose plugin of the docker command."""
-    level = Level.FAILED if _uses_compose(facts) else Level.NOTE
+    site = facts.site()
+    level = Level.FAILED if site is not None and "compose" in kinds(site) else Level.NOTE
     if shutil.which("docker") is None:
         yield check.found(
             level,
@@ -162,11 +162,6 @@ def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
 def _by_cdi(info: dict[str, object]) -> bool:
     devices = info.get("DiscoveredDevices")
     return isinstance(devices, list) and any("nvidia.com/gpu" in str(one) for one in devices)
-
-
-def _uses_compose(facts: Facts) -> bool:
-    site = facts.site()
-    return site is not None and "compose" in kinds(site)
 
 
 def _older(version: str, oldest: tuple[int, int]) -> bool:
@@ -252,7 +247,6 @@ def processor(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def memory_limits(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Memory limits of the control groups that this login stands in."""
     from console.host.cgroups import limits
 
     found = limits.limits(facts.root)

@@ -191,7 +191,6 @@ def _first_environment() -> dict[str, str]:
 
 
 def who(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The machine's name, and the user."""
     from console.recovery.rollback.finder import name_of
 
     uid = os.getuid()
@@ -223,7 +222,6 @@ def state(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def config(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Where this user's site file is."""
     path = paths.config_dir()
     try:
         os.listdir(path)
@@ -282,7 +280,6 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def runs(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Runs that were interrupted, among the newest."""
     from console.journal.run_read import INTERRUPTED, word_of
 
     seen = facts.runs()

@@ -54,8 +54,6 @@ _SSH_BARE = frozenset("46AaCfGgKkMNnqsTtVvXxYy")
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where commands of a text run."""
-
     where: Where
     scope: str = ""
     image: str = ""
@@ -166,7 +164,6 @@ def _engine(unit: Unit, command: Command, call: EngineCall, scene: Scene) -> Non
 
 
 def _container(place: Place, image: str, call: EngineCall) -> Container:
-    """What `docker run` sets up."""
     name = next((value for value, _ in call.values("--name")), "")
     env = tuple(
         Variable(key, value, word.place, image)

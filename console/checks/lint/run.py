@@ -91,7 +91,6 @@ class Outcome:
 
 
 def lint(paths: Iterable[Path], facts: Facts) -> Outcome:
-    """Everything under some paths."""
     outcome = Outcome()
     todo: dict[Path, bool] = {}
     for given in paths:

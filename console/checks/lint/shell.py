@@ -125,7 +125,8 @@ class _Reader:
         if words:
             stdin = self.stdin.get(node.id)
             self.script.commands.append(Simple(tuple(words), tuple(env), looped, tolerated, stdin))
-            self.script.spans.append((self._place(node).line, self._end(node)))
+            last = self.snippet.at(max(self._at(node.end_byte) - 1, 0)).line
+            self.script.spans.append((self._place(node).line, last))
 
     def _redirected(self, node: Node) -> None:
         """What `<<EOF` brings belongs to the command before it, and to what it is piped into."""
@@ -220,9 +221,6 @@ class _Reader:
 
     def _place(self, node: Node) -> Place:
         return self.snippet.at(self._at(node.start_byte))
-
-    def _end(self, node: Node) -> int:
-        return self.snippet.at(max(self._at(node.end_byte) - 1, 0)).line
 
     def _text(self, node: Node) -> str:
         return (node.text or b"").decode("utf-8", "replace")

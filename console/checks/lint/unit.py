@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,13 +54,8 @@ class Snippet:
 
 def whole(text: str) -> Snippet:
     """A file that is the text itself."""
-    segments: list[Segment] = [(0, 1, 1)]
-    at, line = text.find("\n"), 1
-    while at >= 0:
-        line += 1
-        segments.append((at + 1, line, 1))
-        at = text.find("\n", at + 1)
-    return Snippet(text, segments)
+    starts = accumulate((len(line) + 1 for line in text.split("\n")[:-1]), initial=0)
+    return Snippet(text, [(at, number, 1) for number, at in enumerate(starts, 1)])
 
 
 def spot(text: str, place: Place) -> Snippet:
@@ -127,8 +123,6 @@ class Finding:
 
 
 class Kind(StrEnum):
-    """What a file is."""
-
     DOCKERFILE = "Dockerfile"
     COMPOSE = "compose file"
     PLAYBOOK = "playbook"
@@ -146,8 +140,6 @@ class Source:
 
 
 class Where(StrEnum):
-    """When and where a command runs."""
-
     HOST = "host"
     BUILD = "image build"
     START = "container"
@@ -199,7 +191,6 @@ class Command:
 
     @property
     def name(self) -> str:
-        """The program without its directory."""
         return self.words[0].text.rsplit("/", 1)[-1]
 
     @property
@@ -292,8 +283,6 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Where a text cannot be understood, and why."""
-
     place: Place
     what: str
 

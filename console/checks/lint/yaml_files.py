@@ -135,7 +135,6 @@ def _dockerfile(build: Node | None) -> str:
 
 
 def _gpus(service: Node) -> Place | None:
-    """Where a service asks for a GPU."""
     if (gpus := service.get("gpus")) is not None:
         return gpus.place
     devices = service.get("deploy", "resources", "reservations", "devices")

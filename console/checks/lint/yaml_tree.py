@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from console.checks.lint.unit import Comment, Place, Segment, Snippet, Word, spot
@@ -36,7 +37,6 @@ class Node:
     last_line: int = 0
 
     def get(self, *path: str) -> Node | None:
-        """The value under keys, or None."""
         node: Node | None = self
         for key in path:
             node = (node.fields or {}).get(key) if node is not None else None
@@ -59,7 +59,6 @@ class Node:
         return Word(text, self.place, self.inner or spot(text, self.place))
 
     def words(self) -> tuple[Word, ...]:
-        """The elements of a list of texts."""
         return tuple(one.word for one in self.each() if one.text is not None)
 
 
@@ -94,8 +93,7 @@ def parse(text: str) -> Tree:
 class _Builder:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lines = text.split("\n")
-        self.starts = _starts(self.lines)
+        self.starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         self.root: Node | None = None
         self.stack: list[tuple[Node, str | None, Place]] = []
         self.anchors: dict[str, Node] = {}
@@ -220,14 +218,6 @@ class _Builder:
         return Snippet(
             value, [(0, first[1], max(1, first[2] - first[0])), *segments[first[0] == 0 :]]
         )
-
-
-def _starts(lines: list[str]) -> list[int]:
-    starts, at = [], 0
-    for line in lines:
-        starts.append(at)
-        at += len(line) + 1
-    return starts
 
 
 def _merge(node: Node) -> None:

@@ -84,7 +84,6 @@ class Preflight:
 
     @property
     def because(self) -> str:
-        """One sentence for the verdict."""
         failed = [one for one in self.findings if one.level is Level.FAIL]
         words = [f"{one.title}: {one.words}" for one in failed]
         if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
@@ -141,7 +140,6 @@ class Preflight:
 
 
 def finding_lines(finding: Finding) -> list[str]:
-    """A finding with its hint, wrapped."""
     out = fit_text.wrapped(finding.text, " " * 8)
     if finding.hint:
         out += fit_text.wrapped(f"        hint: {finding.hint}", " " * 14)
@@ -183,7 +181,9 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
         findings += checks.table(ask.loader, chosen, facts, machine)
         assessment = assess(
             facts, plan_of(ask.loader, chosen.format), machine,
-            alternatives=_others(contents, chosen),
+            alternatives={
+                one.label: one.size for one in contents.sets if one is not chosen and one.size
+            },
             reference=_measured(ask, site, Path(chosen.files[0].path).name),
             ram_read_bps=site.machine.memory_read,
         )  # fmt: skip
@@ -254,7 +254,8 @@ def shard_headers(listing: Listing, chosen: WeightSet) -> list[Reading]:
     keys = {f.path: _key(f) for f in chosen.files if f.sha256}
     kept = {path: cache.get(key) for path, key in keys.items()}
     wanted = [file for file in chosen.files if kept.get(file.path) is None]
-    places = [_place(listing, file.path) for file in wanted]
+    folder = Path(listing.repo)
+    places = [listing.url(f.path) if listing.commit else str(folder / f.path) for f in wanted]
     fresh = read_shards(places, token=sent, deadline_s=READ_S)
     for file, one in zip(wanted, fresh, strict=True):
         kept[file.path] = one
@@ -269,10 +270,6 @@ def _key(file: RemoteFile) -> str:
     return f"{settings.endpoint()} {file.size} {file.sha256}"
 
 
-def _place(listing: Listing, path: str) -> str:
-    return listing.url(path) if listing.commit else str(Path(listing.repo) / path)
-
-
 def _config(listing: Listing) -> Mapping[str, Any] | None:
     if listing.commit:
         return fetch_config(listing)
@@ -281,7 +278,3 @@ def _config(listing: Listing) -> Mapping[str, Any] | None:
         return None
     with path.open("rb") as file:
         return model_config.parse(model_config.CONFIG, file.read(model_config.CONFIG_LIMIT))
-
-
-def _others(contents: Contents, chosen: WeightSet) -> dict[str, int]:
-    return {one.label: one.size for one in contents.sets if one is not chosen and one.size}

@@ -73,15 +73,6 @@ def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
     return [Finding(Level.FAIL, "format", words, "take the other format of the same model")]
 
 
-def _table_format(format_: Format) -> str:
-    return "gguf" if format_ is Format.GGUF else "safetensors"
-
-
-def _table_quantization(chosen: WeightSet) -> str:
-    gguf = chosen.format is Format.GGUF
-    return chosen.quantization.lower() if gguf else kind(chosen.quantization)
-
-
 def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
     """Against the disk as the machine has it: declared, or measured now where it goes to."""
     declared = machine.disk_free is not None and not machine.given.get("disk_free", "").startswith(
@@ -113,13 +104,13 @@ def table(
     """What the compatibility table says on engine, format, architecture and quantization."""
     plan = plan_of(ask, chosen.format)
     engine = engine_of(ask, plan, chosen.format)
-    found = compatibility.check(
-        compatibility.Question(
-            engine, _table_format(chosen.format), facts.architecture,
-            _table_quantization(chosen), method_of(plan, ask.args),
-            getattr(plan, "split_mode", ""), machine,
-        )
+    gguf, quantization = chosen.format is Format.GGUF, chosen.quantization
+    question = compatibility.Question(
+        engine, "gguf" if gguf else "safetensors", facts.architecture,
+        quantization.lower() if gguf else kind(quantization), method_of(plan, ask.args),
+        getattr(plan, "split_mode", ""), machine,
     )  # fmt: skip
+    found = compatibility.check(question)
     if engine in LIKE_SGLANG:
         words = "its memory is worked out as SGLang's: a first look, no more"
         found = (*found, Finding(Level.WARN, engine, words))

@@ -89,7 +89,6 @@ class Table(Strict):
     rules: list[Rule]
 
     def engines(self) -> list[str]:
-        """Every engine the table speaks of."""
         return sorted({engine for rule in self.rules for engine in rule.engine})
 
     def family(self, architecture: str) -> str:
@@ -203,9 +202,9 @@ def _unequal(machine: Machine | None) -> bool | None:
     return len(sizes) > 1 and min(sizes) < (1 - EQUAL) * max(sizes)
 
 
-def _title(question: Question, rule: Rule) -> str:
-    value = getattr(question, rule.about, "") if rule.about != "imports" else ""
-    return f"{question.engine}, {rule.about}" + (f" {value}" if value else "")
+def _title(question: Question, about: str) -> str:
+    value = getattr(question, about, "")
+    return f"{question.engine}, {about}" + (f" {value}" if value else "")
 
 
 def _finding(question: Question, rule: Rule, missing: Sequence[str]) -> Finding:
@@ -214,7 +213,7 @@ def _finding(question: Question, rule: Rule, missing: Sequence[str]) -> Finding:
     if missing:
         level, words = Level.UNKNOWN, f"{' and '.join(missing)} not known here, and then: {words}"
     return Finding(
-        level, _title(question, rule), words, rule.hint, tuple(rule.lessons),
+        level, _title(question, rule.about), words, rule.hint, tuple(rule.lessons),
         f"{rule.source}, {rule.date}",
     )  # fmt: skip
 
@@ -225,7 +224,7 @@ def _uncovered(
     """What was given and no rule speaks of; what was not given and a refusal asks for."""
     for name in ASKED:
         value = getattr(question, name)
-        title = f"{question.engine}, {name}" + (f" {value}" if value else "")
+        title = _title(question, name)
         if value and name not in covered:
             yield Finding(Level.UNKNOWN, title, "the table says nothing on it")
         elif not value and untried.get(name):

@@ -41,7 +41,7 @@ def runs_on(archs: Iterable[str], capability: Pair) -> bool:
         found = _ARCH.fullmatch(arch)
         if found is None:
             continue
-        built = _pair(found[2])
+        built = int(found[2][:-1]), int(found[2][-1])
         exact, family = found[3] == "a", found[3] == "f"
         same = built[0] == capability[0] and built[1] <= capability[1]
         if exact and built == capability:
@@ -139,10 +139,6 @@ def check_driver(
 def sm(card: Card) -> str:
     """`sm_120` for compute capability 12.0."""
     return "sm_?" if card.compute is None else f"sm_{card.compute[0]}{card.compute[1]}"
-
-
-def _pair(digits: str) -> Pair:
-    return int(digits[:-1]), int(digits[-1])
 
 
 def _version(text: str) -> Pair:

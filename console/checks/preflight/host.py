@@ -89,7 +89,6 @@ def kernel(
 
 
 def numa(machine: Machine) -> Finding:
-    """NUMA nodes: a model in RAM that spans them is read across dies."""
     nodes, title = machine.numa_nodes, "NUMA"
     if nodes is None:
         return Finding(Level.UNKNOWN, title, "the kernel does not list its nodes")
@@ -148,7 +147,6 @@ def room(title: str, free: int, need: int | None) -> Finding:
 
 
 def cards_present(uuids: Sequence[str], found: Cards) -> tuple[Finding, ...]:
-    """Whether every card that is named is there."""
     title, there = "cards", {card.uuid for card in found.cards}
     if not uuids:
         return ()

@@ -299,7 +299,6 @@ def _finding(one: Imported) -> Finding:
 
 
 def _missing(one: Imported) -> tuple[str, tuple[str, ...]]:
-    """The hint and the lessons for a module that is not there."""
     if one.missing == "sched_ext":
         return (
             "a C++ extension of KTransformers itself (csrc/balance_serve): no package and no "

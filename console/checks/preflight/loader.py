@@ -59,7 +59,6 @@ def fitting(loader: Loader, format_: Format) -> Loader:
 
 
 def plan_of(loader: Loader, format_: Format) -> LoaderPlan:
-    """The arguments as a plan for a checkpoint of this format."""
     if loader.kind == "convert":
         return conversion_plan(loader.args)
     if speaks_gguf(loader, format_):

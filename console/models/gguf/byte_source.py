@@ -156,7 +156,6 @@ class Window:
         self.order("<")
 
     def order(self, sign: str) -> None:
-        """The byte order from here on: `<` little-endian, `>` big-endian."""
         self.sign = sign
         self._u32, self._u64 = struct.Struct(f"{sign}I"), struct.Struct(f"{sign}Q")
 
@@ -190,7 +189,6 @@ class Window:
         return more
 
     def need(self, count: int) -> None:
-        """Have so many bytes at hand."""
         self._within(count)
         if len(self._chunk) - self._at < count and len(self.peek(count)) < count:
             raise self._cut_short()
@@ -244,7 +242,6 @@ class Window:
                 self.take(1)
 
     def skip_strings(self, count: int) -> None:
-        """Pass over an array of strings, keeping none."""
         length = self._u64.unpack_from
         while count:
             self.need(8)

@@ -55,8 +55,6 @@ def row_bytes(kind: GgmlType, elements: int) -> int:
 
 
 class ValueType(IntEnum):
-    """What a metadata value is."""
-
     UINT8 = 0
     INT8 = 1
     UINT16 = 2
@@ -157,5 +155,4 @@ class Header:
 
 
 def pad(size: int, alignment: int) -> int:
-    """The next multiple of the alignment."""
     return -(-size // alignment) * alignment

@@ -94,7 +94,6 @@ class RemoteFile:
         return GgufError(kind, f"{self.name} cannot be read", words, hint)
 
     def _fetch(self, first: int, last: int) -> Answer:
-        """The answer to a range, behind every redirect."""
         been: set[Address] = set()
         headers = {
             "User-Agent": "omni-console",
@@ -199,7 +198,6 @@ class RemoteFile:
 
 
 def _wanted(status: int, first: int, last: int) -> int:
-    """Bytes of a body that are worth reading."""
     if status == 206:
         return last - first + 1
     if status == 200:

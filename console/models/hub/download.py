@@ -201,7 +201,9 @@ class Download:
             found = local_files.look(self._listing, self._files, plan.target)
             for path in found.wrong:
                 local_files.forget_unfinished(plan.target, path)
-            self._require_room(found)
+            space, whole = self._space(plan.target), frozenset(found.whole)
+            need = sum(file.size or 0 for file in self._files if file.path not in whole)
+            require(plan.target, space, need, self._floor(space.total))
             if self._begun is None:
                 self._begun = (self._clock.monotonic(), found.have)
             self.phase = Phase.FETCHING
@@ -295,12 +297,6 @@ class Download:
             hint = "start it again: whole files are kept, the others fetched anew"
             error = DownloadFailed(title, f"{len(wrong)} files: {names}{last}", hint)
         self.error = error
-
-    def _require_room(self, found: local_files.Here) -> None:
-        space = self._space(self.plan.target)
-        whole = frozenset(found.whole)
-        need = sum(file.size or 0 for file in self._files if file.path not in whole)
-        require(self.plan.target, space, need, self._floor(space.total))
 
     def _watch_disk(self) -> int | None:
         """Free bytes; ends the child where the floor is near, or the disk is gone."""

@@ -157,7 +157,6 @@ def explain(asked: Asked, error: Mapping[str, Any]) -> HubError:
 
 
 def by_status(asked: Asked, status: int, rate: str, said: str) -> HubError:
-    """The error for a bare HTTP status."""
     if status == 429:
         return rate_limited(asked, rate)
     if status == 401 and (asked.with_token or "credentials" in said):

@@ -64,7 +64,6 @@ class Listing:
         return next((file for file in self.files if file.path == path), None)
 
     def url(self, path: str) -> str:
-        """The address of a file at the pinned commit."""
         return f"{self.endpoint}/{self.repo}/resolve/{self.commit}/{quote(check_path(path))}"
 
     def require_access(self) -> None:

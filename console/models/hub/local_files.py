@@ -37,8 +37,6 @@ SIZE_LIMIT = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A file that is not as listed, and why."""
-
     path: str
     why: str
 
@@ -206,7 +204,6 @@ def forget_taken(taken: Taken) -> None:
 
 
 def every_taken() -> list[Taken]:
-    """All records that can be read."""
     found = (_read(path) for path in sorted(directory().glob("*.json")))
     return [one for one in found if one is not None]
 

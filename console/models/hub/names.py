@@ -37,7 +37,8 @@ def gguf_quantization(path: str) -> str:
         part = part.removesuffix(".gguf").removesuffix(".GGUF")
         found = _QUANTIZATION.findall(part)
         if found:
-            return _canonical(str(found[-1]))
+            upper = str(found[-1]).upper()
+            return {"FP16": "F16", "FP32": "F32"}.get(upper, upper)
     return ""
 
 
@@ -80,8 +81,3 @@ def told(found: tuple[range, ...], most: int = 6) -> str:
     """`2, 5-9`"""
     shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in found[:most]]
     return ", ".join(shown) + (f" and {len(found) - most} more runs" if len(found) > most else "")
-
-
-def _canonical(found: str) -> str:
-    upper = found.upper()
-    return {"FP16": "F16", "FP32": "F32"}.get(upper, upper)

@@ -107,7 +107,6 @@ class Assessment:
 
     @property
     def biggest(self) -> tuple[Term, ...]:
-        """The three biggest terms."""
         known = [term for term in self.terms if term.bytes]
         return tuple(sorted(known, key=lambda term: -(term.bytes or 0))[:3])
 
@@ -141,7 +140,6 @@ class Ledger:
             self.terms.append(Term(name, size, where, how))
 
     def need(self, where: str) -> int:
-        """The sum of the terms at a place."""
         return sum(term.bytes or 0 for term in self.terms if term.where == where)
 
     def limit(self, where: str, have: int, hard: bool = True) -> Limit:
@@ -165,7 +163,6 @@ class Ledger:
         return Verdict.STREAMING if self.streaming else Verdict.GO
 
     def because(self) -> str:
-        """One sentence for the verdict."""
         verdict = self.verdict
         if verdict is Verdict.NO_GO:
             words = [

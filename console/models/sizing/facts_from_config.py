@@ -208,7 +208,6 @@ class _Sizes:
         return (layer + 1) % step == 0
 
     def _heads(self, width: int) -> int:
-        """Parameters of a layer's attention."""
         heads = self.attention.heads or 0
         if self.attention.latent:
             query = self.keys.count("q_lora_rank") or 0

@@ -57,7 +57,6 @@ def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Lla
 
 
 def _fullest(placement: Placement, cards: Sequence[Card]) -> float:
-    """How full the fullest card is, 0 to 1."""
     return max(
         (share.bytes + CARD_MARGIN) / (capacity(cards[share.card]) or 1)
         for share in placement.cards

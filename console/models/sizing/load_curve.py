@@ -38,7 +38,6 @@ class Envelope:
 
     @property
     def peak(self) -> Point:
-        """The most of everything, over the whole load."""
         cards = dict.fromkeys(name for point in self.points for name, _ in point.vram)
         vram = tuple(
             (name, max(dict(point.vram).get(name, 0) for point in self.points)) for name in cards

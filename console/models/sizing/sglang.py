@@ -73,7 +73,6 @@ def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) 
 
 
 def _result(facts: ModelFacts, plan: ConversionPlan) -> int:
-    """Bytes written: the experts in the new format."""
     weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
     size = next((size for name, size in BYTES_PER_WEIGHT if name in plan.method.upper()), 2.0)
     return int(weights * size)
@@ -134,7 +133,6 @@ def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Ledger) -> En
 
 
 def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Ledger:
-    """The whole sum for one plan."""
     ledger = Ledger(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing

@@ -142,7 +142,6 @@ def _fetched_later(fetches: list[Command], clone: Command) -> bool:
 
 
 def _git(command: Command) -> str:
-    """The subcommand of git."""
     if command.name != "git":
         return ""
     return next((word.text for word in vocabulary.plain(command.args, ("-C", "-c"))), "")

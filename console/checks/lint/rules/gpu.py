@@ -48,16 +48,13 @@ def old_cuda(unit: Unit, facts: Facts) -> Iterator[Hit]:
     needs="cards of compute 12.0",
 )  # fmt: skip
 def prebuilt(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    if not (vocabulary.for_sm120(unit, facts) or _tests_sm120(unit)):
+    words = (word for command in unit.commands for word in command.args)
+    if not vocabulary.for_sm120(unit, facts) and not any("sm_120" in one.text for one in words):
         return
     for command in unit.commands:
         for word in vocabulary.pip_words(command):
             if re.fullmatch(r"ktransformers(?:\[.*\])?(?:[=<>~!].*)?", word.text):
                 yield Hit(word.place, f"pip install {word.text}")
-
-
-def _tests_sm120(unit: Unit) -> bool:
-    return any("sm_120" in word.text for command in unit.commands for word in command.args)
 
 
 @rule(

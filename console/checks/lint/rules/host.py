@@ -82,7 +82,6 @@ def no_timeout(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _asks(command: Command) -> bool:
-    """Whether a request is for an engine's answer."""
     return re.search(r"/v1/|completions?\b|/generate\b|/infill\b", command.line) is not None
 
 

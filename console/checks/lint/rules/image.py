@@ -8,7 +8,7 @@ from pathlib import Path
 
 from console.checks.lint import dockerfile, files, vocabulary
 from console.checks.lint.rule import Facts, rule
-from console.checks.lint.unit import Health, Hit, Image, Kind, Severity, Source, Unit, Where
+from console.checks.lint.unit import Health, Hit, Kind, Severity, Source, Unit, Where
 
 _GENERIC = ("nightly", "final", "dev", "test", "new", "main", "master", "edge", "wip", "current")
 _ONE_PLATFORM = {"mem0/mem0-api-server": "linux/arm64"}
@@ -54,23 +54,16 @@ def split(ref: str) -> tuple[str, str]:
 )  # fmt: skip
 def generic(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for image in unit.images:
-        if (
-            not image.ref
-            or "$" in image.ref
-            or "@" in image.ref
-            or not (image.made or image.by == "playbook")
-        ):
+        own = image.made or image.by == "playbook"
+        if not own or not image.ref or "$" in image.ref or "@" in image.ref:
             continue
         tag = split(image.ref)[1]
         if tag in _GENERIC:
             yield Hit(image.place, image.ref)
         elif tag in ("", "latest"):
             grave = None if image.by == "playbook" else Severity.INFO
-            yield Hit(image.place, _untagged(image, tag), grave)
-
-
-def _untagged(image: Image, tag: str) -> str:
-    return image.ref if tag else f"{image.ref} has no tag, and is :latest"
+            what = image.ref if tag else f"{image.ref} has no tag, and is :latest"
+            yield Hit(image.place, what, grave)
 
 
 @rule(

@@ -94,10 +94,6 @@ def _existing(service: str, name: str, connect: Connect) -> Command:
     if found is None:
         hint = "docker ps -a; or give --image or --binary"
         raise ServiceError(f"the container {one_line(name)} of {service} is not there", "", hint)
-    return _inspected(service, found)
-
-
-def _inspected(service: str, found: Mapping[str, Any]) -> Command:
     config = found.get("Config") or {}
     pairs = [str(one).partition("=") for one in config.get("Env") or ()]
     return Command(

@@ -38,8 +38,6 @@ _RUNPATH = re.compile(rb"\0((?:\$ORIGIN|/)[\w./+:$-]{0,300})(?=\0)")
 
 
 class Presence(StrEnum):
-    """How a name stands in a library."""
-
     WHOLE = "whole"
     TAIL = "tail"
     ABSENT = "absent"
@@ -65,8 +63,6 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a library says about a name."""
-
     path: str
     presence: Presence
 
@@ -85,7 +81,6 @@ def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def find(pieces: Iterable[bytes], name: str) -> Presence:
-    """How a name stands in a file."""
     tail = name.encode() + b"\0"
     whole, found = b"\0" + tail, Presence.ABSENT
     for block in overlapping(pieces):

@@ -164,7 +164,6 @@ class ArchVerdict:
     remembered: bool = False
 
     def finding(self) -> Finding:
-        """The verdict as a line of a preflight."""
         level = {True: Level.OK, False: Level.FAIL, None: Level.UNKNOWN}[self.accepted]
         if self.agree is False and level is Level.OK:
             level = Level.WARN
