@@ -105,12 +105,11 @@ def test_only_what_no_run_continues_is_swept(tmp_path: Path) -> None:
     older = note(tmp_path, f"{HASH}.{ETAG}.incomplete", 5000)
     other = note(tmp_path, "notes.incomplete", 5000)
     weights = write(tmp_path / f"{HASH}.{ETAG}.0123abcd.incomplete", 5)
-    assert local_files.sweep_unfinished(tmp_path) >= 5000
+    local_files.sweep_unfinished(tmp_path)
     assert not lost.exists()
     assert older.exists()
     assert other.exists()
     assert weights.exists()
-    assert local_files.sweep_unfinished(tmp_path) == 0
 
 
 def test_a_held_lock_is_a_download_under_way(tmp_path: Path) -> None:

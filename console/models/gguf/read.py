@@ -9,7 +9,7 @@ import os
 import stat
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,8 +96,6 @@ def _plain(reading: Reading) -> dict[str, Any]:
     return {
         "name": reading.name,
         "file_bytes": reading.file_bytes,
-        "etag": reading.etag,
-        "commit": reading.commit,
         "notes": reading.notes,
         "version": header.version,
         "byte_order": header.byte_order,
@@ -126,13 +124,9 @@ def _cached(value: dict[str, Any]) -> Reading:
     )
     if not header.alignment:
         raise ValueError("an alignment of 0")
-    reading = Reading(header, _text(value["name"]), None if size is None else _integer(size))
-    return replace(
-        reading,
-        etag=_text(value["etag"]),
-        commit=_text(value["commit"]),
-        notes=tuple(_text(one) for one in value["notes"]),
-    )
+    notes = tuple(_text(one) for one in value["notes"])
+    known = None if size is None else _integer(size)
+    return Reading(header, _text(value["name"]), known, notes=notes)
 
 
 def _tensor(name: object, dims: list[object], number: object, size: object) -> Tensor:
@@ -174,8 +168,8 @@ class Reading:
     """A header and what it took to get it.
 
     `file_bytes` is the size of the file, None where the server did not say. `exchanges` counts
-    requests (reads of a local file), redirects too; `body_bytes` what they brought. `etag` and
-    `commit` pin what was read, "" where unknown. `notes` are for the operator, clean.
+    requests (reads of a local file), redirects too; `body_bytes` what they brought. `notes` are for
+    the operator, clean.
     """
 
     header: Header
@@ -183,8 +177,6 @@ class Reading:
     file_bytes: int | None
     exchanges: int = 0
     body_bytes: int = 0
-    etag: str = ""
-    commit: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -249,8 +241,6 @@ def _reading(source: LocalFile | RemoteFile, want: Want) -> Reading:
         source.total,
         source.exchanges,
         source.body_bytes,
-        getattr(source, "etag", ""),
-        getattr(source, "commit", ""),
         (*getattr(source, "notes", ()), *_notes(header, source.total)),
     )
 

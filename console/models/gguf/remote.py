@@ -30,7 +30,7 @@ class RemoteFile:
 
     The token goes to the host and port of the first address, to no other. What the answers say
     about the file must stay the same from range to range. `notes` tell what the operator should
-    know of the server; `commit` and `etag` pin what was read. Raises GgufError throughout.
+    know of the server. Raises GgufError throughout.
     """
 
     def __init__(self, url: str, token: str, clock: Clock | None, deadline_s: float) -> None:
@@ -62,17 +62,6 @@ class RemoteFile:
     def body_bytes(self) -> int:
         """Bytes of bodies received, of redirects too."""
         return self._wire.body_bytes
-
-    @property
-    def commit(self) -> str:
-        """The commit the hub served, clean; "" where none was named."""
-        return one_line(self._facts.get("x-repo-commit", ""), 80)
-
-    @property
-    def etag(self) -> str:
-        """The hub's hash of the file, or the server's own tag; clean, "" where none."""
-        tag = self._facts.get("x-linked-etag") or self._facts.get("etag", "")
-        return one_line(tag.removeprefix("W/").strip('"'), 200)
 
     def read(self, offset: int) -> bytes:
         if self.total is not None and offset >= self.total:

@@ -117,18 +117,16 @@ class Progress:
     files_done: int
     files_total: int
     phase: Phase
-    free: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How it ended. `cuts` are children that ended early, `swept` bytes of files they left."""
+    """How it ended; `cuts` are children that ended early."""
 
     phase: Phase
     seconds: float
     fetched: int
     cuts: int = 0
-    swept: int = 0
     wrong: tuple[Wrong, ...] = ()
     error: ConsoleError | None = None
     said: tuple[str, ...] = ()
@@ -160,7 +158,6 @@ class Download:
         self.plan = plan
         self._listing, self._files = plan.contents.listing, plan.contents.files
         self.cuts = 0
-        self.swept = 0
         self.phase = Phase.READY
         self.error: ConsoleError | None = None
         self._clock, self._space, self._floor = clock or SystemClock(), space, floor
@@ -180,11 +177,6 @@ class Download:
     def running(self) -> bool:
         return self._child is not None and self._child.poll() is None
 
-    @property
-    def pid(self) -> int | None:
-        """The child's process id, which is its session's too."""
-        return self._child.pid if self._child is not None else None
-
     def start(self) -> local_files.Here:
         """Check the disk and start the child, unless every file is here; what was here before.
 
@@ -197,7 +189,7 @@ class Download:
             if lock := local_files.busy(plan.target):
                 name, hint = clean(lock.stem), f"wait for it, or end it: fuser -v {lock} names it"
                 raise DownloadBusy(f"{self._where} is being downloaded to", name, clean(hint))
-            self.swept += local_files.sweep_unfinished(plan.target)
+            local_files.sweep_unfinished(plan.target)
             found = local_files.look(self._listing, self._files, plan.target)
             for path in found.wrong:
                 local_files.forget_unfinished(plan.target, path)
@@ -221,15 +213,14 @@ class Download:
         done, files = self._on_disk()
         now = self._clock.monotonic()
         self._meter.add(now, done)
-        free = self._watch_disk() if self.running else None
+        if self.running:
+            self._watch_disk()
         phase = self.phase
         if phase is Phase.FETCHING and self._meter.stalled(now):
             phase = Phase.STALLED
         total = self.plan.contents.size
-        return Progress(
-            done, total, self._meter.rate, self._meter.eta(total), files, len(self._files),
-            phase, free,
-        )  # fmt: skip
+        rate, eta = self._meter.rate, self._meter.eta(total)
+        return Progress(done, total, rate, eta, files, len(self._files), phase)
 
     def stop(self, phase: Phase = Phase.CANCELLED) -> None:
         """End the child: SIGINT, then SIGTERM, then SIGKILL, each to its whole session."""
@@ -264,11 +255,11 @@ class Download:
             else:
                 self._conclude(code, wrong)
         if self.phase in (Phase.CANCELLED, Phase.DISK) and not local_files.busy(self.plan.target):
-            self.swept += local_files.sweep_unfinished(self.plan.target)
+            local_files.sweep_unfinished(self.plan.target)
         began, had = self._begun or (self._clock.monotonic(), 0)
         seconds, fetched = self._clock.monotonic() - began, max(0, self._on_disk()[0] - had)
-        return Result(self.phase, seconds, fetched, self.cuts, self.swept, wrong, self.error,
-                      tuple(self._said))  # fmt: skip
+        said = tuple(self._said)
+        return Result(self.phase, seconds, fetched, self.cuts, wrong, self.error, said)
 
     def _wait(self) -> int:
         if self._child is None:
@@ -298,8 +289,8 @@ class Download:
             error = DownloadFailed(title, f"{len(wrong)} files: {names}{last}", hint)
         self.error = error
 
-    def _watch_disk(self) -> int | None:
-        """Free bytes; ends the child where the floor is near, or the disk is gone."""
+    def _watch_disk(self) -> None:
+        """End the child where the floor is near, or the disk is gone."""
         try:
             space = self._space(self.plan.target)
         except OSError as error:
@@ -307,7 +298,7 @@ class Download:
             title = f"{self._where} cannot be read any more"
             hint = "is the disk still mounted? `findmnt` shows"
             self.error = DownloadFailed(title, error.strerror or "", hint)
-            return None
+            return
         least = self._floor(space.total)
         if space.free - least <= (self._meter.rate or 0.0) * AHEAD_S:
             self.stop(Phase.DISK)
@@ -315,7 +306,6 @@ class Download:
             detail = f"{both_units(space.free)} free, {both_units(least)} are kept free"
             hint = "make room, then start the download again: whole files are kept"
             self.error = DiskShort(title, detail, hint)
-        return space.free
 
     def _on_disk(self) -> tuple[int, int]:
         """(bytes of wanted files, files that are whole). Unfinished files are read first, so that

@@ -121,21 +121,18 @@ def busy(directory: Path) -> Path | None:
     return None
 
 
-def sweep_unfinished(directory: Path) -> int:
-    """Remove what no run will continue; the bytes that frees. Never while it is `busy`.
+def sweep_unfinished(directory: Path) -> None:
+    """Remove what no run will continue. Never while it is `busy`.
 
     The nonce in a name is new in each run, so what a killed run left is never continued and never
     removed: it only takes space. Versions before 1.18 wrote `HASH.ETAG.incomplete` and continue it;
     those stay.
     """
-    freed = 0
     for path in _walk_unfinished(place(directory), ".incomplete"):
         match = _NAME.fullmatch(path.name)
         if match and match["nonce"]:
             with contextlib.suppress(OSError):
-                freed += path.stat().st_blocks * 512
                 path.unlink()
-    return freed
 
 
 def forget_unfinished(directory: Path, path: str) -> None:

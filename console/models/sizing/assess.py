@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from console.common.text import clean, one_line
 from console.common.units import format_bytes
@@ -143,8 +144,11 @@ def _fewer(
     def fits(plan: LlamaPlan) -> bool:
         return case.better(verdict, plan) is not None
 
+    def fits_without(start: LlamaPlan, gone: int) -> bool:
+        return fits(replace(start, gpu_layers=asked - gone))
+
     for start in dict.fromkeys((given, split)):
-        gone = least(asked, lambda n, start=start: fits(replace(start, gpu_layers=asked - n)))
+        gone = least(asked, partial(fits_without, start))
         if gone:
             yield f"--n-gpu-layers {asked - gone}", replace(start, gpu_layers=asked - gone)
             break
