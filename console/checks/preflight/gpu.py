@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from console.checks.preflight.compatibility import Table, table
+from console.checks.preflight.compatibility import table
 from console.common.finding import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Card
@@ -78,18 +78,15 @@ def check_archs(cards: Sequence[Card], archs: Sequence[str] | None, what: str) -
     return Finding(Level.OK, title, f"has them for {', '.join(sorted({sm(c) for c in known}))}")
 
 
-def check_cuda(
-    cards: Sequence[Card], cuda: Pair | None, what: str, rows: Table | None = None
-) -> tuple[Finding, ...]:
+def check_cuda(cards: Sequence[Card], cuda: Pair | None, what: str) -> tuple[Finding, ...]:
     """Whether the CUDA that `what` was built with knows each kind of card."""
-    rows = rows or table()
     title = f"CUDA of {one_line(what, 50)}"
     if cuda is None:
         return (Finding(Level.UNKNOWN, title, "it does not say its version"),)
     found = []
     for capability in sorted({card.compute for card in cards if card.compute}):
         name = f"sm_{capability[0]}{capability[1]}"
-        row = next((one for one in rows.cards if _version(one.sm) == capability), None)
+        row = next((one for one in table().cards if _version(one.sm) == capability), None)
         if row is None:
             words = f"the table does not say from which CUDA on there is {name}"
             found.append(Finding(Level.UNKNOWN, title, words))
@@ -106,22 +103,17 @@ def check_cuda(
 
 
 def check_driver(
-    driver: str,
-    cuda: Pair | None = None,
-    kernel: str = "",
-    rows: Table | None = None,
-    least: str = "",
+    driver: str, cuda: Pair | None = None, kernel: str = "", least: str = ""
 ) -> Finding:
     """Whether the driver is new enough, serves a CUDA version, and fits the kernel; each where it
     is given."""
-    rows, title = rows or table(), "NVIDIA driver"
-    version = _numbers(driver)
+    title, version = "NVIDIA driver", _numbers(driver)
     if not version:
         return Finding(Level.UNKNOWN, title, "no driver answers, so its version is not known")
     if version < _numbers(least):
         words = f"{driver}; {one_line(least, 40)} or newer is wanted"
         return Finding(Level.FAIL, title, words, "update the driver, then reboot")
-    row = next((one for one in rows.drivers if cuda and one.cuda == cuda[0]), None)
+    row = next((one for one in table().drivers if cuda and one.cuda == cuda[0]), None)
     if row is not None and version < _numbers(row.driver):
         words = f"{driver} is too old for CUDA {row.cuda}, which wants {row.driver} or newer"
         source = f"{row.source}, {row.date}"

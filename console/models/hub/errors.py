@@ -1,21 +1,4 @@
-"""What can be wrong with a repository, and what the hub's refusals mean, in an operator's words.
-
-HubError
-├── RepositoryMissing   missing, private or gated: without a token the hub does not say which
-├── RepositoryGated     its terms are not accepted
-├── RepositoryDisabled  closed by its owner or the hub
-├── RevisionMissing     no such branch, tag or commit
-├── RepositoryEmpty     nothing to fetch, or nothing that the patterns name
-├── FileMissing         one file is not there
-├── TokenRefused        the token is not valid
-├── RateLimited         too many requests; says when to come back
-├── HubUnreachable      offline, no route, no name, no TLS
-├── HubTimeout          no whole answer within the deadline
-├── HubAnswer           it answered something that is not a hub's answer
-└── DownloadFailed      a download did not start, or did not bring what was listed
-    ├── DiskShort       the disk would fall under its floor
-    └── DownloadBusy    somebody else is downloading into that directory
-"""
+"""What can be wrong with a repository, and what the hub's refusals mean, in an operator's words."""
 
 from __future__ import annotations
 
@@ -46,59 +29,65 @@ class HubError(ConsoleError):
 
 
 class RepositoryMissing(HubError):
-    pass
+    """Missing, private or gated: without a token the hub does not say which."""
 
 
 class RepositoryGated(HubError):
-    pass
+    """Its terms are not accepted."""
 
 
 class RepositoryDisabled(HubError):
-    pass
+    """Closed by its owner or the hub."""
 
 
 class RevisionMissing(HubError):
-    pass
+    """No such branch, tag or commit."""
 
 
 class RepositoryEmpty(HubError):
-    pass
+    """Nothing to fetch, or nothing that the patterns name."""
 
 
 class FileMissing(HubError):
-    pass
+    """One file is not there."""
 
 
 class TokenRefused(HubError):
-    pass
+    """The token is not valid."""
 
 
 class RateLimited(HubError):
+    """Too many requests; says when to come back."""
+
     exit_code = Exit.HOLD
 
 
 class HubUnreachable(HubError):
+    """Offline, no route, no name, no TLS."""
+
     exit_code = Exit.HOLD
 
 
 class HubTimeout(HubError):
+    """No whole answer within the deadline."""
+
     exit_code = Exit.HOLD
 
 
 class HubAnswer(HubError):
-    pass
+    """It answered something that is not a hub's answer."""
 
 
 class DownloadFailed(HubError):
-    pass
+    """A download did not start, or did not bring what was listed."""
 
 
 class DiskShort(DownloadFailed):
-    pass
+    """The disk would fall under its floor."""
 
 
 class DownloadBusy(DownloadFailed):
-    pass
+    """Somebody else is downloading into that directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,31 +14,20 @@ from console.models.hub import errors
 from console.models.hub.errors import DiskShort, DownloadFailed, HubError, RevisionMissing
 from console.models.hub.listing import Listing
 
-_GATED = re.compile(r"requires approval|gated repo", re.IGNORECASE)
-_TOKEN = re.compile(
-    r"invalid credentials|\b401\b.*unauthorized|unauthorized.*\b401\b", re.IGNORECASE
-)
-_FULL = re.compile(r"no space left on device|errno 28|disk quota exceeded", re.IGNORECASE)
-_MISSING = re.compile(r"repository '?[^']*'? ?not found|model '[^']+' not found", re.IGNORECASE)
-_REVISION = re.compile(r"revision not found", re.IGNORECASE)
-_FILE = re.compile(r"file not found in|entry not found for", re.IGNORECASE)
+_GATED = r"requires approval|gated repo"
+_TOKEN = r"invalid credentials|\b401\b.*unauthorized|unauthorized.*\b401\b"
+_FULL = r"no space left on device|errno 28|disk quota exceeded"
+_MISSING = r"repository '?[^']*'? ?not found|model '[^']+' not found"
+_CHANGED = r"revision not found|file not found in|entry not found for"
 _OTHERS = (
-    (
-        re.compile(r"too large to be downloaded using the regular", re.IGNORECASE),
-        "a file is too large for a plain download",
-        "install hf_xet, and unset HF_HUB_DISABLE_XET",
-    ),
-    (
-        re.compile(r"no module named|importerror", re.IGNORECASE),
-        "huggingface_hub cannot be loaded",
-        "install it where the console runs: pip install huggingface_hub",
-    ),
-    (
-        re.compile(r"permission denied|read-only file system", re.IGNORECASE),
-        "the files cannot be written",
-        "is the directory yours?",
-    ),
-)
+    ("too large to be downloaded using the regular", "a file is too large for a plain download",
+     "install hf_xet, and unset HF_HUB_DISABLE_XET"),
+    ("no module named|importerror", "huggingface_hub cannot be loaded",
+     "install it where the console runs: pip install huggingface_hub"),
+    ("permission denied|read-only file system", "the files cannot be written",
+     "is the directory yours?"),
+)  # fmt: skip
+"""What the last words may hold, whatever their case; title and hint of the error."""
 
 WINDOW_S = 30.0
 LEAST_S = 2.0
@@ -74,18 +63,18 @@ def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError
     """What the last words of `hf download` mean: the error that a person has to mend, since another
     try will not, or None: a cut that another try may get over."""
     asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, with_token)
-    text = "\n".join(said)
-    if _GATED.search(text):
+    whole = ("\n".join(said),)
+    if _line(_GATED, whole):
         return errors.gated(asked)
     if refused := _line(_TOKEN, said):
         return errors.by_status(asked, 401, "", refused)
-    if _REVISION.search(text) or _FILE.search(text):
+    if _line(_CHANGED, whole):
         detail = f"commit {listing.commit[:12]} was listed, but its files are gone"
         hint = "the repository was rewritten: look it up again"
         return RevisionMissing(f"{listing.repo} has changed", detail, hint)
-    if _MISSING.search(text):
+    if _line(_MISSING, whole):
         return errors.missing(asked)
-    if _FULL.search(text):
+    if _line(_FULL, whole):
         need = both_units(sum(file.size or 0 for file in listing.files))
         hint = "make room, then start the download again: whole files are kept"
         return DiskShort("the disk is full", f"{listing.repo} holds {need}", hint)
@@ -95,8 +84,8 @@ def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError
     return None
 
 
-def _line(pattern: re.Pattern[str], said: Sequence[str]) -> str:
-    return next((line for line in said if pattern.search(line)), "")
+def _line(pattern: str, said: Sequence[str]) -> str:
+    return next((line for line in said if re.search(pattern, line, re.IGNORECASE)), "")
 
 
 class Meter:

@@ -228,7 +228,7 @@ def _local(path: Path) -> tuple[str, tuple[str, ...]]:
     return str(first), () if chosen.whole else (chosen.gap,)
 
 
-def machine_for(site: SiteModel, disk: Path | None = None, *, beside: bool = False) -> Machine:
+def machine_for(site: SiteModel, disk: Path | None, *, beside: bool = False) -> Machine:
     """This machine with what the site declares over it.
 
     A card's whole memory counts, since the baseline stops first; with `beside` only what is free.
@@ -242,13 +242,9 @@ def machine_for(site: SiteModel, disk: Path | None = None, *, beside: bool = Fal
 
 
 def loader_for(
-    site: SiteModel,
-    kind: str = "",
-    engine: str = "",
-    args: Sequence[str] = (),
-    ctx: int | None = None,
+    site: SiteModel, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     lent: Command | None = None,
-) -> Loader:
+) -> Loader:  # fmt: skip
     """The loader that is meant: with arguments given, lent by a service, or the baseline's own.
 
     The baseline's arguments written out are still the baseline's: they are known to serve.
