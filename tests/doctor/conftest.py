@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.doctor import baseline, facts, guard, machine, run, runtime
+from console.checks.doctor import baseline, facts, machine, run, runtime
 from console.checks.doctor import user as doctor_login
 from console.checks.doctor.facts import Facts, Finding
 from console.checks.doctor.run import CHECKS, iterate
@@ -103,7 +103,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """For the answer to one question."""
-    for module in (baseline, runtime, facts, guard, machine, runtime):
+    for module in (baseline, runtime, facts, machine):
         monkeypatch.setattr(module, "ASK_S", seconds)
 
 

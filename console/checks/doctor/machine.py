@@ -104,8 +104,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
     site = facts.site()
     if site is None:
         return
-    named = [site.base / os.path.expanduser(name) for name in site.model.baseline.models]
-    places = sorted({str(path.parent) for path in named})
+    places = sorted({str(path) for path in _folders(site)})
 
     def look(place: str) -> Finding | None:
         # A directory that is missing is told by the baseline's own check.
@@ -209,7 +208,8 @@ def declared(facts: Facts, check: Check) -> Iterator[Finding]:
     site = facts.site()
     if site is None:
         return
-    found = dict(_compared(site.model.machine, look(_disk(site), root=facts.root, cards=Cards())))
+    disk = next(iter(_folders(site)), site.base)  # downloads go there
+    found = dict(_compared(site.model.machine, look(disk, root=facts.root, cards=Cards())))
     for name, words in found.items():
         if words:
             hint = f"{_line(site, name)} says so; without that line it is measured"
@@ -254,10 +254,10 @@ def _words(name: str) -> set[str]:
     return set(name.lower().replace("(r)", " ").replace("(tm)", " ").split())
 
 
-def _disk(site: Site) -> Path:
-    """Where the baseline's models are: downloads go there."""
-    named = [site.base / os.path.expanduser(name) for name in site.model.baseline.models]
-    return named[0].parent if named else site.base
+def _folders(site: Site) -> list[Path]:
+    """Where the baseline's models are."""
+    named = site.model.baseline.models
+    return [(site.base / os.path.expanduser(name)).parent for name in named]
 
 
 def _line(site: Site, name: str) -> str:

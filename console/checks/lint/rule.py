@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 BLACKWELL = (12, 0)
+_ZEN5 = re.compile(r"9\d{3}(?:WX|X|X3D)|9\d{2}5[FP]?")
+"""Threadripper 99xxWX/X, Ryzen 9xxx, EPYC 9xx5."""
 
 MODULES = ("build", "gpu", "engine", "image", "host")
 """Modules of console.checks.lint.rules; a rule that stands in none of them does not exist."""
@@ -60,17 +62,7 @@ class Facts:
         if not self.cpu:
             return None
         words = self.cpu.upper().replace("-", " ").split()
-        return any(_is_zen5(word) for word in words) and ("AMD" in words or "EPYC" in words)
-
-
-def _is_zen5(model: str) -> bool:
-    """Threadripper 99xxWX/X, Ryzen 9xxx, EPYC 9xx5."""
-    digits = model[:4]
-    if len(model) < 4 or not digits.isdecimal() or digits[0] != "9":
-        return False
-    return model[4:] in ("WX", "X", "X3D", "F", "P", "") and (
-        model[4:] in ("WX", "X", "X3D") or digits[3] == "5"
-    )
+        return any(map(_ZEN5.fullmatch, words)) and ("AMD" in words or "EPYC" in words)
 
 
 def facts_of(site: Site) -> Facts:

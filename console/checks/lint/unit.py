@@ -155,6 +155,11 @@ class Word:
     inner: Snippet
 
 
+def made_word(text: str, place: Place) -> Word:
+    """A word whose characters cannot be found in the file any more."""
+    return Word(text, place, spot(text, place))
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """An environment variable, a build argument or a shell variable that is set."""

@@ -39,7 +39,7 @@ def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
     inner: Mapping[str, object] = nested if isinstance(nested, Mapping) else {}
     keys = Keys({**config, **inner}, "", SOURCE, _unpack)
     arch = _architecture(keys)
-    layers = keys.layers("num_hidden_layers")
+    layers = keys.count("num_hidden_layers", MOST_LAYERS, 1)
     if layers is None:
         keys.lacks("num_hidden_layers", "how many layers")
         return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))

@@ -57,7 +57,7 @@ def from_gguf(header: Header) -> ModelFacts:
     keys = Keys(header.kv, f"{arch}.", SOURCE, _unpack)
     if not arch:
         keys.missing.append("general.architecture (which model this is)")
-    blocks = keys.layers("block_count")
+    blocks = keys.count("block_count", MOST_LAYERS, 1)
     if blocks is None:
         keys.lacks("block_count", "how many layers")
         return ModelFacts(arch, SOURCE, missing=tuple(keys.missing))

@@ -216,9 +216,6 @@ class Keys:
     def is_array(self, key: str) -> bool:
         return self._unpack(self.raw(key)) is not None
 
-    def layers(self, key: str) -> int | None:
-        return self.count(key, MOST_LAYERS, 1)
-
     def tokens(self, key: str) -> int | None:
         return self.count(key, MOST_TOKENS)
 

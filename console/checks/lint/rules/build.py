@@ -19,6 +19,7 @@ from console.checks.lint.unit import (
     Variable,
     Where,
     Word,
+    made_word,
     spot,
 )
 
@@ -98,7 +99,7 @@ def _words(variable: Variable) -> tuple[Word, ...]:
         texts = shlex.split(variable.value)
     except ValueError:
         texts = variable.value.split()
-    return tuple(Word(text, variable.place, spot(text, variable.place)) for text in texts)
+    return tuple(made_word(text, variable.place) for text in texts)
 
 
 @rule(
