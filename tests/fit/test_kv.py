@@ -8,7 +8,8 @@ import pytest
 
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.kv_cache import CACHE_TYPES, CacheAsk, cache_of, row_bytes
+from console.models.sizing.kv_cache import CACHE_TYPES, cache_of, row_bytes
+from console.models.sizing.loader_plan import LlamaPlan
 from tests.fit import configs, shapes
 from tests.fit.headers import header_of
 from tests.fit.tiny import MODELS
@@ -19,7 +20,7 @@ R1_OLD = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
 
 
 def gib(facts: object, **ask: object) -> float:
-    cache = cache_of(facts, CacheAsk(**ask))  # type: ignore[arg-type]
+    cache = cache_of(facts, LlamaPlan(parallel=1, **ask))  # type: ignore[arg-type]
     assert cache is not None
     assert cache.bytes == sum(cache.layers) == sum(part.bytes for part in cache.parts)
     return cache.bytes / GIB
@@ -42,7 +43,7 @@ def test_a_config_gives_the_same_latent_cache() -> None:
 
 def test_the_models_own_context_is_the_default() -> None:
     assert gib(R1) == gib(R1, ctx=163840)
-    assert cache_of(replace(R1, context_length=None), CacheAsk()) is None
+    assert cache_of(replace(R1, context_length=None), LlamaPlan()) is None
 
 
 def test_types_have_their_size() -> None:

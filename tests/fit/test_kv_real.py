@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.kv_cache import CacheAsk, cache_of
+from console.models.sizing.kv_cache import cache_of
+from console.models.sizing.loader_plan import LlamaPlan
 from tests.fit.headers import header_of
 from tests.fit.logs import logged
 from tests.fit.tiny import MODELS
@@ -37,12 +38,12 @@ CASES = [(name, PLAIN) for name in MODELS] + MORE
 LINE = re.compile(r"(?:KV|RS) buffer size = +([\d.]+) MiB")
 
 
-def ask(parameters: dict[str, Any]) -> CacheAsk:
+def ask(parameters: dict[str, Any]) -> LlamaPlan:
     names = {
-        "n_ctx": "ctx", "n_parallel": "parallel", "kv_unified": "unified", "n_ubatch": "ubatch",
+        "n_ctx": "ctx", "n_parallel": "parallel", "kv_unified": "kv_unified", "n_ubatch": "ubatch",
         "cache_type_k": "type_k", "cache_type_v": "type_v", "swa_full": "swa_full",
     }  # fmt: skip
-    return CacheAsk(**{names[key]: value for key, value in parameters.items()})
+    return LlamaPlan(**{"parallel": 1} | {names[key]: one for key, one in parameters.items()})
 
 
 def test_the_cache_is_what_llama_cpp_makes(tmp_path: Path) -> None:

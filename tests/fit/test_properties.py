@@ -15,7 +15,7 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, WIDTH, Verdict, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.kv_cache import CACHE_TYPES, CacheAsk, cache_of
+from console.models.sizing.kv_cache import CACHE_TYPES, cache_of
 from console.models.sizing.loader_flags import llama_plan, sglang_plan
 from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import Attention, BadFacts, Experts, Kind, ModelFacts, Weight
@@ -55,7 +55,7 @@ def models(draw: st.DrawFn) -> ModelFacts:
 
 
 asks = st.builds(
-    CacheAsk, ctx=st.integers(1, 1 << 20), parallel=st.integers(1, 8), unified=st.booleans(),
+    LlamaPlan, ctx=st.integers(1, 1 << 20), parallel=st.integers(1, 8), kv_unified=st.booleans(),
     type_k=st.sampled_from(list(CACHE_TYPES)), type_v=st.sampled_from(list(CACHE_TYPES)),
     ubatch=st.integers(1, 4096), swa_full=st.booleans(), flash=st.booleans(),
 )  # fmt: skip
@@ -88,8 +88,8 @@ def harmless(words: Iterable[str]) -> None:
 
 @given(models(), asks, st.integers(0, 1 << 20))
 @settings(max_examples=80, deadline=None)
-def test_more_context_never_needs_less(model: ModelFacts, ask: CacheAsk, more: int) -> None:
-    first, second = cache_of(model, ask), cache_of(model, replace(ask, ctx=ask.ctx + more))
+def test_more_context_never_needs_less(model: ModelFacts, ask: LlamaPlan, more: int) -> None:
+    first, second = cache_of(model, ask), cache_of(model, replace(ask, ctx=(ask.ctx or 0) + more))
     assert first is not None
     assert second is not None
     assert all(low <= high for low, high in zip(first.layers, second.layers, strict=True))

@@ -15,7 +15,7 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import WIDTH, lines
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.kv_cache import CacheAsk, cache_of
+from console.models.sizing.kv_cache import cache_of
 from console.models.sizing.load_curve import Envelope
 from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
@@ -119,10 +119,10 @@ def test_what_leaves_a_prediction(snapshot: SnapshotAssertion) -> None:
 def test_how_a_cache_is_worked_out(snapshot: SnapshotAssertion) -> None:
     facts = {"latent": Q4, "old": Q4_OLD, "dense": DISTILL}
     facts |= {name: from_gguf(header_of(make())) for name, make in MODELS.items()}
-    asked = CacheAsk(ctx=8192, parallel=2, type_k="q8_0")
+    asked = LlamaPlan(ctx=8192, parallel=2, type_k="q8_0")
     said = {}
     for name, one in facts.items():
-        caches = [cache_of(one, CacheAsk(ctx=8192)), cache_of(one, asked)]
+        caches = [cache_of(one, LlamaPlan(ctx=8192, parallel=1)), cache_of(one, asked)]
         said[name] = [cache and (cache.how, both_units(cache.bytes)) for cache in caches]
     assert said == snapshot
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from console.host.sample import Machine as FitMachine
-from console.models.sizing.assessment import HOST, Ledger, Verdict, held, resident
+from console.models.sizing.assessment import HOST, Assessment, Verdict, held, resident
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import Strategy
 from console.recovery.guard.observe.snapshot import Memory
@@ -138,7 +138,7 @@ def preflight(curve: Curve) -> tuple[Verdict, Envelope]:
     """What `console.models.sizing` says of a resident load of this size, and what it predicts."""
     machine = FitMachine(ram_total=TOTAL, ram_available=TOTAL - START, swap_free=SWAP - SWAP_START)
     need = int(curve.peak) - START
-    ledger = Ledger(Strategy.RESIDENT)
+    ledger = Assessment(Strategy.RESIDENT)
     ledger.add("weights", need, HOST)
     resident(ledger, machine)
     ram, swap = held(need, machine)

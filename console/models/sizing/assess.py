@@ -19,10 +19,8 @@ from console.models.sizing.assessment import (
     HOST,
     ORDER,
     Assessment,
-    Ledger,
     Reference,
     Verdict,
-    serving,
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.llama_cpp import best_split, by_layers, least, words
@@ -54,7 +52,7 @@ class Case:
     machine: Machine
     alternatives: Mapping[str, int]
 
-    def weigh(self, plan: LoaderPlan | None = None, facts: ModelFacts | None = None) -> Ledger:
+    def weigh(self, plan: LoaderPlan | None = None, facts: ModelFacts | None = None) -> Assessment:
         plan, facts = plan or self.plan, facts or self.facts
         if isinstance(plan, LlamaPlan):
             return llama_cpp.weigh(facts, plan, self.machine)[0]
@@ -72,7 +70,7 @@ class Case:
         return str(found)
 
 
-def advise(case: Case, ledger: Ledger) -> tuple[str, ...]:
+def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
     """Changes that give a better verdict, each with the verdict it gives. Nothing for a GO."""
     verdict = ledger.verdict
     if verdict in (Verdict.GO, Verdict.UNKNOWN) or case.facts.layers is None:
@@ -94,7 +92,7 @@ def _told(words: str, verdict: str | None) -> list[str]:
     return [f"{words}: {verdict}"] if verdict else []
 
 
-def _llama(case: Case, plan: LlamaPlan, ledger: Ledger, goal: Verdict) -> Iterator[str]:
+def _llama(case: Case, plan: LlamaPlan, ledger: Assessment, goal: Verdict) -> Iterator[str]:
     """Changes whose verdict is better than `goal`."""
     cards = set(labels(case.machine.cards))
     short = {limit.where for limit in ledger.short}
@@ -159,7 +157,7 @@ def _fewer(
             yield f"--n-cpu-moe {moved}", replace(given, cpu_experts=moved)
 
 
-def _sglang(case: Case, plan: SglangPlan, ledger: Ledger) -> Iterator[str]:
+def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
     cards = set(labels(case.machine.cards))
     short = {limit.where for limit in ledger.short}
     if short & cards:
@@ -216,7 +214,7 @@ def _as_gguf(case: Case, verdict: Verdict) -> Iterator[str]:
             return
 
 
-def _conversion(ledger: Ledger) -> Iterator[str]:
+def _conversion(ledger: Assessment) -> Iterator[str]:
     for limit in ledger.short:
         yield f"{format_bytes(limit.need)} of {limit.where} (now {format_bytes(limit.have)})"
     if ledger.verdict in (Verdict.NO_GO, Verdict.TIGHT):
@@ -271,10 +269,11 @@ def assess(
     _provenance(facts, machine, ledger)
     if reference is not None:
         _compare(ledger, placement, reference)
-    found = replace(ledger.assessment(), would_make_it_go=advise(case, ledger))
+    ledger.notes = list(dict.fromkeys(ledger.notes))
+    ledger.would_make_it_go = advise(case, ledger)
     if reference is not None and reference.serves:
-        return serving(found, reference)
-    return found
+        ledger.served_by = reference.what
+    return ledger
 
 
 def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
@@ -290,7 +289,7 @@ def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
     return replace(plan, overrides=tuple(kept), problems=tuple(problems))
 
 
-def _provenance(facts: ModelFacts, machine: Machine, ledger: Ledger) -> None:
+def _provenance(facts: ModelFacts, machine: Machine, ledger: Assessment) -> None:
     """Where the figures are from, where they were not simply read or measured here."""
     if facts.weights_from and facts.source != GGUF:
         ledger.notes.append(f"weights by class: {facts.weights_from}")
@@ -300,7 +299,7 @@ def _provenance(facts: ModelFacts, machine: Machine, ledger: Ledger) -> None:
     ledger.notes += [f"{source}: {', '.join(names)}" for source, names in by_source.items()]
 
 
-def _compare(ledger: Ledger, placement: Placement | None, reference: Reference) -> None:
+def _compare(ledger: Assessment, placement: Placement | None, reference: Reference) -> None:
     """What was measured beside what comes out here."""
     if placement is None:
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from console.common.units import both_units, format_bytes
@@ -90,38 +90,15 @@ class Reference:
     serves: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Assessment:
-    """What comes out. `because` is one sentence; `ceiling_tok_s` what the disk (or the memory,
-    where its speed is known) allows, None where nothing limits or the speed is not known."""
+    """The sum for one plan, added up term by term: limits, reasons by how bad they are, and what
+    comes of them.
 
-    verdict: Verdict
-    strategy: Strategy
-    because: str
-    terms: tuple[Term, ...] = ()
-    limits: tuple[Limit, ...] = ()
-    would_make_it_go: tuple[str, ...] = ()
-    envelope: Envelope = field(default_factory=Envelope)
-    ceiling_tok_s: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def biggest(self) -> tuple[Term, ...]:
-        known = [term for term in self.terms if term.bytes]
-        return tuple(sorted(known, key=lambda term: -(term.bytes or 0))[:3])
-
-    @property
-    def worst(self) -> Limit | None:
-        """The limit that is missed by most, else the one with least left."""
-        short = [limit for limit in self.limits if limit.short_by]
-        if short:
-            return max(short, key=lambda limit: (limit.hard, limit.short_by))
-        return min(self.limits, key=lambda limit: limit.left, default=None)
-
-
-@dataclass
-class Ledger:
-    """The arithmetic while it is done: terms, limits, and reasons by how bad they are."""
+    `ceiling_tok_s` is what the disk (or the memory, where its speed is known) allows, None where
+    nothing limits or the speed is not known. `served_by` names a measured configuration that is
+    this very one: a measurement outranks a sum, so the verdict is never a NO-GO, nor unknown.
+    """
 
     strategy: Strategy
     terms: list[Term] = field(default_factory=list)
@@ -133,6 +110,21 @@ class Ledger:
     notes: list[str] = field(default_factory=list)
     envelope: Envelope = field(default_factory=Envelope)
     ceiling_tok_s: float | None = None
+    would_make_it_go: tuple[str, ...] = ()
+    served_by: str = ""
+
+    @property
+    def biggest(self) -> list[Term]:
+        known = [term for term in self.terms if term.bytes]
+        return sorted(known, key=lambda term: -(term.bytes or 0))[:3]
+
+    @property
+    def worst(self) -> Limit | None:
+        """The limit that is missed by most, else the one with least left."""
+        short = [limit for limit in self.limits if limit.short_by]
+        if short:
+            return max(short, key=lambda limit: (limit.hard, limit.short_by))
+        return min(self.limits, key=lambda limit: limit.left, default=None)
 
     def add(self, name: str, size: int | None, where: str, how: str = "") -> None:
         """A term; one that takes nothing is left out."""
@@ -153,7 +145,8 @@ class Ledger:
         return [limit for limit in self.limits if limit.hard and limit.short_by]
 
     @property
-    def verdict(self) -> Verdict:
+    def summed(self) -> Verdict:
+        """What the sum says, whatever serves."""
         if self.stops or self.short:
             return Verdict.NO_GO
         if self.unknown:
@@ -162,8 +155,22 @@ class Ledger:
             return Verdict.TIGHT
         return Verdict.STREAMING if self.streaming else Verdict.GO
 
+    @property
+    def verdict(self) -> Verdict:
+        outranked = self.served_by and self.summed in (Verdict.NO_GO, Verdict.UNKNOWN)
+        return Verdict.TIGHT if outranked else self.summed
+
+    @property
     def because(self) -> str:
-        verdict = self.verdict
+        """One sentence for the verdict."""
+        words = self._reasons()
+        if self.verdict is self.summed:
+            return words
+        serves = f"{self.served_by} serves this very configuration, whatever the sum says"
+        return f"{serves}; the sum: {words}"
+
+    def _reasons(self) -> str:
+        verdict = self.summed
         if verdict is Verdict.NO_GO:
             words = [
                 f"{limit.where} has {format_bytes(limit.have)} and needs "
@@ -177,28 +184,8 @@ class Ledger:
             return "; ".join([*self.tight, *([self.streaming] if self.streaming else [])])
         return self.streaming or "everything fits"
 
-    def assessment(self) -> Assessment:
-        return Assessment(
-            verdict=self.verdict,
-            strategy=self.strategy,
-            because=self.because(),
-            terms=tuple(self.terms),
-            limits=tuple(self.limits),
-            envelope=self.envelope,
-            ceiling_tok_s=self.ceiling_tok_s,
-            notes=tuple(dict.fromkeys(self.notes)),
-        )
 
-
-def serving(found: Assessment, reference: Reference) -> Assessment:
-    """What serves is never a NO-GO, nor unknown: a measurement outranks a sum."""
-    words = f"{reference.what} serves this very configuration, whatever the sum says"
-    if found.verdict not in (Verdict.NO_GO, Verdict.UNKNOWN):
-        return found
-    return replace(found, verdict=Verdict.TIGHT, because=f"{words}; the sum: {found.because}")
-
-
-def resident(ledger: Ledger, machine: Machine, *, locked: bool = False) -> None:
+def resident(ledger: Assessment, machine: Machine, *, locked: bool = False) -> None:
     """All of it is memory of the process: RAM has to hold it, and swap makes it TIGHT at best."""
     available = machine.ram_available or 0
     need = ledger.need(HOST)
@@ -224,7 +211,7 @@ def resident(ledger: Ledger, machine: Machine, *, locked: bool = False) -> None:
         )
 
 
-def mapped(ledger: Ledger, available: int) -> Limit:
+def mapped(ledger: Assessment, available: int) -> Limit:
     """Pages may be dropped and read again: only the rest has to fit, and swap is of no use to them.
     The limit of the pages."""
     limit = ledger.limit(HOST, available)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from console.models.gguf.header import BY_NUMBER, pad
+from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import ModelFacts
 
 CELLS = 256
@@ -31,24 +32,6 @@ SMALL = 32 << 20
 """For the small weights of a layer that are copied beside its largest."""
 SCORES = 4
 """Matrices of batch x context that choosing with an indexer takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheAsk:
-    """What is asked of a cache. `ctx` is in tokens over all sequences, 0 takes the model's own.
-
-    `flash`: without flash attention V is padded to its largest layer. A `unified` cache is shared
-    by the sequences; else each has its own part.
-    """
-
-    ctx: int = 0
-    parallel: int = 1
-    unified: bool = False
-    type_k: str = "f16"
-    type_v: str = "f16"
-    ubatch: int = 512
-    swa_full: bool = False
-    flash: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +66,18 @@ def row_bytes(kind: str, elements: int) -> int:
     return -(-elements // block) * size
 
 
-def cache_of(facts: ModelFacts, ask: CacheAsk) -> Cache | None:
+def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
     """The cache, or None where a fact or the context is missing."""
-    ctx = ask.ctx or facts.context_length
+    ctx = plan.ctx or facts.context_length
     if ctx is None or facts.layers is None:
         return None
-    streams = 1 if ask.unified else max(1, ask.parallel)
+    streams = 1 if plan.unified else plan.slots
     cells = pad(pad(ctx, CELLS) // streams, CELLS)
     book = _Book(facts.layers)
-    if not _attention(facts, ask, cells, streams, book):
+    if not _attention(facts, plan, cells, streams, book):
         return None
-    _indexer(facts, ask, cells * streams, book)
-    _states(facts, ask, book)
+    _indexer(facts, plan, cells * streams, book)
+    _states(facts, plan, book)
     return Cache(tuple(book.layers), tuple(book.parts), cells * streams)
 
 
@@ -114,7 +97,7 @@ class _Book:
             self.parts.append(Part(name, sum(each), f"{count} layers x {how}"))
 
 
-def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book: _Book) -> bool:
+def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, book: _Book) -> bool:
     """K and V of the layers that have them; False where their size is not known."""
     has = _keeps(facts)
     if not any(has):
@@ -124,7 +107,7 @@ def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book:
     if heads is None or spec.key is None or (spec.value is None and not spec.latent):
         return False
     windowed = spec.windowed if spec.has_window else (False,) * len(has)
-    near = pad(_window_cells(spec.window, ask, cells), CELLS)
+    near = pad(_window_cells(spec.window, plan, cells), CELLS)
 
     def lengths(layer: int) -> tuple[int, int]:
         key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
@@ -137,16 +120,16 @@ def _attention(facts: ModelFacts, ask: CacheAsk, cells: int, streams: int, book:
 
     def rows(layer: int) -> int:
         key, value = lengths(layer)
-        if not ask.flash and value:
+        if not plan.flash and value:
             value = widest
-        return row_bytes(ask.type_k, key) + (row_bytes(ask.type_v, value) if value else 0)
+        return row_bytes(plan.type_k, key) + (row_bytes(plan.type_v, value) if value else 0)
 
     def size(layer: int, window: bool) -> int:
         if not has[layer] or windowed[layer] is not window:
             return 0
         return rows(layer) * (near if window else cells) * streams
 
-    words = _words(facts, ask)
+    words = _words(facts, plan)
     book.add("cache", f"{cells * streams} cells x {words}", lambda layer: size(layer, False))
     book.add("window cache", f"{near * streams} cells x {words}", lambda layer: size(layer, True))
     return True
@@ -169,43 +152,43 @@ def _keeps(facts: ModelFacts) -> tuple[bool, ...]:
     return tuple(keeps(layer) for layer in range(layers))
 
 
-def _window_cells(window: int, ask: CacheAsk, cells: int) -> int:
+def _window_cells(window: int, plan: LlamaPlan, cells: int) -> int:
     """Cells of a layer with a window: the window (of every sequence, where they share) and a
     batch, never more than the whole context."""
-    if ask.swa_full:
+    if plan.swa_full:
         return cells
-    return min(cells, window * (max(1, ask.parallel) if ask.unified else 1) + ask.ubatch)
+    return min(cells, window * (plan.slots if plan.unified else 1) + plan.ubatch)
 
 
-def _words(facts: ModelFacts, ask: CacheAsk) -> str:
+def _words(facts: ModelFacts, plan: LlamaPlan) -> str:
     spec = facts.attention
     if spec.latent:
-        return f"K only, {spec.key} {ask.type_k} (latent attention)"
+        return f"K only, {spec.key} {plan.type_k} (latent attention)"
     heads = sorted({count for count in spec.kv_heads or () if count})
     many = f"{heads[0]}" if len(heads) == 1 else f"{heads[0]} to {heads[-1]}"
     old = ", every head (old conversion)" if spec.unpacked else ""
-    return f"{many} heads x (K {spec.key} {ask.type_k} + V {spec.value} {ask.type_v}){old}"
+    return f"{many} heads x (K {spec.key} {plan.type_k} + V {spec.value} {plan.type_v}){old}"
 
 
-def _indexer(facts: ModelFacts, ask: CacheAsk, cells: int, book: _Book) -> None:
+def _indexer(facts: ModelFacts, plan: LlamaPlan, cells: int, book: _Book) -> None:
     """Keys of a lightning indexer: one head, beside the latent cache."""
     spec = facts.attention
     if not spec.indexer:
         return
-    row = row_bytes(ask.type_k, spec.indexer)
+    row = row_bytes(plan.type_k, spec.indexer)
     book.add(
         "indexer cache",
-        f"{cells} cells x {spec.indexer} {ask.type_k}",
+        f"{cells} cells x {spec.indexer} {plan.type_k}",
         lambda layer: row * cells if spec.indexed[layer] else 0,
     )
 
 
-def _states(facts: ModelFacts, ask: CacheAsk, book: _Book) -> None:
+def _states(facts: ModelFacts, plan: LlamaPlan, book: _Book) -> None:
     """States of recurrent layers: so many a sequence, whatever the context is."""
     states = facts.recurrent
     if states is None:
         return
-    sequences = max(1, ask.parallel)
+    sequences = plan.slots
     size = (states.conv + states.state) * FLOAT * sequences
     book.add(
         "states",
@@ -225,13 +208,13 @@ class Work:
     pipelined: bool
 
 
-def work_of(ask: CacheAsk, cache: Cache, facts: ModelFacts, pipelined: bool) -> Work:
+def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -> Work:
     """Cells are those of one sequence's part, or of the shared cache."""
-    streams = 1 if ask.unified else max(1, ask.parallel)
+    streams = 1 if plan.unified else plan.slots
     cells = cache.tokens // streams
     spec = facts.attention
-    near = _window_cells(spec.window, ask, cells) if spec.has_window else 0
-    return Work(min(ask.ubatch, cache.tokens), cells, cells + near, ask.flash, pipelined)
+    near = _window_cells(spec.window, plan, cells) if spec.has_window else 0
+    return Work(min(plan.ubatch, cache.tokens), cells, cells + near, plan.flash, pipelined)
 
 
 def floats(facts: ModelFacts) -> int:

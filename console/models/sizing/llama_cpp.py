@@ -19,7 +19,7 @@ from console.models.sizing.assessment import (
     HOST,
     MIB,
     PAGES,
-    Ledger,
+    Assessment,
     held,
     mapped,
     resident,
@@ -158,10 +158,10 @@ def least(most: int, works: Callable[[int], bool]) -> int | None:
 
 def weigh(
     facts: ModelFacts, plan: LlamaPlan, machine: Machine, ram_read_bps: float | None = None
-) -> tuple[Ledger, Placement | None]:
+) -> tuple[Assessment, Placement | None]:
     """The whole sum for one plan. The placement is None where not even the layers are known."""
     has_cards = bool(cards_of(plan, machine.cards))
-    ledger = Ledger(plan.strategy(has_cards))
+    ledger = Assessment(plan.strategy(has_cards))
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *facts.notes]
@@ -185,7 +185,9 @@ def weigh(
     return ledger, placement
 
 
-def _auto(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Ledger) -> LlamaPlan:
+def _auto(
+    facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Assessment
+) -> LlamaPlan:
     """The plan llama.cpp would choose, and a note that says so."""
     found = chosen(facts, plan, cards)
     layers = min(found.gpu_layers or 0, (facts.layers or 0) + facts.spare_layers + 1)
@@ -198,7 +200,7 @@ def _auto(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], ledger: Led
     return found
 
 
-def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Ledger) -> None:
+def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Assessment) -> None:
     most = facts.context_length
     if plan.ctx is None or most is None or plan.rope_scaled:
         return
@@ -210,7 +212,7 @@ def _context(facts: ModelFacts, plan: LlamaPlan, ledger: Ledger) -> None:
         )
 
 
-def _cards(placement: Placement, cards: Sequence[Card], ledger: Ledger) -> None:
+def _cards(placement: Placement, cards: Sequence[Card], ledger: Assessment) -> None:
     names = labels(cards)
     for share in placement.cards:
         card, where = cards[share.card], names[share.card]
@@ -230,7 +232,7 @@ def _cards(placement: Placement, cards: Sequence[Card], ledger: Ledger) -> None:
             )
 
 
-def _card_terms(share: Share, placement: Placement, where: str, ledger: Ledger) -> None:
+def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessment) -> None:
     layers = _span(share.layers)
     ledger.add("weights", share.dense, where, layers)
     ledger.add("experts", share.experts, where, layers)
@@ -250,7 +252,7 @@ def _span(layers: Sequence[int]) -> str:
 
 
 def _host(
-    facts: ModelFacts, plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Ledger
+    facts: ModelFacts, plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Assessment
 ) -> None:
     """Anonymous memory first; then the weights of the host, as pages or as memory of their own."""
     host = placement.host
@@ -275,7 +277,7 @@ def _host(
         resident(ledger, machine, locked=plan.mlock or "mlock" in plan.load_mode)
 
 
-def _mapped(ledger: Ledger, available: int) -> None:
+def _mapped(ledger: Assessment, available: int) -> None:
     pages = mapped(ledger, available)
     if pages.short_by:
         miss = pages.short_by / pages.need
@@ -286,7 +288,7 @@ def _mapped(ledger: Ledger, available: int) -> None:
         )
 
 
-def _ceiling(host: Share, machine: Machine, ledger: Ledger, ram_read_bps: float | None) -> None:
+def _ceiling(host: Share, machine: Machine, ledger: Assessment, ram_read_bps: float | None) -> None:
     """Tokens a second that reading the host's weights allows: from the disk what the page cache
     misses, from memory the rest where its speed is known."""
     if not host.active:
@@ -311,7 +313,7 @@ def _ceiling(host: Share, machine: Machine, ledger: Ledger, ram_read_bps: float 
 
 
 def _envelope(
-    facts: ModelFacts, placement: Placement, machine: Machine, ledger: Ledger
+    facts: ModelFacts, placement: Placement, machine: Machine, ledger: Assessment
 ) -> Envelope:
     """Weights are read first (through the page cache, whatever is mapped), then buffers made."""
     kept = placement.host.weights if ledger.strategy is Strategy.RESIDENT else 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from console.models.sizing.kv_cache import CacheAsk
-
 ALL = 1 << 20
 """More layers than any model has: `all`."""
 AUTO_SLOTS = 4
@@ -32,8 +30,9 @@ class LlamaPlan:
     """llama-server's options as far as memory goes; the defaults are those of build b11669.
 
     `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own). `parallel` None: so
-    many slots as it likes, with one shared cache. `cpu_experts` and `cpu_dense`: of the first so
-    many layers. `overrides` are (pattern, buffer type). Sizes in MiB as the options have them.
+    many slots as it likes, with one shared cache. Without `flash` attention V is padded to its
+    largest layer. `cpu_experts` and `cpu_dense`: of the first so many layers. `overrides`
+    are (pattern, buffer type). Sizes in MiB as the options have them.
     """
 
     gpu_layers: int | None = None
@@ -84,18 +83,6 @@ class LlamaPlan:
             return Strategy.RESIDENT
         repacks = self.repack and (self.no_host or not has_cards)
         return Strategy.RESIDENT if repacks else Strategy.MMAP
-
-    def cache_ask(self) -> CacheAsk:
-        return CacheAsk(
-            ctx=self.ctx or 0,
-            parallel=self.slots,
-            unified=self.unified,
-            type_k=self.type_k,
-            type_v=self.type_v,
-            ubatch=self.ubatch,
-            swa_full=self.swa_full,
-            flash=self.flash,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     parts = dict(zip(used, proportions(plan, cards, used), strict=True))
     notes: list[str] = []
     _weights(facts, plan, where, by_place, parts, notes)
-    cache = cache_of(facts, plan.cache_ask())
+    cache = cache_of(facts, plan)
     if cache is not None:
         _cache(plan, where, cache, by_place, parts)
     if plan.moe_cache_mib:
@@ -268,7 +268,7 @@ def _compute(
         len(used) > 1 and plan.split_mode == "layer" and HOST not in where
         and plan.kv_offload and not overridden
     )  # fmt: skip
-    work = work_of(plan.cache_ask(), cache, facts, pipelined)
+    work = work_of(plan, cache, facts, pipelined)
     lends = bool(used) and plan.op_offload and bool(host.sizes or host.moved)
     for number in used:
         share, last = by_place[number], number == where[-1]

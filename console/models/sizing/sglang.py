@@ -16,15 +16,15 @@ from console.models.sizing.assessment import (
     HOST,
     HOST_MARGIN,
     PAGES,
-    Ledger,
+    Assessment,
     held,
     mapped,
     resident,
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
-from console.models.sizing.kv_cache import CacheAsk, cache_of
+from console.models.sizing.kv_cache import cache_of
 from console.models.sizing.load_curve import Envelope, Point
-from console.models.sizing.loader_plan import ConversionPlan, SglangPlan
+from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, SglangPlan
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 
@@ -49,10 +49,10 @@ BYTES_PER_WEIGHT = (("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0), ("BF16", 
 """Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
 
 
-def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) -> Ledger:
+def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) -> Assessment:
     """The whole sum for a converter, and how long it takes: RAM for the source and one layer at its
     peak, disk for source and result."""
-    ledger = Ledger(plan.strategy())
+    ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [one for one in facts.missing if "cache" not in one]
     ledger.notes += plan.notes
@@ -78,7 +78,7 @@ def _result(facts: ModelFacts, plan: ConversionPlan) -> int:
     return int(weights * size)
 
 
-def _memory(facts: ModelFacts, plan: ConversionPlan, ledger: Ledger, written: int) -> None:
+def _memory(facts: ModelFacts, plan: ConversionPlan, ledger: Assessment, written: int) -> None:
     experts = [weight for weight in facts.weights if weight.kind is Kind.EXPERTS]
     first = experts[0].layer if experts else None
     per_layer = sum(weight.elements for weight in experts if weight.layer == first)
@@ -90,7 +90,7 @@ def _memory(facts: ModelFacts, plan: ConversionPlan, ledger: Ledger, written: in
 
 
 def _disk(
-    facts: ModelFacts, plan: ConversionPlan, machine: Machine, ledger: Ledger, result: int
+    facts: ModelFacts, plan: ConversionPlan, machine: Machine, ledger: Assessment, result: int
 ) -> None:
     source = facts.weight_bytes
     ledger.add("source", source, DISK, "to be downloaded")
@@ -102,7 +102,7 @@ def _disk(
     ledger.limit(DISK, machine.disk_free)
 
 
-def _hours(facts: ModelFacts, machine: Machine, ledger: Ledger, result: int) -> None:
+def _hours(facts: ModelFacts, machine: Machine, ledger: Assessment, result: int) -> None:
     moved = facts.weight_bytes + result
     if machine.disk_read_bps:
         at_least = moved / machine.disk_read_bps
@@ -118,7 +118,7 @@ def _hours(facts: ModelFacts, machine: Machine, ledger: Ledger, result: int) -> 
         )
 
 
-def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Ledger) -> Envelope:
+def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Assessment) -> Envelope:
     need, speed = ledger.need(HOST), machine.disk_read_bps
     at_s = facts.weight_bytes / speed if speed else None
     cached = max(0, (machine.ram_available or 0) - need)
@@ -132,8 +132,8 @@ def _conversion_curve(facts: ModelFacts, machine: Machine, ledger: Ledger) -> En
     )
 
 
-def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Ledger:
-    ledger = Ledger(plan.strategy())
+def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
+    ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *(f"not counted: {what}" for what in plan.uncounted)]
@@ -154,7 +154,12 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Ledger:
 
 
 def _cards(
-    facts: ModelFacts, plan: SglangPlan, machine: Machine, dense: int, experts: int, ledger: Ledger
+    facts: ModelFacts,
+    plan: SglangPlan,
+    machine: Machine,
+    dense: int,
+    experts: int,
+    ledger: Assessment,
 ) -> None:
     """Every rank takes the same: the smallest card decides."""
     ranks = plan.ranks * plan.stages
@@ -194,12 +199,11 @@ def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
     return asked or min(CTX, facts.context_length or CTX)
 
 
-def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Ledger) -> int | None:
+def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | None:
     """Bytes a rank: heads are shared out, a latent cache is kept whole by every rank."""
-    ask = CacheAsk(
-        ctx=_tokens(facts, plan), type_k=plan.type_kv, type_v=plan.type_kv, swa_full=True
-    )
-    cache = cache_of(facts, ask)
+    tokens, kind = _tokens(facts, plan), plan.type_kv
+    one = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, swa_full=True)
+    cache = cache_of(facts, one)
     if cache is None:
         ledger.unknown.append("the cache")
         return None
@@ -222,7 +226,7 @@ def _cache_words(facts: ModelFacts, plan: SglangPlan) -> str:
 
 
 def _host(
-    facts: ModelFacts, plan: SglangPlan, machine: Machine, cpu_experts: int, ledger: Ledger
+    facts: ModelFacts, plan: SglangPlan, machine: Machine, cpu_experts: int, ledger: Assessment
 ) -> None:
     ledger.add("process", FOOTPRINT * plan.ranks * plan.stages, HOST, "one a rank")
     if plan.kt:
@@ -267,7 +271,7 @@ def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int, st
     return stored, "as they are stored"
 
 
-def _mapped(ledger: Ledger, machine: Machine) -> None:
+def _mapped(ledger: Assessment, machine: Machine) -> None:
     pages = mapped(ledger, machine.ram_available or 0)
     if pages.short_by:
         ledger.streaming = (
@@ -278,7 +282,9 @@ def _mapped(ledger: Ledger, machine: Machine) -> None:
             ledger.notes.append("how fast the disk reads is not known: no ceiling worked out")
 
 
-def _envelope(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Ledger) -> Envelope:
+def _envelope(
+    facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Assessment
+) -> Envelope:
     """Everything is read into memory first, then the cards fill up, then their cache."""
     margin = HOST_MARGIN if plan.kt and not plan.kt_mmap else 0
     need = ledger.need(HOST) - margin
@@ -306,6 +312,6 @@ def _envelope(facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Led
     )
 
 
-def _of(ledger: Ledger, where: str, names: Sequence[str]) -> int:
+def _of(ledger: Assessment, where: str, names: Sequence[str]) -> int:
     found = [t.bytes or 0 for t in ledger.terms if t.where == where and t.name in names]
     return max(0, sum(found))
