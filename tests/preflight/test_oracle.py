@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.checks.preflight.architecture import support
+from console.checks.preflight.architecture.check import locate
 from console.checks.preflight.architecture.names import Presence, Scan
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
 from console.checks.preflight.architecture.witnesses import Said
@@ -195,3 +196,17 @@ def test_a_loader_that_said_nothing_is_asked_once_more() -> None:
     late = Late({"deepseek2": YES})
     assert accepts("deepseek2", late).accepted is True
     assert late.asked == ["deepseek2", "deepseek2"]
+
+
+def test_a_folder_named_like_a_repository_is_meant_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "org/name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    first, second = (f"org/name/m-0000{number}-of-00002.gguf" for number in (1, 2))
+    for path in (first, second):
+        Path(path).write_bytes(b"GGUF")
+    for meant in ("./org/name", f"./{second}"):
+        assert locate(meant, ()) == (first, ())
+    Path(first).unlink()
+    assert locate(f"./{second}", ()) == (second, ("the repository lacks shard 1 of 2",))
