@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from console.common.text import clean
 from console.models.hub.reference import (
     BadReference,
-    LocalReference,
     RepoReference,
     check_path,
     check_repo,
@@ -49,11 +48,11 @@ SHARD = "Q4_K_M/m-00001-of-00009.gguf"
         ("hf://org/name", RepoReference("org/name")),
         ("hf://models/org/name@v2/dir/a.gguf", RepoReference("org/name", "v2", "dir/a.gguf")),
         ("hf://org/name@refs/pr/3/a.gguf", RepoReference("org/name", "refs/pr/3", "a.gguf")),
-        ("/nvme/models/r1", LocalReference(Path("/nvme/models/r1"))),
-        ("./org/name", LocalReference(Path("org/name"))),
-        ("..", LocalReference(Path(".."))),
-        ("here/deep/model.gguf", LocalReference(Path("here/deep/model.gguf"))),
-        ("here.gguf", LocalReference(Path("here.gguf"))),
+        ("/nvme/models/r1", Path("/nvme/models/r1")),
+        ("./org/name", Path("org/name")),
+        ("..", Path("..")),
+        ("here/deep/model.gguf", Path("here/deep/model.gguf")),
+        ("here.gguf", Path("here.gguf")),
     ],
 )  # fmt: skip
 def test_forms(
@@ -84,7 +83,7 @@ def test_what_is_here_is_meant_by_whoever_types_its_name(
 
 def test_a_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/op")
-    assert parse("~/models") == LocalReference(Path("/home/op/models"))
+    assert parse("~/models") == Path("/home/op/models")
 
 
 BAD = [

@@ -19,7 +19,7 @@ NOTHING = Facts()
 
 def found(name: str, text: str, facts: Facts = UNEQUAL) -> list[Finding]:
     """What lint says of a text in a file of that name; the file is not on any disk."""
-    unit, _ = unit_of(Path(name), name, text)
+    unit, _ = unit_of(Path(name), text)
     assert unit is not None, name
     return of_unit(unit, facts)
 

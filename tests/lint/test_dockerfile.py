@@ -13,7 +13,7 @@ from console.checks.lint.unit import Kind, Place, Source, Unit, Where, whole
 
 
 def unit(text: str) -> Unit:
-    return unit_of(Source("Dockerfile", text, Kind.DOCKERFILE, Path("Dockerfile")))
+    return unit_of(Source(Path("Dockerfile"), text, Kind.DOCKERFILE))
 
 
 def words(text: str) -> list[list[str]]:

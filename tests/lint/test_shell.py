@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from console.checks.lint.unit import Kind, Place, Source, Unit, Where, whole
 
 
 def unit(text: str) -> Unit:
-    return shell_unit(Source("x.sh", text, Kind.SHELL))
+    return shell_unit(Source(Path("x.sh"), text, Kind.SHELL))
 
 
 def lines(text: str) -> list[str]:

@@ -128,7 +128,7 @@ def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
     except files.Unreadable as error:
         return Outcome(refused=[Problem(name, 0, 0, str(error))])
     try:
-        unit, schema = unit_of(path, name, text)
+        unit, schema = unit_of(path, text)
     except yaml_tree.NotYaml as error:
         if asked:
             written = _SCHEMA.search(text)
@@ -152,32 +152,29 @@ def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
 
 
 def unit_of(
-    path: Path, name: str, text: str, given: Mapping[str, str] | None = None
+    path: Path, text: str, given: Mapping[str, str] | None = None
 ) -> tuple[Unit | None, str | None]:
     """(what rules look at, the schema where the strict reader has to see it too: "" where only
     its keys tell that it is a playbook). Raises NotYaml."""
     kind = files.kind_by_name(path)
     if kind is None and files.is_yaml(path):
-        return _yaml(path, name, text, given)
+        return _yaml(path, text, given)
     kind = kind or files.kind_by_text(text)
     if kind is None:
         return None, None
-    made = Source(name, text, kind, path)
+    made = Source(path, text, kind)
     return (dockerfile.unit_of(made) if kind is Kind.DOCKERFILE else shell_unit(made)), None
 
 
-def _yaml(
-    path: Path, name: str, text: str, given: Mapping[str, str] | None
-) -> tuple[Unit | None, str | None]:
+def _yaml(path: Path, text: str, given: Mapping[str, str] | None) -> tuple[Unit | None, str | None]:
     read = yaml_tree.parse(text)
     schema, phases = read.root.said("schema"), read.root.get("phases")
     if schema.startswith("omni.playbook/"):
-        source = Source(name, text, Kind.PLAYBOOK, path)
-        return yaml_files.playbook_unit(source, read, given), schema
+        return yaml_files.playbook_unit(Source(path, text, Kind.PLAYBOOK), read, given), schema
     if schema.startswith("omni."):
         return None, schema
     if yaml_files.looks_like_one(read.root):
-        return yaml_files.compose_unit(Source(name, text, Kind.COMPOSE, path), read), None
+        return yaml_files.compose_unit(Source(path, text, Kind.COMPOSE), read), None
     return None, "" if phases is not None and phases.items is not None else None
 
 

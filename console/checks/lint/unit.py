@@ -131,12 +131,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file as text. `path` is None for a text that is in no file."""
-
-    name: str
+    path: Path
     text: str
     kind: Kind
-    path: Path | None = None
 
 
 class Where(StrEnum):
@@ -321,7 +318,7 @@ class Unit:
         self, place: Place, rule: str, severity: Severity, what: str, fix: str,
         lessons: tuple[str, ...] = (),
     ) -> Finding:  # fmt: skip
-        name = self.source.name
+        name = str(self.source.path)
         return Finding(name, place.line, place.column, rule, severity, what, fix, lessons)
 
     def next_script(self) -> int:

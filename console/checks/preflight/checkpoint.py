@@ -25,7 +25,7 @@ from console.models.hub.local_files import Here
 from console.models.hub.model_config import fetch_config, fetch_index
 from console.models.hub.names import shard
 from console.models.hub.progress import download_time, seconds_for
-from console.models.hub.reference import LocalReference, RepoReference, parse
+from console.models.hub.reference import RepoReference, parse
 from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
@@ -208,8 +208,8 @@ def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
 def listing_of(what: str) -> Listing:
     """What was typed as a listing: of the hub, pinned to a commit, or of this machine."""
     reference = parse(what)
-    if isinstance(reference, LocalReference):
-        return here.local(reference.path)
+    if isinstance(reference, Path):
+        return here.local(reference)
     return look_up(reference.repo, reference.revision or "main")
 
 

@@ -35,14 +35,8 @@ class RepoReference:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalReference:
-    """A file or directory of this machine; whether it is there was not asked."""
-
-    path: Path
-
-
-Reference = RepoReference | LocalReference
+Reference = RepoReference | Path
+"""A repository, or a file or directory of this machine; whether that is there was not asked."""
 
 
 def parse(text: str) -> Reference:
@@ -59,11 +53,11 @@ def parse(text: str) -> Reference:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
         return _address(text, settings.endpoint())
     if text.startswith(("/", "./", "../", "~")) or text in (".", ".."):
-        return LocalReference(Path(os.path.expanduser(text)))
+        return Path(os.path.expanduser(text))
     repo, _, revision = text.partition("@")
     if repo.count("/") > 1 or repo.lower().endswith(_FILES):
         if os.path.exists(text):
-            return LocalReference(Path(text))
+            return Path(text)
         raise _bad("no such file, and a repository has the form org/name", text)
     if ":" in repo:
         hint = "give the quantization as an include pattern, like --include '*Q4_K_M*'"

@@ -9,7 +9,7 @@ out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from console.models.gguf.header import BY_NUMBER, pad
 from console.models.sizing.loader_plan import LlamaPlan
@@ -43,13 +43,21 @@ class Part:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cache:
     """Bytes for each layer that runs; `tokens` is the context after padding, all sequences."""
 
-    layers: tuple[int, ...]
-    parts: tuple[Part, ...]
+    layers: list[int]
     tokens: int
+    parts: list[Part] = field(default_factory=list)
+
+    def add(self, name: str, how: str, bytes_of: Callable[[int], int]) -> None:
+        """`bytes_of(layer)` for every layer; a kind that takes nothing is not told."""
+        each = [bytes_of(layer) for layer in range(len(self.layers))]
+        if sum(each):
+            self.layers = [had + more for had, more in zip(self.layers, each, strict=True)]
+            count = sum(1 for size in each if size)
+            self.parts.append(Part(name, sum(each), f"{count} layers x {how}"))
 
     @property
     def bytes(self) -> int:
@@ -73,31 +81,15 @@ def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
         return None
     streams = 1 if plan.unified else plan.slots
     cells = pad(pad(ctx, CELLS) // streams, CELLS)
-    book = _Book(facts.layers)
-    if not _attention(facts, plan, cells, streams, book):
+    cache = Cache([0] * facts.layers, cells * streams)
+    if not _attention(facts, plan, cells, streams, cache):
         return None
-    _indexer(facts, plan, cells * streams, book)
-    _states(facts, plan, book)
-    return Cache(tuple(book.layers), tuple(book.parts), cells * streams)
+    _indexer(facts, plan, cache)
+    _states(facts, plan, cache)
+    return cache
 
 
-class _Book:
-    """Bytes by layer and by kind, while they are added up."""
-
-    def __init__(self, layers: int) -> None:
-        self.layers = [0] * layers
-        self.parts: list[Part] = []
-
-    def add(self, name: str, how: str, bytes_of: Callable[[int], int]) -> None:
-        """`bytes_of(layer)` for every layer; a kind that takes nothing is not told."""
-        each = [bytes_of(layer) for layer in range(len(self.layers))]
-        if sum(each):
-            self.layers = [had + more for had, more in zip(self.layers, each, strict=True)]
-            count = sum(1 for size in each if size)
-            self.parts.append(Part(name, sum(each), f"{count} layers x {how}"))
-
-
-def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, book: _Book) -> bool:
+def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cache: Cache) -> bool:
     """K and V of the layers that have them; False where their size is not known."""
     has = _keeps(facts)
     if not any(has):
@@ -130,8 +122,8 @@ def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, boo
         return rows(layer) * (near if window else cells) * streams
 
     words = _words(facts, plan)
-    book.add("cache", f"{cells * streams} cells x {words}", lambda layer: size(layer, False))
-    book.add("window cache", f"{near * streams} cells x {words}", lambda layer: size(layer, True))
+    cache.add("cache", f"{cells * streams} cells x {words}", lambda layer: size(layer, False))
+    cache.add("window cache", f"{near * streams} cells x {words}", lambda layer: size(layer, True))
     return True
 
 
@@ -170,27 +162,27 @@ def _words(facts: ModelFacts, plan: LlamaPlan) -> str:
     return f"{many} heads x (K {spec.key} {plan.type_k} + V {spec.value} {plan.type_v}){old}"
 
 
-def _indexer(facts: ModelFacts, plan: LlamaPlan, cells: int, book: _Book) -> None:
+def _indexer(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
     """Keys of a lightning indexer: one head, beside the latent cache."""
     spec = facts.attention
     if not spec.indexer:
         return
     row = row_bytes(plan.type_k, spec.indexer)
-    book.add(
+    cache.add(
         "indexer cache",
-        f"{cells} cells x {spec.indexer} {plan.type_k}",
-        lambda layer: row * cells if spec.indexed[layer] else 0,
+        f"{cache.tokens} cells x {spec.indexer} {plan.type_k}",
+        lambda layer: row * cache.tokens if spec.indexed[layer] else 0,
     )
 
 
-def _states(facts: ModelFacts, plan: LlamaPlan, book: _Book) -> None:
+def _states(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
     """States of recurrent layers: so many a sequence, whatever the context is."""
     states = facts.recurrent
     if states is None:
         return
     sequences = plan.slots
     size = (states.conv + states.state) * FLOAT * sequences
-    book.add(
+    cache.add(
         "states",
         f"{sequences} sequences x F32 ({states.how})",
         lambda layer: size if states.layers[layer] else 0,

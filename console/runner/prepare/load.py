@@ -102,7 +102,7 @@ def _findings(playbook: Playbook, facts: Facts) -> Iterator[Finding]:
 
 def _unit(path: Path, text: str, given: Mapping[str, str]) -> Unit | None:
     try:
-        return run.unit_of(path, str(path), text, given)[0]
+        return run.unit_of(path, text, given)[0]
     except yaml_tree.NotYaml:
         return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from console.checks.lint import dockerfile, files, vocabulary
 from console.checks.lint.rule import Facts, rule
@@ -150,14 +149,14 @@ def _is(program: str, path: str) -> bool:
 
 def _dockerfile(unit: Unit, path: str) -> Unit | None:
     """The Dockerfile that a service is built from, where it lies beside."""
-    if unit.source.path is None or path == "?" or "$" in path:
+    if path == "?" or "$" in path:
         return None
-    file = Path(unit.source.path).parent / path
+    file = unit.source.path.parent / path
     try:
         text = files.read(file)
     except files.Unreadable:
         return None
-    return dockerfile.unit_of(Source(str(file), text, Kind.DOCKERFILE, file))
+    return dockerfile.unit_of(Source(file, text, Kind.DOCKERFILE))
 
 
 def is_distroless(image: str) -> bool:

@@ -32,7 +32,7 @@ from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.local_files import local
 from console.models.hub.names import shard, sidecar
-from console.models.hub.reference import RepoReference, parse
+from console.models.hub.reference import parse
 from console.models.sizing.assessment import wrapped
 from console.runtime.docker.client import inspect
 from console.runtime.spec import ContainerSpec, ExistingContainer, ServiceSpec
@@ -201,8 +201,8 @@ def locate(what: str, include: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     if is_address(what) and not _on_hub(what):
         return what, ()
     found = parse(what)
-    if not isinstance(found, RepoReference):
-        return _local(found.path)
+    if isinstance(found, Path):
+        return _local(found)
     listing = listing_of(what)
     if found.path.endswith(".gguf"):
         return listing.url(found.path), ()
