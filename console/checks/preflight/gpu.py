@@ -107,21 +107,21 @@ def check_driver(
 ) -> Finding:
     """Whether the driver is new enough, serves a CUDA version, and fits the kernel; each where it
     is given."""
-    title, version = "NVIDIA driver", _numbers(driver)
+    title, version = "NVIDIA driver", numbers(driver)
     if not version:
         return Finding(Level.UNKNOWN, title, "no driver answers, so its version is not known")
-    if version < _numbers(least):
+    if version < numbers(least):
         words = f"{driver}; {one_line(least, 40)} or newer is wanted"
         return Finding(Level.FAIL, title, words, "update the driver, then reboot")
     row = next((one for one in table().drivers if cuda and one.cuda == cuda[0]), None)
-    if row is not None and version < _numbers(row.driver):
+    if row is not None and version < numbers(row.driver):
         words = f"{driver} is too old for CUDA {row.cuda}, which wants {row.driver} or newer"
         source = f"{row.source}, {row.date}"
         return Finding(Level.FAIL, title, words, "update the driver, then reboot", source=source)
     if cuda is not None and row is None:
         words = f"{driver}; the table does not say what CUDA {cuda[0]} wants"
         return Finding(Level.UNKNOWN, title, words)
-    if _numbers(kernel)[:2] >= NEW_KERNEL and version < FIXED_DRIVER:
+    if numbers(kernel)[:2] >= NEW_KERNEL and version < FIXED_DRIVER:
         words = f"{driver} on Linux {one_line(kernel, 40)}: 580.126.09 is the first made for 6.19"
         return Finding(Level.WARN, title, words, "update the driver", ADVISED, "S-013, 2026-01-27")
     serves = f", serves CUDA {cuda[0]}.x" if cuda else ""
@@ -138,6 +138,7 @@ def _version(text: str) -> Pair:
     return int(major), int(minor or 0)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
+    """The numbers that a version begins with."""
     found = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, found[0].split("."))) if found else ()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import platform
-import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
 from console.host.machine import disk_free
 from console.host.sample import Card, Machine
+from console.models.sizing.assessment import disk_margin
 from console.runtime.docker.client import ask, connect, engine_host
 from console.runtime.docker.compose_cli import compose
 
@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 
 
 SCHED_EXT = (6, 12)
-SPARE_SHARE = 0.05
-SPARE_BYTES = 20_000_000_000
-"""What stays free on a disk after a download: the larger of the two."""
 COMPOSE_S = 15.0
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
 _FEATURES = (
     ("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_vnni", "AVX-512 VNNI"),
     ("avx512_bf16", "AVX-512 BF16"), ("amx_tile", "AMX"), ("amx_int8", "AMX INT8"),
@@ -71,13 +67,12 @@ def kernel(
 ) -> Finding:
     """The running kernel; with `sched_ext`, whether it has that scheduler class."""
     release = one_line(platform.release() if release is None else release, 60)
-    found = _RELEASE.match(release)
     title = "kernel"
     if not sched_ext:
         return Finding(Level.OK, title, f"Linux {release}")
     if (root / "sys/kernel/sched_ext").is_dir():
         return Finding(Level.OK, title, f"Linux {release} has sched_ext")
-    new = found is not None and (int(found[1]), int(found[2])) >= SCHED_EXT
+    new = gpu.numbers(release)[:2] >= SCHED_EXT
     words = f"Linux {release} has no sched_ext: " + (
         "it was built without CONFIG_SCHED_CLASS_EXT" if new else "6.12 is the first that can"
     )
@@ -135,7 +130,7 @@ def room(title: str, free: int, need: int | None) -> Finding:
     if need is None:
         words = f"{format_bytes(free)} free; how much is needed is not known"
         return Finding(Level.UNKNOWN, title, words)
-    spare = max(int(SPARE_SHARE * need), SPARE_BYTES)
+    spare = disk_margin(need)
     words = f"{format_bytes(free)} free, {format_bytes(need)} needed"
     if free < need:
         short = f"{words}: {format_bytes(need - free)} short"

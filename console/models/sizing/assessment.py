@@ -218,6 +218,11 @@ def mapped(ledger: Assessment, available: int) -> Limit:
     return ledger.limit(PAGES, max(0, limit.left - HOST_MARGIN), hard=False)
 
 
+def disk_margin(written: int) -> int:
+    """Bytes that stay free on a disk: 20 GB or 5 % of what is written there, the larger."""
+    return max(20 * 10**9, int(written * 0.05))
+
+
 def held(need: int, machine: Machine) -> tuple[int, int]:
     """How much of the memory a process asks for can be in RAM, and how much in swap."""
     ram = need if machine.ram_available is None else min(need, machine.ram_available)

@@ -17,6 +17,7 @@ from console.models.sizing.assessment import (
     HOST_MARGIN,
     PAGES,
     Assessment,
+    disk_margin,
     held,
     mapped,
     resident,
@@ -34,9 +35,6 @@ WIDE = 2
 RECORDED_S = 49 * 3600 / 59
 """Seconds a layer where the source did not fit into RAM: 49 h for 59 layers of DeepSeek-R1 with
 265 GiB in swap (F-019)."""
-DISK_MARGIN, DISK_SHARE = 20 * 10**9, 0.05
-"""Left free on the disk: 20 GB or 5 % of what is written, whichever is more."""
-
 FRACTION = 0.88
 """--mem-fraction-static where it is not given: SGLang's own choice, about."""
 CTX = 8192
@@ -95,7 +93,7 @@ def _disk(
     source = facts.weight_bytes
     ledger.add("source", source, DISK, "to be downloaded")
     ledger.add("result", result, DISK, f"experts as {plan.method}")
-    ledger.add("margin", max(DISK_MARGIN, int((source + result) * DISK_SHARE)), DISK)
+    ledger.add("margin", disk_margin(source + result), DISK)
     if machine.disk_free is None:
         ledger.unknown.append("what is free on the disk")
         return
