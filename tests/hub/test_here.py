@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.models.hub import download, local_files
+from console.models.hub import download, local_files, progress
 from console.models.hub.download import Space
 from console.models.hub.errors import DiskShort, FileMissing
 from console.models.hub.listing import RemoteFile
@@ -138,8 +138,9 @@ def test_verify_names_the_wrong_files(tmp_path: Path) -> None:
     assert local_files.verify(files, tmp_path, 10, cancelled) == ()
 
 
-def test_the_rate_moves_with_its_window() -> None:
-    meter = Meter(window_s=10)
+def test_the_rate_moves_with_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "WINDOW_S", 10.0)
+    meter = Meter()
     assert (meter.rate, meter.eta(100)) == (None, None)
     meter.add(0, 0)
     meter.add(1, 50)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from console.checks.lint import shell
 from console.checks.lint.unit import (
-    Broken,
     Command,
     Container,
+    Hit,
     Image,
     Place,
     Snippet,
@@ -73,7 +73,7 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
     read = shell.parse(snippet)
     unit.cut = unit.cut or read.cut
     if read.wrong is not None and scene.depth == 0 and (said := shell.complaint(snippet.text)):
-        unit.broken.append(Broken(read.wrong, f"no shell can read this: {said}"))
+        unit.broken.append(Hit(read.wrong, f"no shell can read this: {said}"))
     unit.variables += [replace(one, scope=scene.scope) for one in read.variables]
     if scene.depth == 0:
         unit.comments += read.comments

@@ -15,9 +15,9 @@ from typing import ClassVar
 from console.checks.lint import shell
 from console.checks.lint.commands import Scene, add_argv, add_script, joined
 from console.checks.lint.unit import (
-    Broken,
     Comment,
     Health,
+    Hit,
     Image,
     Place,
     Segment,
@@ -219,22 +219,22 @@ def unit_of(source: Source) -> Unit:
     return _Build(source).unit
 
 
-def _broken(found: list[Instruction]) -> Iterator[Broken]:
+def _broken(found: list[Instruction]) -> Iterator[Hit]:
     """What no builder takes: the first of its kind, for the rest may follow from it."""
     known = _Build.TAKEN.keys() | _PASSED
     first = next((one for one in found if one.keyword != "ARG"), None)
     if first is None:
-        yield Broken(Place(1, 1), "no FROM: this is no Dockerfile")
+        yield Hit(Place(1, 1), "no FROM: this is no Dockerfile")
     for one in found:
         if not one.keyword or one.keyword.startswith(_TEMPLATE):
             continue
         if one.keyword not in known:
-            yield Broken(one.place, f"{one.keyword} is no instruction of a Dockerfile")
+            yield Hit(one.place, f"{one.keyword} is no instruction of a Dockerfile")
             return
         if wrong := _wrong(one):
-            yield Broken(one.place, f"{one.keyword} {wrong}")
+            yield Hit(one.place, f"{one.keyword} {wrong}")
     if first is not None and first.keyword in known - {"FROM"}:
-        yield Broken(first.place, f"{first.keyword} before any FROM")
+        yield Hit(first.place, f"{first.keyword} before any FROM")
 
 
 def _wrong(one: Instruction) -> str:

@@ -283,12 +283,6 @@ class Comment:
     own: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    place: Place
-    what: str
-
-
 @dataclass
 class Unit:
     """One file, read. `spans` are (first, last) lines that a comment above the first covers.
@@ -309,7 +303,8 @@ class Unit:
     scripts: int = 0
     cut: bool = False
     """A text in it was too long to be read to its end."""
-    broken: list[Broken] = field(default_factory=list)
+    broken: list[Hit] = field(default_factory=list)
+    """Where a text cannot be understood, and why."""
     copied: dict[str, list[str]] = field(default_factory=dict)
     packages: dict[str, frozenset[str]] = field(default_factory=dict)
     """What the commands of a scope install; kept by console.checks.lint.vocabulary."""

@@ -91,8 +91,7 @@ def _line(pattern: str, said: Sequence[str]) -> str:
 class Meter:
     """A moving window over (seconds, bytes so far)."""
 
-    def __init__(self, window_s: float = WINDOW_S) -> None:
-        self._window_s = window_s
+    def __init__(self) -> None:
         self._marks: deque[tuple[float, int]] = deque()
         self._grew_at = 0.0
 
@@ -104,7 +103,7 @@ class Meter:
         elif done > self._marks[-1][1]:
             self._grew_at = now
         self._marks.append((now, done))
-        while len(self._marks) > 2 and self._marks[1][0] <= now - self._window_s:
+        while len(self._marks) > 2 and self._marks[1][0] <= now - WINDOW_S:
             self._marks.popleft()
 
     @property

@@ -24,7 +24,6 @@ from console.models.sizing.assessment import (
 )
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.llama_cpp import best_split, by_layers, least, words
-from console.models.sizing.llama_cpp import weigh as weigh_llama
 from console.models.sizing.loader_plan import (
     ALL,
     ConversionPlan,
@@ -35,7 +34,6 @@ from console.models.sizing.loader_plan import (
 )
 from console.models.sizing.model_facts import ModelFacts
 from console.models.sizing.placement import Placement, cards_of, labels
-from console.models.sizing.sglang import CTX, weigh_conversion
 
 LEAST_CTX = 2048
 MOST_ALTERNATIVES = 24
@@ -58,7 +56,7 @@ class Case:
             return llama_cpp.weigh(facts, plan, self.machine)[0]
         if isinstance(plan, SglangPlan):
             return sglang.weigh(facts, plan, self.machine)
-        return weigh_conversion(facts, plan, self.machine)
+        return sglang.weigh_conversion(facts, plan, self.machine)
 
     def better(
         self, than: Verdict, plan: LoaderPlan, facts: ModelFacts | None = None
@@ -164,7 +162,7 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
         if plan.ranks > 1:
             alone = replace(plan, ranks=1)
             yield from _told("one card alone: --tp 1", case.better(ledger.verdict, alone))
-            if found := by_layers(case.facts, plan.ctx or CTX, case.machine.cards):
+            if found := by_layers(case.facts, plan.ctx or sglang.CTX, case.machine.cards):
                 yield found
         fewer = _fewer_experts(case, plan, cards)
         if fewer is not None:
@@ -263,7 +261,7 @@ def assess(
     case = Case(facts, plan, machine, alternatives or {})
     placement: Placement | None = None
     if isinstance(plan, LlamaPlan):
-        ledger, placement = weigh_llama(facts, plan, machine, ram_read_bps)
+        ledger, placement = llama_cpp.weigh(facts, plan, machine, ram_read_bps)
     else:
         ledger = case.weigh()
     _provenance(facts, machine, ledger)
