@@ -15,8 +15,7 @@ from console.models.gguf.byte_source import GgufError, Kind
 from console.models.gguf.header import Array, Header
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import KEPT_IN_ALL, MAX_PAIRS, MAX_TENSORS, parse
-from console.models.gguf.read import read_architecture, read_header
-from console.models.gguf.shards import check
+from console.models.gguf.read import check_shards, read_architecture, read_header
 from tests.gguf.hostile import CASES, ESCAPES, TENSORS
 from tests.gguf.raw import ARCH, LLAMA, Pieces, array, header, pair, tensor, text, u32, u64
 
@@ -107,7 +106,7 @@ def test_a_header_that_names_no_architecture(tmp_path: Path) -> None:
 
 def test_one_file_that_says_it_is_one_of_65535() -> None:
     found = parse(Pieces(header(LLAMA, pair(b"split.count", T.UINT16, b"\xff\xff"))))
-    [problem] = check([("x.gguf", 100)], [found])
+    [problem] = check_shards([("x.gguf", 100)], [found])
     assert "65535" in problem
 
 

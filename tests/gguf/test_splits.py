@@ -11,7 +11,7 @@ from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.header import Header
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import parse
-from console.models.gguf.shards import check, merged, read_shards
+from console.models.gguf.read import check_shards, merged, read_shards
 from tests.gguf.raw import Pieces
 from tests.gguf.server import Exchange, serving
 from tests.testbed.gguf_write import Item, Planned, Typed, encode
@@ -39,10 +39,9 @@ FOURTH = parse(Pieces(shard(4)))
 
 
 def test_a_whole_set_and_a_single_file() -> None:
-    assert check(LISTING, HEADERS) == ()
-    assert (
-        check([("m-Q8.gguf", 10**6)], [parse(Pieces(encode({"general.architecture": "x"})))]) == ()
-    )
+    assert check_shards(LISTING, HEADERS) == ()
+    single = parse(Pieces(encode({"general.architecture": "x"})))
+    assert check_shards([("m-Q8.gguf", 10**6)], [single]) == ()
 
 
 def without(header: Header, **kv: int) -> Header:

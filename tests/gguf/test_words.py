@@ -13,8 +13,7 @@ from console.common.clock import FakeClock
 from console.models.gguf.byte_source import GgufError
 from console.models.gguf.header import ValueType, type_name
 from console.models.gguf.parser import Want, parse
-from console.models.gguf.read import read_architecture, read_header
-from console.models.gguf.shards import check
+from console.models.gguf.read import check_shards, read_architecture, read_header
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, tensor, text, u64
 from tests.gguf.server import serving
@@ -95,4 +94,4 @@ def test_servers(snapshot: SnapshotAssertion) -> None:
 
 
 def test_sets_of_shards(snapshot: SnapshotAssertion) -> None:
-    assert [check(files, headers) for files, headers in BAD] == snapshot
+    assert [check_shards(files, headers) for files, headers in BAD] == snapshot

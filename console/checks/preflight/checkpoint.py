@@ -14,8 +14,7 @@ from console.common.finding import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError
-from console.models.gguf.read import HeaderCache, Reading
-from console.models.gguf.shards import merged, read_shards
+from console.models.gguf.read import HeaderCache, Reading, merged, read_shards
 from console.models.hub import local_files as here
 from console.models.hub import model_config, settings
 from console.models.hub.checkpoint import Contents, Format, WeightSet

@@ -18,8 +18,7 @@ from console.checks.preflight.loader import (
 from console.common.finding import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Machine
-from console.models.gguf.read import Reading
-from console.models.gguf.shards import check
+from console.models.gguf.read import Reading, check_shards
 from console.models.hub.checkpoint import Format, WeightSet
 from console.models.hub.listing import Listing
 from console.models.hub.local_files import Here
@@ -53,7 +52,7 @@ def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
         for file, one in zip(chosen.files, readings, strict=True) if one.missing_bytes
     ]  # fmt: skip
     listed = [(file.path, file.size) for file in chosen.files]
-    words += check(listed, [one.header for one in readings])
+    words += check_shards(listed, [one.header for one in readings])
     if not words:
         return []
     told = list(dict.fromkeys(words))[:SHOWN]
