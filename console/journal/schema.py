@@ -86,6 +86,12 @@ TABLES_BY_NAME = _type(
     "is no table of tables",
     lambda value: isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
 )
+LIST = _or_none(_type("is no list", lambda value: isinstance(value, list)))
+TABLE_MAYBE = _or_none(TABLE)
+BENCHMARK = _fields(
+    flags=LIST, voids=LIST, levels=_or_none(TABLES), cold=TABLE_MAYBE, protocol=TABLE_MAYBE,
+    context=_or_none(_fields(server=TABLE_MAYBE, cards=_or_none(TABLES_BY_NAME))),
+)  # fmt: skip
 STEP = _fields(
     {"id": TEXT, "title": TEXT, "phase": TEXT, "kind": TEXT},
     takes_s=MAYBE, implicit=FLAG, final=FLAG, effects=TEXTS, lessons=TEXTS,
@@ -108,7 +114,8 @@ KINDS: dict[str, Check] = {
         detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE),
     ),
     "step.say": _fields({"text": TEXT}),
-    "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=TABLE, soak=TABLE),
+    "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
+                       soak=_fields(critical=LIST)),
     "verdict": _fields(
         {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
         criteria=_every(CRITERION),

@@ -352,7 +352,8 @@ def _cards(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str]
     for tail, who in names:
         cards = ((view.benchmarks.get(scope + tail) or {}).get("context") or {}).get("cards") or {}
         for uuid, card in cards.items():
-            slowed = ", ".join(str(word) for word in card.get("slowed") or {}) or "–"
+            by = card.get("slowed")
+            slowed = ", ".join(map(str, by)) if isinstance(by, dict | list) and by else "–"
             limit = number(card.get("power_limit_w"))
             power = _range(card.get("power_w")) + (f" (limit {limit:.0f})" if limit else "")
             rows.append([

@@ -68,8 +68,8 @@ def figure(value: float | None, unit: str = "", like: str = "") -> str:
 
     `like`: a threshold; bytes are printed in the unit it was written in. None is `–`.
     """
-    if value is None:
-        return "–"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "–"  # a record may hold anything
     if not math.isfinite(value):
         return "unknown"
     decimal = re.search(r"[0-9]\s*([kKMGT])B", like)
@@ -84,7 +84,8 @@ def spread(value: float | None, std: float | None, unit: str = "") -> str:
     """`6.10 ± 0.06 tok/s`: one digit of the deviation, and the value no finer than `figure` is."""
     shown = figure(value, unit)
     digits, _, tail = shown.partition(" ")
-    if value is None or std is None or not math.isfinite(std) or std < 0:
+    known = isinstance(value, int | float) and isinstance(std, int | float)
+    if not known or value is None or std is None or not math.isfinite(std) or std < 0:
         return shown
     if not re.fullmatch(r"-?[0-9.]+", digits) or " " in tail or unit.startswith("B"):
         return shown
