@@ -67,11 +67,14 @@ class GpuWatch:
             if child.descriptor >= 0:
                 select.select([child.descriptor], [], [], LOOK_S)
                 continue
+            if child.pid:  # its pipe is closed, its end takes a moment
+                self._closing.wait(REAP_S)
+                continue
             now = self._clock.monotonic()
-            if not child.pid and child.deaths >= DEATHS_SAID:
+            if child.deaths >= DEATHS_SAID:
                 words = f"the GPU reader keeps ending: {child.how}, {child.deaths} times in a row"
                 self._report = GpuReport(now, (), words)
-            self._clock.wait(self._closing, max(REAP_S, child.due - now))
+            self._clock.wait(self._closing, child.due - now)
         child.close()
 
 
