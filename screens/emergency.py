@@ -1,4 +1,4 @@
-"""A run's guard on its screen (one line, the page of a breach), and a rollback as it is climbed."""
+"""A run's guard on its screen (one line, and the page of a breach), and a rollback's progress."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ if TYPE_CHECKING:
 
 
 NEWS_S = 30.0
-"""A breach that is older when it is first seen does not open its page by itself."""
+"""Seconds after which a breach, when it is first seen, no longer opens its page by itself."""
 
 POLL_S = 0.1
 TONE = {"ok": "good", "failed": "bad", "skipped": "dim", "note": "warn", "begin": "accent"}
 
 
 class Guarded(Verbs):
-    """A screen that shows the guard of the run on show in a `Rows(id="guard")`, and opens the page
-    of a breach."""
+    """A screen that shows its run's guard in `Rows(id="guard")` and opens the page of a breach."""
 
     breach_shown: tuple[object, ...] = ()
 
     @property
     def guard(self) -> GuardView:
-        """What was read last; of another run it says nothing."""
+        """The guard as it was last read; a view without data if that was another run's guard."""
         view: GuardView = self.console.watchers.guard.latest
         snapshot = self.console.snapshot
         run = snapshot.run if snapshot is not None else None
@@ -51,14 +50,14 @@ class Guarded(Verbs):
         return view if same else GuardView(run, LOOKING)
 
     def draw_guard(self) -> None:
-        """The line, at each tick; only cells that changed are sent."""
+        """Draw the guard's line, at each tick; only cells that changed are sent."""
         rows = self.query_one("#guard", Rows)
         width = rows.size.width or self.app.size.width
         rows.show(lines(self.guard, time.monotonic(), width))
         self._open_news()
 
     def _open_news(self) -> None:
-        """A breach of this moment opens its page, once, where no dialog is in the way."""
+        """Open the page of a recent breach, once, unless a dialog is open."""
         view = self.guard
         if view.word != ACTED or view.run is None or self.app.screen is not self:
             return
@@ -76,7 +75,7 @@ class Guarded(Verbs):
 
 
 class RollbackScreen(Dialog[None]):
-    """Follows one climb to its end, rung by rung. Esc leaves the view, never the rollback."""
+    """Shows one rollback to its end, stage by stage. Esc leaves this view, never the rollback."""
 
     BINDINGS = [Binding("escape,q,enter,1", "back", "Back", show=False)]
 
@@ -102,7 +101,7 @@ class RollbackScreen(Dialog[None]):
             yield Rows(id="foot")
 
     def follow(self, follower: RollbackFollower) -> None:
-        """Another climb: the key was pressed again after one had ended."""
+        """Show another rollback: the key was pressed again after one had ended."""
         self.follower, self.lines, self.result, self.shown = follower, [], None, None
 
     def on_mount(self) -> None:
@@ -110,7 +109,8 @@ class RollbackScreen(Dialog[None]):
         self.call_after_refresh(self.look)
 
     def look(self) -> None:
-        """Take what the ladder has said since; keys in one burst leave a screen before it stood."""
+        """Show the lines that came since the last call. Keys that come in one burst can close this
+        screen before it is mounted."""
         if not self.query("#foot"):
             return
         new = self.follower.lines()
@@ -125,21 +125,22 @@ class RollbackScreen(Dialog[None]):
         self.shown = said
         view = self.query_one("#rungs", TextView)
         width = max(20, view.size.width - 1)
-        view.show([*rung_rows(self.lines, width), *by_hand(self.result, width)])
+        view.show([*stage_rows(self.lines, width), *by_hand(self.result, width)])
         view.scroll_end(animate=False)
         self.query_one("#head", Rows).show([_head(self.result, trouble)])
         self.query_one("#foot", Rows).show(_foot(self.result, trouble, width))
 
     def told(self, result: Result) -> None:
-        """The badge above need not wait for its next look."""
+        """Update the baseline's badge at once."""
         cast("ConsoleApp", self.app).watchers.baseline.look()
 
     def action_back(self) -> None:
         self.dismiss(None)
 
 
-def rung_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
-    """`  0.31 s  start     ok      container deepseek-r1 started`; the rung that is on, last."""
+def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
+    """Rows such as `  0.31 s  start     ok      container deepseek-r1 started`; the current stage
+    comes last."""
     rows: list[Row] = []
     for place, said in enumerate(lines):
         state = str(said.get("state", ""))
@@ -191,7 +192,7 @@ def _foot(result: Result | None, trouble: str, width: int) -> list[Row]:
 
 
 def by_hand(result: Result | None, width: int) -> list[Row]:
-    """The commands a person would type, whole; the log's keys scroll them."""
+    """The commands that a person can type, in full; the keys of the log scroll them."""
     if result is None or not result.manual:
         return []
     rows: list[Row] = [(), (("by hand:", "bad"),)]

@@ -1,1 +1,1 @@
-"""Getting the baseline back, by the standard library alone."""
+"""The emergency side: it brings the baseline back with the standard library alone."""

@@ -154,7 +154,7 @@ def compare(old: list[Result], new: list[Result]) -> tuple[str, bool]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     add = parser.add_argument
-    add("--write", action="store_true", help="draw a new list")
+    add("--write", action="store_true", help="draw others for those whose place is gone")
     add("--tier", choices=TIERS, default="test", help="whose tests: make test's, or all")
     add("--minutes", type=float, default=60, help="begin no mutant after; what is left is named")
     add("--seconds", type=float, default=60, help="of tests for one mutant and tier")

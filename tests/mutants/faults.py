@@ -213,23 +213,33 @@ def locate(mutant: Mutant, text: str) -> tuple[str, set[int], set[int]] | None:
     return text[:begin] + mutant.new + text[end:], lines, around
 
 
+def is_there(mutant: Mutant, root: Path) -> bool:
+    """Whether it can be put into the program as it is now."""
+    file = root / mutant.file
+    return file.exists() and locate(mutant, file.read_text("utf-8")) is not None
+
+
 def draw(root: Path) -> None:
-    """Write a new list, one mutant a line: places by chance, then a kind, then a fault of it."""
+    """Bring the list up to date, one mutant a line. One that can still be put into the program
+    stays; for each of the others another is drawn: a place by chance, then a kind, then a fault."""
     dice = random.Random(SEED)
+    kept = [one for one in read() if is_there(one, root)] if LIST.exists() else []
+    used = {(one.file, one.function) for one in kept}
     paths = [path for name in PACKAGES for path in sorted((root / "console" / name).rglob("*.py"))]
     sources = {str(path.relative_to(root)): Source(path.read_text("utf-8")) for path in paths}
     places = [(file, *place) for file, source in sources.items() for place in source.places()]
     mutants: list[Mutant] = []
     for file, name, node in dice.sample(places, len(places)):
         source = sources[file]
-        faults = list(source.faults(node))
-        if faults and len(mutants) < COUNT:
+        faults = list(source.faults(node)) if (file, name) not in used else []
+        if faults and len(kept) + len(mutants) < COUNT:
             kind = dice.choice(sorted({fault[0] for fault in faults}))
             _, begin, end, new = dice.choice([fault for fault in faults if fault[0] == kind])
             old, line = source.text[begin:end], source.line(begin)
             which = source.matches(name, old).index(begin)
             mutants.append(Mutant("", file, name, line, kind, which, old, new))
-    mutants.sort(key=lambda mutant: (mutant.file, mutant.line))
-    rows = [mutant._asdict() | {"id": f"m{number:03}"} for number, mutant in enumerate(mutants, 1)]
+    free = sorted({f"m{number:03}" for number in range(1, COUNT + 1)} - {one.id for one in kept})
+    kept += [one._replace(id=name) for one, name in zip(mutants, free, strict=True)]
+    rows = [one._asdict() for one in sorted(kept, key=lambda one: one.id)]
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     LIST.write_text(f"[\n{lines}\n]\n", "utf-8")

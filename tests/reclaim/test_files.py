@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from console.common import paths
 from console.common.errors import HostBusy, UsageError
 from console.config.site.site import Site
 from console.host import process
@@ -103,11 +102,10 @@ def test_a_record_cannot_reach_outside(attic: Attic, name: str) -> None:
     precious.write_bytes(b"w" * 10)
     target = attic.root / "d-words"
     (target / "sub").mkdir(parents=True)
-    record = local_files.Taken(str(target), "org/x", {name: 10})
-    paths.make(local_files.directory())
-    path = local_files.directory() / f"{record.key}.json"
-    path.write_text(json.dumps(asdict(record)))
-    assert [one.files for one in local_files.every_taken()] == [{name: 10}]
+    taken = local_files.Taken(str(target), "org/x", {name: 10})
+    local_files.directory().mkdir(parents=True)
+    record = local_files.directory() / f"{taken.key}.json"
+    record.write_text(json.dumps(asdict(taken)))
     assert [i for i in survey(attic.site()).items if i.kind == "download"] == []
     assert precious.exists()
 

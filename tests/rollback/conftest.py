@@ -1,4 +1,4 @@
-"""Real processes around a ladder: a stand-in baseline, a stand-in runner, and their clean end."""
+"""Real processes around a rollback: a stand-in baseline, a stand-in runner, and their clean end."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from tests.waiting import until
 STANDIN = Path(__file__).with_name("standin.py")
 
 
-class Climbs:
-    """What has a plan: its ladder, and what that says."""
+class RollsBack:
+    """Something that has a plan: it rolls back and keeps the lines of the rollback."""
 
     plan: SealedPlan
     lines: list[Line]
@@ -47,13 +47,14 @@ class Climbs:
         trigger = new_trigger(clock, emergency)
         return Procedure(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
 
-    def said(self, rung: str, state: str) -> list[str]:
-        return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (rung, state)]
+    def said(self, stage: str, state: str) -> list[str]:
+        """The details of the lines of a rollback's stage in this state."""
+        return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (stage, state)]
 
 
 @dataclass
-class Stage(Climbs):
-    """One run directory with a sealed plan, and every process a test starts."""
+class Stage(RollsBack):
+    """A test's own stage: a run directory with a sealed plan, and every process that it starts."""
 
     root: Path
     plan: SealedPlan
@@ -71,7 +72,7 @@ class Stage(Climbs):
         return self.plan
 
     def base(self, **changes: Any) -> None:
-        """Another baseline."""
+        """Change the plan's baseline and write the plan again."""
         self.seal(baseline=replace(self.plan.baseline, **changes))
 
     def spawn(self, argv: list[str], cookie: str = "") -> tuple[int, int]:
@@ -85,7 +86,7 @@ class Stage(Climbs):
         return self.spawn(["sleep", "600"], cookie)
 
     def up(self, body: str, cookie: str = "no") -> tuple[int, int]:
-        """A shell's script that has said "up"."""
+        """A process that runs this shell script, once it has printed "up"."""
         found, log = self.spawn(["sh", "-c", body], cookie), self.root / "log"
         until(lambda: "up" in log.read_text(), "it says up")
         return found
@@ -94,20 +95,20 @@ class Stage(Climbs):
         live.append(self.live, live.Live(kind, name, *who))
 
     def recorded(self, kind: str, name: str, cookie: str = "no") -> tuple[int, int]:
-        """A sleeper that is on record."""
+        """A sleeping process that is on record in live.jsonl."""
         found = self.sleeper(cookie)
         self.record(kind, name, found)
         return found
 
     def point(self, *, alive: bool = False, **changes: Any) -> Path:
-        """This user's pointer at the run, of a runner that is gone; `alive`: of one that lives."""
+        """Point this user's pointer at the run; its runner is gone or, if `alive`, still lives."""
         runner = self.sleeper("no") if alive else (1, 1)
         plan = self.plan
         made = Pointer(plan.run_id, plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
         return records.write(replace(made, **changes))
 
     def usual_site(self) -> Path:
-        """There is a site file where one is looked for; what it says is the test's own."""
+        """Create an empty file where the default site file is looked for."""
         path = paths.default_site()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -119,7 +120,7 @@ class Stage(Climbs):
         return process.read_record(self.plan.records_dir, base.name, base.process)
 
     def start_baseline(self) -> tuple[int, int]:
-        """The baseline as an earlier run left it: running, with a record."""
+        """Start the baseline as an earlier run left it: running and with a record."""
         base = self.plan.baseline
         assert base.process is not None
         pid, start = process.spawn(base.process, log=self.root / "base.log", cookie="earlier")
@@ -152,7 +153,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         log=str(tmp_path / "base.log"),
     )
     plan = SealedPlan(
-        run_id=f"run-{uuid.uuid4().hex}",  # its cookie: a fence of another worker looks for that
+        run_id=f"run-{uuid.uuid4().hex}",  # unique: fences of other workers look for cookies, too
         run_dir=str(run_dir),
         baseline=base,
         memory_file=str(tmp_path / "restore.json"),
@@ -166,8 +167,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A directory that another user may walk to. Pytest closes its own to others whenever a
-    session starts, and with it that of every session beside."""
+    """A directory that other users may enter: whenever a session starts, pytest closes its own
+    directory to them, and with it that of every other session."""
     with tempfile.TemporaryDirectory(prefix="omni-rollback-", ignore_cleanup_errors=True) as place:
         os.chmod(place, 0o755)
         yield Path(place)
@@ -175,7 +176,7 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pointers, state and engine of this machine stay out of it."""
+    """Keep the pointers, the state and the configuration of this machine out of the test."""
     (tmp_path / "host").mkdir()
     monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path / "host"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -185,7 +186,7 @@ def _own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _a_process_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However fast a made-up clock runs: who is asked to end is waited for on the machine's."""
+    """Wait on the machine's clock for a process to end, even where a test has a fake clock."""
     stop_group = process.stop_group
 
     def stopped(pid: int, start: int, **more: Any) -> bool:
@@ -215,9 +216,9 @@ def run_script(stage: Stage, path: str = "") -> subprocess.CompletedProcess[str]
 
 @pytest.fixture(params=["ladder", "script"])
 def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
-    """Restores the baseline: the ladder, and rollback.sh under dash, do the same."""
+    """Restores the baseline, once by the rollback procedure and once by rollback.sh under dash."""
 
-    def by_ladder() -> None:
+    def by_procedure() -> None:
         assert stage.roll_back().serving, stage.lines
 
     def by_script() -> None:
@@ -226,4 +227,4 @@ def restore(request: pytest.FixtureRequest, stage: Stage) -> Callable[[], None]:
 
     if request.param == "script" and DASH is None:
         pytest.skip("needs dash")
-    return by_ladder if request.param == "ladder" else by_script
+    return by_procedure if request.param == "ladder" else by_script

@@ -3,10 +3,10 @@
     python standin.py PORT [--loading N] [--tok-s X] [--slow S] [--ignore-term]
         [--outlive FILE] [--once FILE] [--host ADDRESS]
 
-`--loading N` answers 503 to the first N looks at /health; `--slow S` takes S seconds for a
-completion, `--outlive FILE` gives none before the process whose pid is in that file has ended.
-`--once FILE` ends after its first completion and makes the file, unless it is there. Only the
-standard library.
+With `--loading N` it answers 503 to the first N requests of /health. With `--slow S` a completion
+takes S seconds. With `--outlive FILE` it completes nothing before the process whose pid is in that
+file has ended. With `--once FILE` it creates the file and ends after its first completion, unless
+the file exists. It uses the standard library only.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def has_ended(file: str) -> bool:
-    """Whether the process whose pid is in the file has been there, and is gone or a zombie."""
+    """Whether the process whose pid is in the file has lived and is gone or a zombie."""
     try:
         with open(file) as text:
             pid = int(text.read())

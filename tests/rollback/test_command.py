@@ -1,4 +1,4 @@
-"""Which plan counts: pointers real and forged, root and strangers, broken surroundings."""
+"""Which plan `omni-console rollback` selects: real and forged pointers, root and other users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_garbage_pointer_is_none(text: str) -> None:
 
 
 def test_pointer_of_absurd_numbers_is_none(stage: Stage) -> None:
-    """Any local user can write one, and root reads them all."""
+    """Any local user can write a pointer, and root reads them all."""
     path = stage.point()
     good = json.loads(path.read_text())
     believed = []
@@ -71,7 +71,7 @@ def test_pointer_of_absurd_numbers_is_none(stage: Stage) -> None:
 
 @as_root
 def test_forged_pointer_means_nothing(stage: Stage) -> None:
-    """A file with another user's number in its name, owned by somebody else."""
+    """A pointer with a user's number in its name does not count when another user owns the file."""
     path = stage.point(uid=NOBODY)
     assert path.stat().st_uid == 0
     assert records.find_all() == []
@@ -140,8 +140,8 @@ def open_up(path: Path) -> None:
             parent.chmod(parent.stat().st_mode | 0o055)
 
 
-def given(stage: Stage, path: Path) -> None:
-    """The pointer and the plan are another user's."""
+def give_to_nobody(stage: Stage, path: Path) -> None:
+    """Give the pointer and the plan to another user."""
     for one in (path, stage.plan.rollback_dir / "plan.json"):
         os.chown(one, NOBODY, NOBODY)
     open_up(stage.plan.rollback_dir)
@@ -149,8 +149,8 @@ def given(stage: Stage, path: Path) -> None:
 
 @as_root
 def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
-    """What root finds in another user's plan is done with that user's rights only."""
-    given(stage, stage.point(uid=NOBODY))
+    """Root acts on another user's plan with that user's rights only."""
+    give_to_nobody(stage, stage.point(uid=NOBODY))
 
     def act() -> object:
         notes: list[str] = []
@@ -190,7 +190,7 @@ time.sleep(600)
 
 
 def run_of_nobody(stage: Stage, holds: bool = True) -> None:
-    """A run that is on: its runner holds that user's lock, as its pointer says."""
+    """A live run of another user: its runner holds that user's lock, as its pointer says."""
     path = paths.host_lock(NOBODY)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -209,7 +209,7 @@ def run_of_nobody(stage: Stage, holds: bool = True) -> None:
 def test_a_run_of_another_user_that_is_really_on_ends_first(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, holds: bool
 ) -> None:
-    """Its runner holds the host; a pointer at any other process is not believed."""
+    """Its runner has to hold the host's lock: a pointer at any other process does not count."""
     first = list[str]()
     stage.point()
     monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
@@ -224,7 +224,7 @@ def test_a_run_of_another_user_that_is_really_on_ends_first(
 def test_another_users_rollback_is_that_users_process(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The interpreter of these tests may be root's alone: a shell stands in for the command."""
+    """A shell stands in for the command, because only root may be able to read the interpreter."""
     notes: list[str] = []
     asks = ("/bin/sh", "-c", 'echo "$1 $(id -u) $(id -G) $HOME"; exit 7', "sh")
     monkeypatch.setattr(records, "module_argv", lambda name: asks)
@@ -236,7 +236,7 @@ def test_another_users_rollback_is_that_users_process(
 
 
 def test_a_run_that_is_just_starting_is_ended(stage: Stage) -> None:
-    """Its pointer comes first, and nothing is sealed yet: nothing is down."""
+    """A run writes its pointer before its plan; without a plan the baseline is not down yet."""
     pid, start = stage.sleeper()
     (stage.plan.rollback_dir / "plan.json").unlink()
     stage.point(pid=pid, start=start)
@@ -249,11 +249,11 @@ def test_a_run_that_begins_during_the_climb_is_rolled_back_too(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = replace(stage.plan, run_id="", run_dir="", site_name="mine")
-    climbed: list[str] = []
+    rolled_back: list[str] = []
 
     def roll_back(selected: SelectedPlan, *_: object) -> Result:
-        climbed.append(selected.plan.run_id or selected.plan.site_name)
-        if len(climbed) == 1:
+        rolled_back.append(selected.plan.run_id or selected.plan.site_name)
+        if len(rolled_back) == 1:
             stage.point(alive=True)
         else:
             records.clear(stage.plan.run_id)
@@ -261,13 +261,13 @@ def test_a_run_that_begins_during_the_climb_is_rolled_back_too(
 
     monkeypatch.setattr(command, "_run", roll_back)
     assert rollback(lambda: site, True, None).serving
-    assert climbed == ["mine", stage.plan.run_id]
+    assert rolled_back == ["mine", stage.plan.run_id]
 
 
 @as_root
 @pytest.mark.parametrize("own_site", [False, True])
 def test_plan_of_another_user_is_never_acted_on(stage: Stage, own_site: bool) -> None:
-    """Its argv, its log, its finish command: all of it would run with the reader's rights."""
+    """The plan's argv, log and finish command would run with the rights of whoever reads it."""
     stage.point(alive=True)
     foreign = paths.runs_dir() / "theirs" / "rollback" / "plan.json"
     sealed.write(stage.plan, foreign)
@@ -310,7 +310,7 @@ def test_asking_follows_no_link_and_waits_for_no_fifo(stage: Stage) -> None:
 
 
 def old_plan(stage: Stage, name: str, site: str, at: float) -> Path:
-    """A run of before."""
+    """Write the plan of an earlier run."""
     path = paths.runs_dir() / name / "rollback" / "plan.json"
     run_dir = str(path.parent.parent)
     plan = replace(stage.plan, run_id=name, run_dir=run_dir, site_path=site, sealed_at=at)
@@ -319,7 +319,7 @@ def old_plan(stage: Stage, name: str, site: str, at: float) -> Path:
     return path
 
 
-def chosen(seal: Callable[[], SealedPlan] | None) -> str:
+def selected_by(seal: Callable[[], SealedPlan] | None) -> str:
     selected = Finder(seal, False, print).find()
     return (selected.plan.run_id or selected.plan.site_name) if selected else ""
 
@@ -338,12 +338,12 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
         raise ImportError("pydantic")
 
     old_plan(stage, "demo", "/elsewhere/site.yaml", now + 9)
-    assert chosen(lambda: fresh) == "fresh"
-    assert chosen(refuses) == "demo"
-    assert chosen(breaks) == "demo"
-    assert chosen(None) == "demo"
+    assert selected_by(lambda: fresh) == "fresh"
+    assert selected_by(refuses) == "demo"
+    assert selected_by(breaks) == "demo"
+    assert selected_by(None) == "demo"
     old_plan(stage, "ours", str(site), now)
-    assert chosen(lambda: fresh) == "ours"
+    assert selected_by(lambda: fresh) == "ours"
     kept = Finder(lambda: fresh, False, print).find()
     assert kept is not None
     assert kept.plan.baseline.by_name, "the run is over: its container's id may be a spare one's"
@@ -351,9 +351,9 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
     found = Finder(lambda: fresh, False, print).find()
     assert found is not None
     assert (found.plan.run_id, found.plan.baseline) == ("ours", named), "the file changed since"
-    assert chosen(refuses) == "ours"
+    assert selected_by(refuses) == "ours"
     site.unlink()
-    assert chosen(lambda: fresh) == "demo", "no site file: the newest run"
+    assert selected_by(lambda: fresh) == "demo", "no site file: the newest run"
 
 
 def test_plan_that_is_a_fifo_holds_nobody_up(stage: Stage) -> None:
@@ -377,7 +377,7 @@ sys.exit(result.exit_code)
 
 
 def test_works_with_everything_else_broken(stage: Stage) -> None:
-    """Nothing but the standard library can be imported, and the journal is garbage."""
+    """Only the standard library can be imported here, and the journal is garbage."""
     stage.point()
     Path(stage.plan.run_dir, "journal.db").write_bytes(b"\0" * 4096)
     said = subprocess.check_output([sys.executable, "-c", BROKEN], text=True)

@@ -1,4 +1,4 @@
-"""Which plan a rollback acts on where homes, runs and disks disagree."""
+"""Which plan a rollback acts on where homes, runs and sites name different ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_user_behind_sudo_who_has_a_site_and_no_run(
 def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, root_has_site: bool
 ) -> None:
-    """What is brought back then is that of the user behind sudo."""
+    """The rollback then restores the baseline of the user behind sudo."""
     behind = 2222
     if root_has_site:
         stage.usual_site()
@@ -110,7 +110,7 @@ def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(
 
 
 def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: Stage) -> None:
-    """Not the usual site's newest plan; and what its own site file says by now counts."""
+    """That run comes before the default site's newest plan, with what its site file says now."""
     other = replace(stage.plan, run_id="newer", site_path=str(stage.usual_site()), sealed_at=9e9)
     sealed.write(other, paths.runs_dir() / "newer/rollback/plan.json")
     site = stage.root / "site.yaml"
@@ -128,14 +128,14 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     selected = again.find()
     assert selected is not None
     assert selected.plan == replace(stage.plan, baseline=made), "what the run has left is known"
-    assert selected.anew, "the run's waiting ladder has the plan of before"
+    assert selected.anew, "the run's standby has the earlier plan"
 
 
 @pytest.mark.parametrize("points", [False, True])
 def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(
     stage: Stage, points: bool
 ) -> None:
-    """Its pointer is gone, or another run's; and another run is newer."""
+    """The run counts though no pointer names it, and though another run is newer."""
     other = replace(stage.plan, run_id="newer")
     sealed.write(other, paths.runs_dir() / "newer/rollback/plan.json")
     if points:
@@ -167,7 +167,7 @@ def test_a_disk_that_gives_errors_hides_one_source_and_no_other(
 
 
 def other_site(stage: Stage) -> tuple[Path, SealedPlan]:
-    """A site file that is asked for, and its plan; the run that is pointed at is of another one."""
+    """A site file that is asked for, and its plan; the pointer names a run of another site."""
     stage.seal(site_name="theirs", site_path=str(stage.root / "theirs.yaml"))
     asked = stage.root / "asked.yaml"
     asked.touch()
@@ -214,7 +214,7 @@ def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:
 def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, alive: bool, lost: bool, theirs: bool, code: Exit
 ) -> None:
-    """It holds the host; what is said in the end is true of both baselines."""
+    """The run in its outage holds the host; the result counts for the baselines of both sites."""
     asked, mine = other_site(stage)
     stage.point(site=stage.plan.site_path, alive=alive)
     if lost:
@@ -222,15 +222,15 @@ def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
         stage.point(site=stage.plan.site_path, pid=pid, start=start)
         (stage.plan.rollback_dir / sealed.PLAN).unlink()
         sealed.write(stage.plan, paths.state_dir() / "rollback/theirs.json")
-    climbed: list[str] = []
+    rolled_back: list[str] = []
 
     def roll_back(selected: SelectedPlan, *_: object) -> Result:
         site = selected.plan.site_name
-        climbed.append(site)
+        rolled_back.append(site)
         return Result(theirs or site == "asked", detail="what there is to say")
 
     monkeypatch.setattr(command, "_run", roll_back)
     result = command.rollback(lambda: mine, True, None, site=str(asked))
-    assert climbed == ["theirs", "asked"]
+    assert rolled_back == ["theirs", "asked"]
     assert result.exit_code == code
     assert ("theirs" in result.detail) is not theirs

@@ -1,4 +1,4 @@
-"""A rollback whose terminal goes away, or whose operator presses Ctrl-C half way."""
+"""A rollback whose terminal is lost, or whose operator presses Ctrl-C half way."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Terminal:
         until(shown, f"the terminal shows {word!r}", where=lambda: repr(self.text))
 
     def ended(self) -> int:
-        """The exit code."""
+        """Wait for the command to end; its exit code."""
         status: list[int] = []
 
         def gone() -> bool:
@@ -61,7 +61,7 @@ def on_a_terminal(argv: list[str]) -> Terminal:
 
 @pytest.fixture
 def stubborn(stage: Stage) -> tuple[int, int]:
-    """A candidate that ignores SIGTERM: a second in which things can happen."""
+    """A candidate that ignores SIGTERM, so that a test has a second to interfere."""
     stage.seal(grace_s=1.0)
     body = "trap 'echo told' TERM; echo up; while :; do sleep 600 & wait; done"
     candidate = stage.up(body, stage.plan.run_id)
@@ -72,19 +72,24 @@ def stubborn(stage: Stage) -> tuple[int, int]:
 
 def is_rolling_back(stage: Stage, terminal: Terminal) -> None:
     terminal.read_until(b"plan: this user's run")
-    ladder = stage.plan.rollback_dir / "ladder.jsonl"
-    until(lambda: ladder.exists() and '"rung": "stop", "state": "begin"' in ladder.read_text())
+    progress_file = stage.plan.rollback_dir / "ladder.jsonl"
+    until(
+        lambda: (
+            progress_file.exists()
+            and '"rung": "stop", "state": "begin"' in progress_file.read_text()
+        )
+    )
 
 
 def waiting(stage: Stage, terminal: Terminal) -> None:
-    """The candidate has been told to end, and the command's main thread sleeps meanwhile."""
+    """Wait until the candidate was told to end and the command's main thread sleeps."""
     is_rolling_back(stage, terminal)
     until(lambda: "told" in (stage.root / "log").read_text(), "it says told")
     asleep(terminal)
 
 
 def asleep(terminal: Terminal) -> None:
-    """A signal on the way to a wait is answered after it only."""
+    """Wait until the command sleeps: a signal right before a wait is handled only after that."""
     until(lambda: (seen := process.stat(terminal.pid)) is not None and seen.state == "S")
 
 
@@ -95,7 +100,7 @@ def serves(stage: Stage) -> bool:
 def test_hang_up_half_way_changes_nothing(stage: Stage, stubborn: tuple[int, int]) -> None:
     terminal = on_a_terminal(COMMAND)
     is_rolling_back(stage, terminal)
-    os.close(terminal.master)  # the kernel sends SIGHUP; every write is an error from now on
+    os.close(terminal.master)  # the kernel sends SIGHUP, and every later write is an error
     os.kill(terminal.pid, signal.SIGHUP)
     assert terminal.ended() == 0
     assert serves(stage)
@@ -112,7 +117,7 @@ def test_ctrl_z_does_not_stop_it(stage: Stage, stubborn: tuple[int, int]) -> Non
 
 
 def test_first_ctrl_c_goes_on(stage: Stage, stubborn: tuple[int, int]) -> None:
-    stage.seal(grace_s=600.0)  # the candidate ends when the word has been read
+    stage.seal(grace_s=600.0)  # the candidate must not end before the test has read the warning
     terminal = on_a_terminal(COMMAND)
     waiting(stage, terminal)
     os.write(terminal.master, b"\x03")

@@ -1,4 +1,4 @@
-"""The ladder on real processes: a stand-in baseline, runner, steps and candidates."""
+"""The rollback procedure on real processes: a stand-in baseline, runner, steps and candidates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ import pytest
 from console.common.errors import Exit
 from console.host import ports, process
 from console.host.process import ProcessSpec
-from console.recovery.rollback import live, procedure
-from console.recovery.rollback import proof as restores
+from console.recovery.rollback import live, procedure, proof
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -41,14 +40,14 @@ from tests.waiting import until
 
 
 def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
-    """The file and the callback say the same, and its time is remembered after a real start."""
+    """The file and the callback get the same lines, and a real start's restore time is kept."""
     result = stage.roll_back()
     assert (result.serving, result.exit_code, result.nothing_to_do) == (True, Exit.OK, False)
     assert result.restore_s is not None
     assert result.restore_s > 0
     assert result.tok_s == pytest.approx(50.0)
     stages = list(dict.fromkeys(line["rung"] for line in stage.lines))
-    assert stages == [rung for rung in STAGES if rung in stages]
+    assert stages == [name for name in STAGES if name in stages]
     proved = {"fence", "stop", "start", "ready", "completion", "serving", "measure", "done"}
     assert proved <= set(stages)
     lines, _ = read_lines(stage.plan.rollback_dir / "ladder.jsonl")
@@ -63,16 +62,16 @@ def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     assert stage.said("start", "skipped")
     assert stage.baseline_process() == before
     memory = Path(stage.plan.memory_file)
-    assert restores.expected_restore(memory, "baseline") == result.restore_s
+    assert proof.expected_restore(memory, "baseline") == result.restore_s
     assert len(json.loads(memory.read_text())) == 1
-    assert restores.expected_restore(memory, "other") is None
+    assert proof.expected_restore(memory, "other") is None
 
 
 Restore = Callable[[], None]
 
 
 def test_fence_and_stop(stage: Stage, restore: Restore) -> None:
-    stage.seal(protected=("cand",))  # a container's name; the service of that name is another
+    stage.seal(protected=("cand",))  # protects a container, not the service of the same name
     base = stage.start_baseline()
     runner, stray = stage.recorded("runner", "runner", stage.plan.run_id), stage.sleeper()
     step, candidate = stage.recorded("step", "build"), stage.recorded("process", "cand")
@@ -134,7 +133,7 @@ def test_ten_minutes_of_loading_is_loading(stage: Stage) -> None:
     clock, port = FakeClock(), free_port()
     url, loading = f"http://127.0.0.1:{port}", standin(port, "--loading", "1200")
     stage.base(url=url, process=loading, ready_timeout_s=900.0)
-    # It listens before the fake clock runs: a start-up on the real clock would eat fake minutes.
+    # It listens before the fake clock runs: a start in real time would cost fake minutes.
     running = stage.start_baseline()
     until(lambda: "stand-in listens" in (stage.root / "base.log").read_text())
     until(lambda: health(url)[0] is Health.LOADING, "it loads")
@@ -160,9 +159,9 @@ def test_dying_baseline_is_started_twice_and_its_words_are_shown(stage: Stage) -
 def test_restore_memory_keeps_twenty_and_takes_the_median_of_five(tmp_path: Path) -> None:
     memory = tmp_path / "restore.json"
     for seconds in range(30):
-        restores.remember_restore(memory, "base", float(seconds), 0.0)
+        proof.remember_restore(memory, "base", float(seconds), 0.0)
     assert len(json.loads(memory.read_text())) == 20
-    assert restores.expected_restore(memory, "base") == 27.0
+    assert proof.expected_restore(memory, "base") == 27.0
 
 
 def test_two_at_once_share_one_ladder(stage: Stage) -> None:
@@ -173,7 +172,7 @@ def test_two_at_once_share_one_ladder(stage: Stage) -> None:
     def go(at: int) -> None:
         def emit(line: dict[str, object]) -> None:
             if not lines[at]:
-                both.wait(60)  # the one that climbs begins no rung before the other one listens
+                both.wait(60)  # the first begins no stage before the second one follows it
             lines[at].append(line)
 
         results.append(Procedure(stage.plan, emit=emit).run())
@@ -192,7 +191,7 @@ def test_two_at_once_share_one_ladder(stage: Stage) -> None:
 def test_follower_climbs_when_the_first_one_dies(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ladder killed half way leaves no final line; the second one takes over."""
+    """A rollback that is killed half way leaves no final line; the second one takes over."""
     code = (
         "import sys, time, fcntl, os\n"
         "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)\n"
@@ -225,7 +224,7 @@ def test_follower_climbs_when_the_first_one_dies(
 def test_the_runners_own_climb_is_no_answer_to_an_emergency(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, emergency: bool
 ) -> None:
-    """It ends no runner: what that does next would be behind the back of who was told 0."""
+    """It ends no runner, so the runner might go on after an emergency was answered with 0."""
     runner, results, taken = stage.recorded("runner", "runner"), list[Result](), Lock.taken
     path, tries = stage.plan.rollback_dir / PROGRESS_FILE, list[int]()
     line = {"trigger": "runner-1", "rung": "start", "state": "begin"}
@@ -248,7 +247,7 @@ def test_the_runners_own_climb_is_no_answer_to_an_emergency(
 
 
 def test_read_only_run_directory(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root writes everywhere, so the refusal is made where the files are opened."""
+    """Root can write everywhere, so this test refuses where the files are opened."""
     real = os.open
 
     def refuse(path: object, flags: int, *rest: object, **more: object) -> int:
@@ -288,7 +287,7 @@ def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
     assert not process.alive(*candidate)
     named = [x["detail"] for x in stage.lines if "did not answer" in x["detail"]]
     assert "ping: nothing" in named[0]
-    assert "within 0.20 s" in named[0], "before the rung that needs it has waited"
+    assert "within 0.20 s" in named[0], "before the stage that needs it has waited"
     assert "engine away" in stage.said("stop", "failed")[0]
 
 
@@ -300,7 +299,7 @@ def test_absent_engine_is_no_failure_when_nothing_needs_it(stage: Stage) -> None
 
 
 def test_what_breaks_costs_itself_only(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A printer stops nothing, and an error nobody foresaw costs its rung."""
+    """A callback that raises stops nothing, and an unforeseen error costs one stage."""
 
     def broken(_: object) -> None:
         raise RuntimeError("boom")
@@ -329,7 +328,7 @@ def test_finish_command_runs_detached_after_an_emergency_and_files_stay(stage: S
 def test_a_baseline_that_hangs_is_ended_and_started_once(
     stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes connections and answers none of them, as with a driver that does not come back."""
+    """The baseline takes connections and answers none, as it does when a GPU driver hangs."""
     monkeypatch.setattr(verify, "HUNG_S", 1.0)
     monkeypatch.setattr(start, "GRACE_S", 0.0)
     hung = stage.start_baseline()

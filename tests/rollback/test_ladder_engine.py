@@ -1,4 +1,4 @@
-"""The ladder and containers: on an engine in this process, and on a real one with llama.cpp."""
+"""The rollback of containers: on an engine in this process, and on a real one with llama.cpp."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAdd
 from console.recovery.rollback.stages import start, verify
 from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, NoSuchContainer, RawEngine
 from tests.ports import free_port
-from tests.rollback.conftest import Climbs, standin
+from tests.rollback.conftest import RollsBack, standin
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
@@ -37,8 +37,8 @@ only_real = pytest.mark.parametrize("yard", KINDS[1:], indirect=True)
 
 
 @dataclass
-class Yard(Climbs):
-    """A baseline container that is stopped, and candidates that run."""
+class Yard(RollsBack):
+    """An engine with a stopped baseline container and running candidates."""
 
     engine: Engine | MadeEngine
     raw: RawEngine
@@ -46,7 +46,7 @@ class Yard(Climbs):
     label: str
     image: str
     create: Callable[[str, list[str], dict[str, str]], str]
-    """A container by its name, its command and its labels."""
+    """Creates a container from its name, its command and its labels; returns its id."""
     lines: list[Line] = field(default_factory=list)
 
     def candidate(self, role: str = "candidate", command: str = "sleep 600", **more: str) -> str:
@@ -67,7 +67,7 @@ class Yard(Climbs):
         live.append(path, Live("container", name, container=container))
 
     def create_baseline(self, name: str) -> str:
-        """A llama.cpp behind a port of this machine; in this process, its stand-in."""
+        """Create a llama.cpp container at a port of this machine, or its stand-in process."""
         port = self.plan.baseline.url.rpartition(":")[2]
         if isinstance(self.engine, MadeEngine):
             return self.create(name, list(standin(int(port)).argv), {})
@@ -164,7 +164,7 @@ def test_stops_candidates_of_every_source_and_restores(yard: Yard) -> None:
 def test_a_container_that_cannot_answer_is_not_what_answers(
     yard: Yard, state: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It crashes and is restarted again and again, while something answers at its address."""
+    """The container cannot serve, for example between restarts, while its address answers."""
     yard.roll_back()
     assert yard.roll_back().nothing_to_do
     yard.plan = replace(yard.plan, baseline=replace(yard.plan.baseline, ready_timeout_s=1.0))
@@ -213,7 +213,7 @@ def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:
 
 @only_real
 def test_a_candidate_in_a_container_has_its_grace(yard: Yard, busy_image: str) -> None:
-    """Root sees its processes by the run's cookie; they are no strays."""
+    """Root finds its processes by the run's cookie, but the fence must not take them for strays."""
     body = "trap 'trap \"\" TERM; sleep 5; exit 5' TERM; while :; do sleep 0.1; done"
     yard.plan = replace(yard.plan, grace_s=20.0)
     assert isinstance(yard.engine, Engine)
@@ -244,7 +244,7 @@ def test_container_gone_goes_by_name(yard: Yard) -> None:
 @pytest.mark.parametrize("yard", ["made"], indirect=True)
 @pytest.mark.parametrize("there", [True, False])
 def test_the_name_comes_before_the_id_where_no_run_is_on(yard: Yard, there: bool) -> None:
-    """The container of the last run was renamed since, and kept; a new one may have its name."""
+    """The last run's container was kept under another name; a new one may have its old name."""
     base = yard.plan.baseline
     assert isinstance(yard.engine, MadeEngine)
     yard.engine.find(base.container_id).name = f"{base.container_name}-old"
@@ -259,7 +259,7 @@ def test_the_name_comes_before_the_id_where_no_run_is_on(yard: Yard, there: bool
 def test_a_plan_without_a_container_goes_by_the_labels_of_compose(
     yard: Yard, tmp_path: Path
 ) -> None:
-    """The engine was away when it was sealed; a stranger's container has the service's name."""
+    """The engine was away at the seal, and an unrelated container has the service's name."""
     base, file = yard.plan.baseline, tmp_path / "compose.yaml"
     yard.remove(base.container_id)
     labels = {COMPOSE_SERVICE: "base", f"{COMPOSE_PROJECT}.config_files": str(file)}
@@ -341,7 +341,7 @@ def test_kept_container_outlives_what_the_runner_asks_for(yard: Yard) -> None:
 
 @only_real
 def test_wrong_port_owner_is_said(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody holds the baseline's port: the engine's own words, no loop, exit 7."""
+    """Another process holds the baseline's port: the report quotes the engine and fails at once."""
     monkeypatch.setattr(start, "ENGINE_RETRY_S", 0.1)
     monkeypatch.setattr(verify, "FAILED_S", 1.0)
     port = int(yard.plan.baseline.url.rpartition(":")[2])
@@ -377,9 +377,9 @@ def test_a_warm_ladder_restores_as_well(yard: Yard) -> None:
     argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(directory)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as child:
         try:
-            until(lambda: standby.is_standing_by(directory), "the ladder is warm")
+            until(lambda: standby.is_standing_by(directory), "the standby waits")
             assert standby.trigger(directory)
-            until(lambda: follower.poll() is not None, "the ladder is done")
+            until(lambda: follower.poll() is not None, "the standby is done")
         finally:
             child.kill()
     assert yard.said("serving", "ok")

@@ -1,4 +1,4 @@
-"""What a ladder leaves alone, and what it survives: kept services, other boots, no threads left."""
+"""What a rollback leaves alone, and what it survives: kept services, no threads, lost engines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_kept_service_outlives_what_the_runner_asks_for(stage: Stage) -> None:
 def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However little candidates ask for; it does not become ready, so it is started twice."""
+    """Candidates here get no grace; the baseline never becomes ready, so it is started twice."""
     graces, stop_group = [], process.stop_group
 
     def stopped(pid: int, start: int, *, grace_s: float, **more: Any) -> bool:
@@ -72,7 +72,7 @@ def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
     pid = str(stage.root / "pid")
     dies = ProcessSpec(("sh", "-c", f"echo address already in use; echo $$ > {pid}; exit 1"))
     stage.base(url=f"http://127.0.0.1:{port}", process=dies)
-    # It says 503 to the first look, so that the baseline is started, and 200 to the others.
+    # It answers 503 at first, so that the baseline is started, and 200 after that.
     words = ("--loading", "1", "--outlive", pid)
     other = stage.spawn([*standin(port, *words).argv], cookie="other")
     until(lambda: _listens(port), "it listens")
@@ -109,7 +109,7 @@ def test_no_thread_left_is_no_obstacle(stage: Stage, monkeypatch: pytest.MonkeyP
     assert (stage.plan.rollback_dir / PROGRESS_FILE).read_text().count('"rung": "done"') == 1
     assert together([], 1.0)
     stage.close()
-    while process._unwatched:  # without a thread nobody waits for what was started
+    while process._unwatched:  # without a thread, nothing has waited for the started processes
         process._unwatched.pop().wait(60)
 
 
@@ -145,7 +145,7 @@ def test_engine_over_the_network_is_asked_with_the_docker_command(
     assert stops == ["tcp://10.0.0.1:2376 stop -t 3 aaa ccc"]
 
 
-def scene_of(stage: Stage) -> RollbackContext:
+def context_of(stage: Stage) -> RollbackContext:
     clock = SystemClock()
     report = Report(stage.root / "lines", new_trigger(clock), clock, None)
     return RollbackContext(stage.plan, clock, report, None)
@@ -161,11 +161,11 @@ def test_whose_container_it_is() -> None:
 
 
 def test_after_a_stop_that_failed_a_baseline_nobody_knows_is_not_believed(stage: Stage) -> None:
-    """A candidate on the baseline's own port answers there, and the engine is away."""
+    """A candidate answers on the baseline's own port, and the engine is away."""
     url, base = stage.plan.baseline.url, stage.plan.baseline
     stage.spawn([*standin(int(url.rpartition(":")[2])).argv], cookie="other")
     until(lambda: _listens(int(url.rpartition(":")[2])), "it listens")
-    context = scene_of(stage)
+    context = context_of(stage)
     boxed = replace(base, kind="container", container_name="base", process=None)
     context.plan = replace(stage.plan, baseline=boxed)
     baseline = Baseline(context)
@@ -175,7 +175,7 @@ def test_after_a_stop_that_failed_a_baseline_nobody_knows_is_not_believed(stage:
 
 
 class Engine:
-    """An engine that is away for its first `calls`, and has one candidate that runs."""
+    """An engine that is away for its first `calls`, and then has one running candidate."""
 
     path = "/nowhere"
 
@@ -201,7 +201,7 @@ class Engine:
 
 
 def test_an_engine_that_comes_back_ends_the_candidates_before_the_start(stage: Stage) -> None:
-    context, engine = scene_of(stage), Engine(2)
+    context, engine = context_of(stage), Engine(2)
     boxed = replace(stage.plan.baseline, kind="container", container_name="base", process=None)
     context.plan, context.clock = replace(stage.plan, baseline=boxed), FakeClock()
     context.engine, context.engine_away = engine, True  # type: ignore[assignment]
@@ -214,8 +214,8 @@ def test_an_engine_that_comes_back_ends_the_candidates_before_the_start(stage: S
 def test_a_process_baseline_waits_for_the_engine_while_a_container_holds_memory(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, held: bool
 ) -> None:
-    """And for no other: a baseline that needs no engine must not wait for one."""
-    context, engine = scene_of(stage), Engine(3)
+    """Otherwise it does not wait: a baseline that needs no engine must not depend on one."""
+    context, engine = context_of(stage), Engine(3)
     live.append(stage.live, live.Live("container", "cand", container="cand"))
     context.clock, context.engine = FakeClock(), engine  # type: ignore[assignment]
     monkeypatch.setattr(stop, "pids_of_container", lambda _: [os.getpid()] if held else [])
@@ -225,7 +225,7 @@ def test_a_process_baseline_waits_for_the_engine_while_a_container_holds_memory(
 
 
 def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = scene_of(stage)
+    context = context_of(stage)
     context.available, context.held = 10 << 30, 300 << 30
     monkeypatch.setattr(drain, "available_now", lambda: 100 << 30)
     assert "179.8 GiB of the 300.0 GiB that was held is not back" in drain.lacking(context)
@@ -256,7 +256,7 @@ def test_ladder_that_was_killed_is_not_busy(stage: Stage) -> None:
 def test_the_docker_command_goes_by_id_then_by_name(
     stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No other way leads to the engine, and the container was made anew under its name."""
+    """Only the command reaches the engine, and the container was created anew under its name."""
     said, tools = stage.root / "said", stage.root / "bin"
     server = shlex.join(standin(int(stage.plan.baseline.url.rpartition(":")[2])).argv)
     tools.mkdir()
@@ -287,8 +287,8 @@ esac
 def test_a_baseline_is_started_as_it_was_sealed(
     stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the program and the environment of that time: whoever climbs has another PATH, as under
-    sudo, and a shell that hides the cards."""
+    """It gets the program and the environment of the seal, though whoever rolls back has another
+    PATH, as under sudo, and a shell that hides the GPUs."""
     tool = stage.root / "opt" / "my-llama-server"
     tool.parent.mkdir()
     tool.write_text(

@@ -1,4 +1,4 @@
-"""The ladder and containers on an engine in this process, which says what a test wants."""
+"""The rollback of containers on an engine in this process, whose answers a test can change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def engine_of(yard: Yard) -> MadeEngine:
 def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     yard: Yard, tmp_path: Path, loads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has not bound its port yet, and a server of the user's own has it."""
+    """The baseline has not bound its port yet, and another server of the same user has it."""
     base, port = yard.plan.baseline, int(yard.plan.baseline.url.rpartition(":")[2])
     yard.remove(base.container_id)
     argv = ["sleep", "600"] if loads else list(standin(port).argv)
@@ -69,7 +69,7 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
 def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
     yard: Yard, runs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its layer is lost, say: whether it runs the kernel knows."""
+    """Its layer is lost, for example; the kernel still knows whether it runs."""
     broken, labelled, recorded = yard.candidate(""), yard.candidate(), yard.candidate("")
     yard.record("broken", broken)
     yard.record("cand", recorded)

@@ -1,4 +1,4 @@
-"""What a rollback goes by is not there: the baseline's record, the run's plan, all its data."""
+"""Rollbacks without the baseline's record, without the run's plan, or without all its data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import ConsoleError, Exit
-from console.frontends.cli import rollback as after
+from console.frontends.cli import rollback as cli_rollback
 from console.host import process
 from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
@@ -24,7 +24,7 @@ Restore = Callable[[], None]
 
 
 def unrecorded(stage: Stage) -> tuple[int, int]:
-    """The baseline that runs, without its record: a full disk did not take it."""
+    """Remove the record of the running baseline, as if a full disk had not taken it."""
     found = stage.baseline_process()
     assert found is not None
     stage.groups.append(found)
@@ -49,14 +49,14 @@ def test_a_loading_baseline_without_a_record_is_not_started_again(
     restore()
     found = unrecorded(stage)
     stage.lines.clear()
-    # it runs and does not answer there: as one that loads for minutes
+    # It runs and does not answer at this address, like a baseline that loads for minutes.
     stage.seal(baseline=replace(stage.plan.baseline, url="http://127.0.0.1:9", ready_timeout_s=0.5))
     stage.roll_back()
     assert stage.said("start", "ok")[0] == f"pid {found[0]} runs already"
 
 
 def test_a_runner_that_only_the_pointer_names_is_ended(stage: Stage) -> None:
-    """live.jsonl is lost: the runner would go on and start its candidate again."""
+    """Without live.jsonl the runner would go on and start its candidate again."""
     runner, other = stage.sleeper("no"), stage.sleeper("no")
     stage.point(pid=runner[0], start=runner[1])
     assert stage.roll_back().serving
@@ -96,16 +96,16 @@ def test_a_run_whose_plan_is_lost_is_ended_and_the_baseline_is_back(
 
 @pytest.mark.parametrize("known_by", ["copy", "ladder", "warm.json"])
 def test_a_run_whose_script_is_lost_too_had_begun_all_the_same(stage: Stage, known_by: str) -> None:
-    """No plan and no script is what a run has that is just starting: one that has begun says so
-    in more than these."""
-    runner, step, ladder = stage.sleeper("no"), stage.sleeper(), stage.sleeper("no")
+    """A run that is just starting has neither plan nor script; a run that took the baseline down
+    is known by its other files."""
+    runner, step, standby = stage.sleeper("no"), stage.sleeper(), stage.sleeper("no")
     stage.point(pid=runner[0], start=runner[1])
     lose(stage, "plan")
     copy = stage.root / "state/omni-console/rollback/s.json"
     if known_by == "copy":
         sealed.write(stage.plan, copy)
     elif known_by == "ladder":
-        stage.record("ladder", "warm", ladder)
+        stage.record("ladder", "warm", standby)
     else:
         (stage.plan.rollback_dir / known_by).touch()
     plan = replace(stage.plan, run_id="", run_dir="")
@@ -135,7 +135,7 @@ def test_where_nothing_says_what_to_bring_back_it_is_no_success(stage: Stage) ->
 
 
 def test_output_that_is_closed(stage: Stage) -> None:
-    """`omni-console rollback >&-`: it is as good as done in the dark, and its exit code says so."""
+    """`omni-console rollback >&-` works without any output and has the usual exit code."""
     stage.point()
     command = f"{sys.executable} -m console.cli rollback <&- >&- 2>{stage.root}/err"
     done = subprocess.run(["sh", "-c", command], check=False, timeout=120)
@@ -146,8 +146,8 @@ def test_output_that_is_closed(stage: Stage) -> None:
 @pytest.mark.parametrize("serving", [False, True])
 def test_nothing_points_at_a_lost_run_once_the_baseline_serves(stage: Stage, serving: bool) -> None:
     stage.point()
-    after._put_away(True)
+    cli_rollback._put_away(True)
     assert len(records.find_all()) == 1, "its directory is there: its closer ends it"
     lose(stage, "run")
-    after._put_away(serving)
+    cli_rollback._put_away(serving)
     assert len(records.find_all()) == (not serving)

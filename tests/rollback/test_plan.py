@@ -1,4 +1,4 @@
-"""The sealed plan and live.jsonl: what is written is read back, garbage is refused with words."""
+"""The sealed plan and live.jsonl: what is written can be read back, and garbage is refused."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_rewriting_replaces_and_ignores_the_umask(tmp_path: Path) -> None:
 
 
 def changed(path: str, *new: object) -> dict[str, Any]:
-    """The whole plan with another value at this place, or without one."""
+    """The plan as JSON with another value at this place or, without `new`, with none."""
     value: dict[str, Any] = json.loads(json.dumps(FULL.to_json()))
     at: Any = value
     *parents, last = path.split(".")
@@ -201,7 +201,7 @@ def test_live_ignores_lines_that_name_nobody(tmp_path: Path) -> None:
 
 
 def test_a_site_file_has_changed_by_what_it_says(stage: Stage) -> None:
-    """Not by its date, where the run has a copy of it: `mv` and `cp -p` bring an old one."""
+    """Its date does not count where the run has a copy: `mv` and `cp -p` keep an old date."""
     site, copy = stage.root / "site.yaml", Path(stage.plan.run_dir) / "site.yaml"
     for text, date, there, changed in (
         ("a", 9.0, True, False), ("b", 1.0, True, True), ("\ufeffa", 9.0, True, False),

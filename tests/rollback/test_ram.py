@@ -1,4 +1,4 @@
-"""The memory rung: an ordinary rollback is not held up, after a kill RAM is waited for."""
+"""The memory stage: it does not delay an ordinary rollback, and waits for RAM after a kill."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ GIB, MIB = 1 << 30, 1 << 20
 PAUSE = drain.PAUSE_S
 
 
-class Rung:
-    """The rung on a clock of its own, with what is available at each look."""
+class MemoryStage:
+    """The stage on a fake clock, with a given amount of available RAM at each reading."""
 
     def __init__(self, stage: Stage, patch: pytest.MonkeyPatch) -> None:
         self.stage, self.patch, self.clock = stage, patch, FakeClock()
@@ -40,7 +40,7 @@ class Rung:
     def wait(
         self, figures: Iterable[int | None], context: RollbackContext | None = None
     ) -> tuple[str, float]:
-        """How it ends, and how long it waited; the last figure stays."""
+        """The state in which the stage ends, and how many seconds it waited."""
         left, slept = chain(figures, repeat(GIB)), sum(self.clock.slept)
         self.patch.setattr(drain, "available", lambda descriptor: next(left))
         stop.memory(context or self.context())
@@ -61,8 +61,8 @@ class Rung:
 
 
 @pytest.fixture
-def rung(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Rung:
-    return Rung(stage, monkeypatch)
+def memory_stage(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> MemoryStage:
+    return MemoryStage(stage, monkeypatch)
 
 
 RISING = [2 * GIB + step * 1200 * MIB for step in range(256)]
@@ -79,14 +79,14 @@ RISING = [2 * GIB + step * 1200 * MIB for step in range(256)]
     ids=["nothing stopped", "held up for 5 ms", "until it rises no more", "never for ever"],
 )
 def test_how_long_it_is_waited_for(
-    rung: Rung, trigger: str, stopped: int, figures: Iterable[int], state: str, least: float,
-    most: float,
+    memory_stage: MemoryStage, trigger: str, stopped: int, figures: Iterable[int], state: str,
+    least: float, most: float,
 ) -> None:  # fmt: skip
-    found, slept = rung.wait(figures, rung.context(trigger, stopped))
+    found, slept = memory_stage.wait(figures, memory_stage.context(trigger, stopped))
     assert found == state
     assert least <= slept <= most
     if slept > 1:
-        notes = sum(line["state"] == "note" for line in rung.stage.lines)
+        notes = sum(line["state"] == "note" for line in memory_stage.stage.lines)
         assert notes >= 4, "visible all the while"
 
 
@@ -116,11 +116,11 @@ def test_what_is_scarce(tmp_path: Path, text: str | None, scarce: bool) -> None:
     assert drain.is_scarce(str(tmp_path / "meminfo")) is scarce
 
 
-def test_a_fresh_breach_counts_whoever_asked(rung: Rung) -> None:
-    path = rung.breach(0)
+def test_a_fresh_breach_counts_whoever_asked(memory_stage: MemoryStage) -> None:
+    path = memory_stage.breach(0)
     for ago, state in ((5, "ok"), (3600, "skipped")):
-        os.utime(path, (rung.clock.now() - ago, rung.clock.now() - ago))
-        assert rung.wait([], rung.context("command-1"))[0] == state
+        os.utime(path, (memory_stage.clock.now() - ago, memory_stage.clock.now() - ago))
+        assert memory_stage.wait([], memory_stage.context("command-1"))[0] == state
 
 
 @pytest.mark.parametrize(
@@ -134,25 +134,25 @@ def test_a_fresh_breach_counts_whoever_asked(rung: Rung) -> None:
     ],
 )
 def test_what_did_not_come_back_is_said_and_holds_nobody_up_for_long(
-    rung: Rung, held: int, limit: dict[str, object], now: int, short: str
+    memory_stage: MemoryStage, held: int, limit: dict[str, object], now: int, short: str
 ) -> None:
-    context = rung.context()
-    rung.breach(held, **limit)
-    state, slept = rung.wait([now] * 100, context)
+    context = memory_stage.context()
+    memory_stage.breach(held, **limit)
+    state, slept = memory_stage.wait([now] * 100, context)
     assert state == ("failed" if short else "ok")
-    assert short in rung.stage.lines[-1]["detail"]
+    assert short in memory_stage.stage.lines[-1]["detail"]
     assert bool(context.failures) == bool(short)
     assert slept < drain.LATE_S + 1
 
 
-def test_what_comes_late_is_waited_for(rung: Rung) -> None:
-    rung.breach(2 * GIB)
-    assert rung.wait([3 * GIB] * 8 + [7 * GIB] * 100)[0] == "ok"
+def test_what_comes_late_is_waited_for(memory_stage: MemoryStage) -> None:
+    memory_stage.breach(2 * GIB)
+    assert memory_stage.wait([3 * GIB] * 8 + [7 * GIB] * 100)[0] == "ok"
 
 
-def test_a_baseline_that_was_started_since_is_not_missing(rung: Rung) -> None:
-    context = rung.context("command-1")
-    rung.breach(2 * GIB)
-    done = {"rung": "done", "at": rung.clock.now() + 1}
-    (rung.stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
-    assert rung.wait([3 * GIB] * 100, context)[0] == "ok"
+def test_a_baseline_that_was_started_since_is_not_missing(memory_stage: MemoryStage) -> None:
+    context = memory_stage.context("command-1")
+    memory_stage.breach(2 * GIB)
+    done = {"rung": "done", "at": memory_stage.clock.now() + 1}
+    (memory_stage.stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
+    assert memory_stage.wait([3 * GIB] * 100, context)[0] == "ok"

@@ -1,4 +1,4 @@
-"""rollback.sh under dash: the same story with sh, coreutils, sed and curl only."""
+"""rollback.sh under dash: the same rollback with sh, coreutils, sed and curl only."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_restores_and_a_second_time_changes_nothing(stage: Stage) -> None:
 
 @pytest.mark.parametrize("serves", [True, False])
 def test_the_run_is_known_as_rolled_back(stage: Stage, serves: bool) -> None:
-    """By the ladder's own last line, whatever stands before it."""
+    """The script writes the last line of a rollback, whatever stands before it in the file."""
     path = stage.plan.rollback_dir / progress.PROGRESS_FILE
     path.write_text('{"torn": ')
     if not serves:
@@ -71,7 +71,7 @@ def test_the_run_is_known_as_rolled_back(stage: Stage, serves: bool) -> None:
 
 
 def test_group_without_its_leader_is_known_by_start_times(stage: Stage) -> None:
-    """The number of a group that is gone may be another group's by now."""
+    """The number of a process group that is gone may belong to another group by now."""
     body = "trap '' TERM; (trap '' TERM; echo up; sleep 600; sleep 600) & exit 0"
     mine, other = (stage.spawn(["sh", "-c", body], cookie="no") for _ in range(2))
     until(lambda: (stage.root / "log").read_text().count("up") == 2)
@@ -138,8 +138,7 @@ def test_without_curl(stage: Stage, client: str) -> None:
 
 
 def test_an_answer_beside_a_candidate_that_may_still_run_is_no_proof(stage: Stage) -> None:
-    """The engine hangs, and something answers on the baseline's port: a candidate, for all that
-    is known."""
+    """The engine fails, and what answers on the baseline's port may be a candidate."""
     port = int(stage.plan.baseline.url.rpartition(":")[2])
     tools = stage.root / "bin"
     tools.mkdir()
@@ -161,7 +160,7 @@ def test_every_stray_is_ended(stage: Stage) -> None:
 
 @pytest.mark.parametrize("uid", [0, 1234])
 def test_containers_of_another_site_or_user_are_left_alone(stage: Stage, uid: int) -> None:
-    """By the rule of the ladder: root's rollback ends those of every user on its own site."""
+    """The rule is that of the rollback procedure: root ends those of every user on its site."""
     me, other, tools = os.getuid(), os.getuid() + 1, stage.root / "bin"
     owners = {
         "unmarked": "", "mine": f"{me}:mine", "away": f"{me}:another", "theirs": f"{other}:mine",
@@ -187,7 +186,7 @@ def test_containers_of_another_site_or_user_are_left_alone(stage: Stage, uid: in
 def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     stage: Stage, whose: str
 ) -> None:
-    """The kernel's word on who is in the container comes by sed, whose answer is made here."""
+    """A stand-in for sed says which process is in the container, as the kernel would."""
     server, identity = standin(int(stage.plan.baseline.url.rpartition(":")[2])), "a" * 64
     listens, sleeps = stage.spawn(list(server.argv), cookie="no"), stage.sleeper("no")
     inside = listens if whose == "its own" else sleeps

@@ -1,4 +1,4 @@
-"""Another local user: what that user puts somewhere, holds or runs decides nothing."""
+"""Another local user: no file, lock or process of that user changes what a rollback does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ import fcntl, os, socket, sys, time
 os.setgroups([])
 os.setuid(65534)
 if sys.argv[1].isdigit():
-    door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 elif sys.argv[1] != "-":
     fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
 print("held", flush=True)
@@ -43,7 +43,7 @@ time.sleep(600)
 
 @pytest.fixture
 def stranger(stage: Stage) -> Callable[..., tuple[int, int]]:
-    """A process of another user's that holds a file's lock or listens on a port."""
+    """Starts a process of another user that holds a file's lock or listens on a port."""
 
     def begin(what: object, *words: str, cookie: str = "theirs") -> tuple[int, int]:
         said = stage.root / "log"
@@ -59,7 +59,7 @@ def stranger(stage: Stage) -> Callable[..., tuple[int, int]]:
 
 @pytest.fixture
 def sticky(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A host directory that everybody may write to; this process is no root in it."""
+    """The host directory, made sticky and writable for everybody."""
     path = paths.host_dir()
     path.chmod(0o1777)
     for parent in tmp_path.parents:
@@ -76,7 +76,7 @@ def theirs(path: Path) -> Path:
 
 @pytest.mark.parametrize("thing", ["fifo", "file", "link", "directory"])
 def test_what_is_planted_holds_no_run_up(stage: Stage, sticky: Path, thing: str) -> None:
-    """In the place of the lock and of the pointer. A sticky directory lets nobody remove it."""
+    """Another user's file is in the place of the lock and of the pointer, and cannot be removed."""
     for path in (paths.host_lock(os.getuid()), paths.pointer(os.getuid())):
         make = {"fifo": os.mkfifo, "directory": os.mkdir, "file": Path.touch}
         if thing == "link":
@@ -99,7 +99,7 @@ def test_what_is_planted_holds_no_run_up(stage: Stage, sticky: Path, thing: str)
 def test_a_lock_that_is_only_held_is_no_run(
     stage: Stage, sticky: Path, stranger: Callable[..., tuple[int, int]]
 ) -> None:
-    """Only a run counts: the pointer's process, which holds its user's own lock."""
+    """A run counts only where the process that its pointer names holds its user's own lock."""
     path = theirs_lock()
     pid, start = stranger(path)
     assert host_is_free()
@@ -114,7 +114,7 @@ def test_a_lock_that_is_only_held_is_no_run(
 def test_what_is_planted_in_the_place_of_a_lock_hides_no_run(
     stage: Stage, sticky: Path, stranger: Callable[..., tuple[int, int]]
 ) -> None:
-    """Its runner holds another file then, which its pointer names."""
+    """The runner then locks another file, which its pointer names."""
     paths.host_lock(NOBODY).touch()
     path = stage.root / "own.lock"
     path.touch()
@@ -135,7 +135,7 @@ def theirs_lock() -> Path:
 def test_a_command_line_of_another_user_is_no_relay(
     stage: Stage, stranger: Callable[..., tuple[int, int]]
 ) -> None:
-    """Unless that user really has the port; and what its environment says is not believed."""
+    """It counts only where that user really has the port; its environment never counts."""
     port = free_port()
     url = f"http://localhost:{port}"
     words = ("-m", proxy.MODULE, f"127.0.0.1:{port}", "127.0.0.1:9", "cand")
@@ -179,7 +179,7 @@ def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
 def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port(
     stage: Stage, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The baseline is a start script that lives; only with a proxy can a container be behind."""
+    """The baseline is a start script that runs; only the engine's proxy can belong to it."""
     port = proxy.port_of(stage.plan.baseline.url)
     argv = list(standin(port).argv)
     if what == "relay":
@@ -213,7 +213,7 @@ def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port(
 def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(
     stage: Stage, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process baseline is on this machine, whatever its URL calls that."""
+    """A process baseline is on this machine, whatever name its URL uses."""
     port = int(stage.plan.baseline.url.rpartition(":")[2])
     url = f"http://{host}:{port}"
     stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=3.0, url=url)
@@ -238,7 +238,7 @@ def test_a_baseline_by_another_name_of_this_machine_is_the_baseline(
 
 
 def known(host: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name stands for an address, whatever this machine's table of hosts says."""
+    """Resolve this name to this address, whatever /etc/hosts says."""
     connect = socket.create_connection
 
     def connected(to: tuple[str, int], *more: float) -> socket.socket:
@@ -262,14 +262,14 @@ def test_a_server_that_left_the_session_of_its_starter_is_the_baseline(
 
 
 def test_whose_socket_answers(tmp_path: Path) -> None:
-    """The kernel prefers a socket at the very address to one at every address."""
+    """The kernel prefers a socket at the exact address to one at every address."""
     rows = "  0: {}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  {}  0 {}\n"
     net = tmp_path / "net"
     net.mkdir()
 
-    def owners(host: str, *doors: str) -> set[int]:
+    def owners(host: str, *sockets: str) -> set[int]:
         for name, long in (("tcp", False), ("tcp6", True)):
-            mine = [one.split() for one in doors if (len(one.split()[0]) > 8) is long]
+            mine = [one.split() for one in sockets if (len(one.split()[0]) > 8) is long]
             text = "".join(rows.format(at, uid, n) for n, (at, uid) in enumerate(mine))
             (net / name).write_text("head\n" + text)
         return ports.owners(f"http://{host}:8080", tmp_path)
@@ -287,7 +287,7 @@ def test_whose_socket_answers(tmp_path: Path) -> None:
 def test_a_relay_at_another_address_is_left_alone(
     stage: Stage, restore: Callable[[], None]
 ) -> None:
-    """On the same port, for clients of another site; ours is on every address."""
+    """A relay at another address is another site's; one at every address is this site's, too."""
     port = proxy.port_of(stage.plan.baseline.url)
     argv = (sys.executable, "-S", "-c", "import time; time.sleep(600)", proxy.MODULE)
     far, near, wide = (

@@ -1,4 +1,4 @@
-"""The warm ladder: a real process waiting at a real FIFO."""
+"""The standby: a real process that waits at a real FIFO."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ import pytest
 
 from console.common.clock import SystemClock
 from console.host import process
-from console.recovery.rollback import live, standby
-from console.recovery.rollback import procedure as ladder
+from console.recovery.rollback import live, procedure, standby
 from console.recovery.rollback.command import rollback
 from console.recovery.rollback.progress import PROGRESS_FILE, Line, read_lines, who_asked
 from console.runtime import probe, proxy
 from tests.ports import free_port
 from tests.rollback.conftest import Stage, kill_now, standin
-from tests.rollback.test_command import NOBODY, as_root, given
+from tests.rollback.test_command import NOBODY, as_root, give_to_nobody
 from tests.waiting import until
 
-Warm = Callable[[], subprocess.Popen[bytes]]
+StartStandby = Callable[[], subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def start_standby(stage: Stage) -> Iterator[Warm]:
+def start_standby(stage: Stage) -> Iterator[StartStandby]:
     begun: list[subprocess.Popen[bytes]] = []
 
     def go() -> subprocess.Popen[bytes]:
@@ -46,7 +45,7 @@ def start_standby(stage: Stage) -> Iterator[Warm]:
             env={**os.environ, "OMNI_RUN": stage.plan.run_id},
         )
         begun.append(child)
-        until(lambda: standby.is_standing_by(stage.plan.rollback_dir), "the ladder is warm")
+        until(lambda: standby.is_standing_by(stage.plan.rollback_dir), "the standby waits")
         return child
 
     yield go
@@ -64,8 +63,10 @@ def done(stage: Stage, count: int = 1) -> list[Line]:
     return read_lines(path)[0]
 
 
-def test_emergency_byte_kills_the_runner_and_restores(stage: Stage, start_standby: Warm) -> None:
-    """It is on record, keeps for itself what protection it got, and leaves when it is through."""
+def test_emergency_byte_kills_the_runner_and_restores(
+    stage: Stage, start_standby: StartStandby
+) -> None:
+    """The standby is on record, leaves after the rollback, and its protection is not inherited."""
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     child, directory = start_standby(), stage.plan.rollback_dir
     fifo = os.stat(directory / "trigger")
@@ -89,7 +90,7 @@ def score(pid: int) -> str:
     return Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
 
 
-def test_asked_by_the_runner_fences_nobody(stage: Stage, start_standby: Warm) -> None:
+def test_asked_by_the_runner_fences_nobody(stage: Stage, start_standby: StartStandby) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
@@ -97,7 +98,7 @@ def test_asked_by_the_runner_fences_nobody(stage: Stage, start_standby: Warm) ->
     assert process.alive(*runner)
 
 
-def test_quit(stage: Stage, start_standby: Warm) -> None:
+def test_quit(stage: Stage, start_standby: StartStandby) -> None:
     child = start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.QUIT)
     assert child.wait(60) == 0
@@ -106,7 +107,7 @@ def test_quit(stage: Stage, start_standby: Warm) -> None:
 
 
 def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
-    stage: Stage, start_standby: Warm
+    stage: Stage, start_standby: StartStandby
 ) -> None:
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
     child = start_standby()
@@ -120,7 +121,9 @@ def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
     assert child.wait(60) == 0
 
 
-def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_standby: Warm) -> None:
+def test_it_stays_for_a_baseline_that_does_not_serve(
+    stage: Stage, start_standby: StartStandby
+) -> None:
     child = start_standby()
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
     assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
@@ -128,11 +131,11 @@ def test_it_stays_for_a_baseline_that_does_not_serve(stage: Stage, start_standby
     assert child.poll() is None
 
 
-Look = Callable[[int], None]
+InSilence = Callable[[int], None]
 
 
 class Later(SystemClock):
-    """The machine's clock, put forward."""
+    """The machine's clock, moved forward by `ahead` seconds."""
 
     ahead = 0.0
 
@@ -140,26 +143,26 @@ class Later(SystemClock):
         return super().monotonic() + self.ahead
 
 
-def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, look: Look) -> int:
-    """How often a ladder that nobody speaks to looked until it left; `look` is called before each,
-    with its number."""
-    looks: list[float] = []
+def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, act: InSilence) -> int:
+    """How many silences a standby waits through before it leaves; `act` is called in each of
+    them, with its number."""
+    silences: list[float] = []
     waiting = standby.Standby(stage.plan.rollback_dir)
     waiting.clock = later = Later()
 
     def silence(
         readers: list[int], _w: object, _x: object, seconds: float
     ) -> tuple[list[int], ...]:
-        looks.append(seconds)
+        silences.append(seconds)
         later.ahead += seconds
-        assert len(looks) < 20
-        look(len(looks))
+        assert len(silences) < 20
+        act(len(silences))
         return [], [], []
 
     monkeypatch.setattr(standby, "select", SimpleNamespace(select=silence))
     monkeypatch.setattr(waiting, "_drain", lambda: b"")  # there is no FIFO
     waiting.run()
-    return len(looks)
+    return len(silences)
 
 
 def serve(stage: Stage) -> None:
@@ -173,12 +176,12 @@ def test_it_leaves_by_itself_when_runner_and_sentinel_are_gone(
     serve(stage)
     left = [stage.recorded(kind, kind) for kind in ("runner", "sentinel")]
 
-    def look(number: int) -> None:
+    def act(number: int) -> None:
         if number in (2, 3):
             process.stop_group(*left.pop(0), grace_s=0.0)
 
-    looks = in_silence(stage, monkeypatch, look)
-    assert looks == 3, "it stays for a runner, and for a sentinel"
+    silences = in_silence(stage, monkeypatch, act)
+    assert silences == 3, "it stays for a runner, and for a sentinel"
 
 
 def test_it_stays_while_a_candidate_answers_in_the_baselines_place(
@@ -186,16 +189,16 @@ def test_it_stays_while_a_candidate_answers_in_the_baselines_place(
 ) -> None:
     url, port = stage.plan.baseline.url, free_port()
     stage.spawn(list(standin(port).argv))
-    door = stage.spawn(list(proxy.argv(proxy.address(url), f"127.0.0.1:{port}", "cand")))
+    relay = stage.spawn(list(proxy.argv(proxy.address(url), f"127.0.0.1:{port}", "cand")))
     until(lambda: probe.health(url)[0] is probe.Health.SERVING, "it serves")
 
-    def look(number: int) -> None:
+    def act(number: int) -> None:
         if number == 2:
-            process.stop_group(*door, grace_s=3.0)
+            process.stop_group(*relay, grace_s=3.0)
             serve(stage)
 
-    looks = in_silence(stage, monkeypatch, look)
-    assert looks == 2, "the baseline is down behind the relay"
+    silences = in_silence(stage, monkeypatch, act)
+    assert silences == 2, "the baseline is down behind the relay"
 
 
 def test_the_lease_counts_with_runner_and_sentinel_dead(
@@ -204,17 +207,17 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
     stage.seal(lease_s=2.5 * standby.LOOK_S)
     stage.point()
     runner = stage.recorded("runner", "runner", stage.plan.run_id)
-    climbed: list[int] = []
+    rolled_back: list[int] = []
 
-    def look(number: int) -> None:
+    def act(number: int) -> None:
         if number == 3:
             kill_now(runner)
             until(lambda: not process.alive(*runner), "it is dead")
-        if not climbed and (stage.plan.rollback_dir / PROGRESS_FILE).exists():
-            climbed.append(number)
+        if not rolled_back and (stage.plan.rollback_dir / PROGRESS_FILE).exists():
+            rolled_back.append(number)
 
-    looks = in_silence(stage, monkeypatch, look)
-    assert climbed == [looks] == [7], "three minutes after the look that found nobody"
+    silences = in_silence(stage, monkeypatch, act)
+    assert rolled_back == [silences] == [7], "three minutes after the silence that found nobody"
     lines = done(stage)
     assert (lines[-1]["serving"], lines[-1]["trigger"].split("-")[0]) == (True, "lease")
     assert who_asked(stage.plan.rollback_dir) == "the lease"
@@ -237,26 +240,26 @@ IDLE = ["no lease", "it was climbed meanwhile", "a sentinel lives", "it is over"
 @pytest.mark.parametrize("why", IDLE)
 def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     stage.seal(lease_s=0.0 if why == "no lease" else 2.5 * standby.LOOK_S)
-    ladder, sentinel = stage.plan.rollback_dir / PROGRESS_FILE, stage.sleeper()
+    progress_file, sentinel = stage.plan.rollback_dir / PROGRESS_FILE, stage.sleeper()
     run_id = "another" if why == "another is on" else stage.plan.run_id
     stage.point(run_id=run_id, over=why == "it is over")
     if why == "a sentinel lives":
         stage.record("sentinel", "sentinel", sentinel)
     before = '{"rung": "done"}\n' if why == "it was climbed meanwhile" else ""
 
-    def look(number: int) -> None:
+    def act(number: int) -> None:
         if number == 2:
-            ladder.write_text(before)
+            progress_file.write_text(before)
         if number == 8:
             kill_now(sentinel)
             until(lambda: not process.alive(*sentinel), "it is dead")
             serve(stage)
 
-    assert in_silence(stage, monkeypatch, look) == 8
-    assert ladder.read_text() == before, "nobody climbed"
+    assert in_silence(stage, monkeypatch, act) == 8
+    assert progress_file.read_text() == before, "nothing rolled back"
 
 
-def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_standby: Warm) -> None:
+def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_standby: StartStandby) -> None:
     child = start_standby()
     os.kill(child.pid, signal.SIGSTOP)
     assert standby.trigger(stage.plan.rollback_dir, standby.ASKED)
@@ -267,9 +270,9 @@ def test_quit_that_comes_with_a_call_is_not_lost(stage: Stage, start_standby: Wa
 
 
 def test_command_goes_on_beside_a_ladder_that_was_stopped_half_way(
-    stage: Stage, start_standby: Warm, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, start_standby: StartStandby, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladder, "STOPPED_S", 0.2)
+    monkeypatch.setattr(procedure, "STOPPED_S", 0.2)
     stage.seal(grace_s=1.5)
     candidate = stage.up("trap '' TERM; echo up; sleep 600 & wait; sleep 600")
     stage.record("process", "candidate", candidate)
@@ -296,7 +299,7 @@ def test_trigger_without_a_reader_says_so(stage: Stage) -> None:
     assert (directory / "trigger").read_text() == ""
 
 
-def test_plan_is_read_again_when_it_changed(stage: Stage, start_standby: Warm) -> None:
+def test_plan_is_read_again_when_it_changed(stage: Stage, start_standby: StartStandby) -> None:
     start_standby()
     stage.base(reference_tok_s=500.0)
     assert standby.trigger(stage.plan.rollback_dir)
@@ -305,7 +308,7 @@ def test_plan_is_read_again_when_it_changed(stage: Stage, start_standby: Warm) -
 
 @pytest.mark.parametrize("text", [None, "garbage"])
 def test_plan_in_memory_serves_when_the_file_is_gone(
-    stage: Stage, start_standby: Warm, text: str | None
+    stage: Stage, start_standby: StartStandby, text: str | None
 ) -> None:
     start_standby()
     path = stage.plan.rollback_dir / "plan.json"
@@ -319,7 +322,7 @@ def test_plan_in_memory_serves_when_the_file_is_gone(
 
 @pytest.mark.parametrize("stuck", [False, True])
 def test_command_goes_through_the_warm_ladder_or_helps_itself(
-    stage: Stage, start_standby: Warm, monkeypatch: pytest.MonkeyPatch, stuck: bool
+    stage: Stage, start_standby: StartStandby, monkeypatch: pytest.MonkeyPatch, stuck: bool
 ) -> None:
     child = start_standby()
     if stuck:
@@ -332,7 +335,7 @@ def test_command_goes_through_the_warm_ladder_or_helps_itself(
     who = "command-" if stuck else "warm-"
     assert any(str(x["trigger"]).startswith(who) for x in stage.lines)
     if stuck:
-        assert child.poll() is None, "another ladder is no stray"
+        assert child.poll() is None, "the fence spares a standby"
         os.kill(child.pid, signal.SIGCONT)
     assert child.wait(60) == 0
 
@@ -358,7 +361,7 @@ print(*sorted(set(sys.modules) - before))
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_climb_loads_nothing_any_more(stage: Stage, scheme: str) -> None:
-    """The interpreter's files may be gone by then, or another user's alone."""
+    """By then the interpreter's files may be gone, or closed to the current user."""
     candidate = stage.recorded("process", "candidate", stage.plan.run_id)
     url = stage.plan.baseline.url.replace("http", scheme, 1)
     stage.base(url=url, ready_timeout_s=30.0 if scheme == "http" else 4.0)
@@ -383,7 +386,7 @@ print("late:", *sorted(set(sys.modules) - before))
 
 @as_root
 def test_root_loads_everything_before_it_becomes_the_runs_owner(stage: Stage) -> None:
-    given(stage, stage.point(uid=NOBODY))
+    give_to_nobody(stage, stage.point(uid=NOBODY))
     argv = [sys.executable, "-P", "-c", COMMAND]
     said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
     assert said.endswith("late:\n"), said

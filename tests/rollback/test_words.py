@@ -1,4 +1,4 @@
-"""What a rollback says: rung by rung, of RAM that comes back, of plans it refuses."""
+"""What a rollback prints: of each stage, of RAM that is freed, and of plans that it refuses."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from console.runtime.probe import Health
 from tests.clock import FakeClock
 from tests.rollback.conftest import Stage
 from tests.rollback.test_plan import FULL, GARBAGE
-from tests.rollback.test_ram import Rung, rung
+from tests.rollback.test_ram import MemoryStage, memory_stage
 
-__all__ = ["rung"]
+__all__ = ["memory_stage"]
 GIB, MIB = 1 << 30, 1 << 20
 SLEEPS = ProcessSpec(("sleep", "600"))
 SERVES = (Health.SERVING, "200 OK")
@@ -42,10 +42,10 @@ Answers = Callable[..., None]
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    """What the baseline's address says at each look, the last for good; and its completions."""
+    """Sets the health of the baseline's address, the last of which repeats, and completions."""
 
-    def use(*looks: tuple[Health, str], completes: object = PROVED, busy: bool = False) -> None:
-        left = list(looks)
+    def use(*states: tuple[Health, str], completes: object = PROVED, busy: bool = False) -> None:
+        left = list(states)
 
         def health(*_: object) -> tuple[Health, str]:
             return left.pop(0) if len(left) > 1 else left[0]
@@ -59,7 +59,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 
 def roll_back(stage: Stage, **changes: object) -> list[str]:
-    """Every line of a ladder on a clock of its own, and its result."""
+    """Every line of a rollback on a fake clock, and its result."""
     base = replace(stage.plan.baseline, process=SLEEPS, url="http://127.0.0.1:8000")
     more = changes.pop("baseline", {})
     stage.seal(baseline=replace(base, **more), **changes)  # type: ignore[arg-type]
@@ -68,10 +68,10 @@ def roll_back(stage: Stage, **changes: object) -> list[str]:
     result = Procedure(
         stage.plan, clock=FakeClock(), trigger=trigger, emit=stage.lines.append
     ).run()
-    return [*told(stage), *(steady(stage, one) for one in summary(result))]
+    return [*reported(stage), *(steady(stage, one) for one in summary(result))]
 
 
-def told(stage: Stage) -> list[str]:
+def reported(stage: Stage) -> list[str]:
     found = [f"{x['rung']} {x['state']}: {x['detail']}" for x in stage.lines if x["rung"] != "done"]
     return [steady(stage, one) for one in found]
 
@@ -120,7 +120,7 @@ def test_a_baseline_that_does_not(
     (stage.root / "bin").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(stage.root / "bin"))
-        patch.setattr(Procedure, "_probe", lambda *_: None)  # it is said whenever it is found out
+        patch.setattr(Procedure, "_probe", lambda *_: None)  # its note may come at any moment
         lines = roll_back(stage, baseline=container, engine=engine)
     assert sum("start note" in one for one in lines) > 10, "an engine may come back"
     found["no engine"] = list(dict.fromkeys(lines))
@@ -137,16 +137,21 @@ def test_candidates_that_end(
         monkeypatch.setattr(drain, "is_scarce", lambda scarce=scarce: scarce)
         stage.record("process", "cand", stage.sleeper("no"))
         roll_back(stage, grace_s=600.0)
-        found[name] = [steady(stage, one) for one in told(stage) if one.startswith("stop")]
+        found[name] = [steady(stage, one) for one in reported(stage) if one.startswith("stop")]
     assert found == snapshot
 
 
 def test_memory_that_comes_back(
-    rung: Rung, stage: Stage, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+    memory_stage: MemoryStage,
+    stage: Stage,
+    snapshot: SnapshotAssertion,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def seen(trigger: str, *figures: int | None, stopped: int = 0, **plan: object) -> list[str]:
-        rung.wait([*figures, *[figures[-1]] * 1000], rung.context(trigger, stopped, **plan))
-        return told(stage)
+        memory_stage.wait(
+            [*figures, *[figures[-1]] * 1000], memory_stage.context(trigger, stopped, **plan)
+        )
+        return reported(stage)
 
     def used(*figures: int | None) -> None:
         left = chain(figures, repeat(figures[-1]))
@@ -166,9 +171,9 @@ def test_memory_that_comes_back(
     used(None)
     found["VRAM not known"] = seen(after, GIB)
     stage.seal(gpus=(), exclusive=False)
-    rung.breach(2 * GIB)
+    memory_stage.breach(2 * GIB)
     found["missing"] = seen(after, 5 * GIB)
-    rung.breach(0, metric="host.ram_available", below=6.0 * GIB)
+    memory_stage.breach(0, metric="host.ram_available", below=6.0 * GIB)
     found["below its limit"] = seen(after, 5 * GIB)
     assert found == snapshot
 

@@ -18,7 +18,7 @@ from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.gauges import marked_rows
 from console.render.keymap import EMERGENCY, action, of_scope
 from console.runner.prepare.catalog import Entry
-from screens.emergency import _foot, _head, by_hand, rung_rows
+from screens.emergency import _foot, _head, by_hand, stage_rows
 from screens.playbooks import entry_rows
 from screens.runs import report_rows, run_row
 from tests.ui import scene
@@ -152,7 +152,7 @@ def test_a_rollback(snapshot: SnapshotAssertion) -> None:
         {"rung": "ready", "state": "begin", "t": 1.0, "detail": ""},
     ]  # fmt: skip
     begun = [{"rung": "start", "state": "begin", "t": 1.0, "detail": ""}, lines[3]]
-    said = [drawn(rung_rows(lines, 70)), drawn(rung_rows(begun, 70))]
+    said = [drawn(stage_rows(lines, 70)), drawn(stage_rows(begun, 70))]
     command = "docker run " + " ".join(f"--option-{n}=value" for n in range(12))
     for result, trouble in (
         (None, ""), (None, "it cannot be started"), (Result(False, detail="no answer"), ""),

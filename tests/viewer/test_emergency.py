@@ -102,7 +102,7 @@ def serves(watch: RollbackFollower) -> RollbackFollower:
 def test_one_byte_wakes_the_warm_ladder(stage: Stage, warmed: Child, key: Key) -> None:
     emergency, ladder = key(), stage.plan.rollback_dir / PROGRESS_FILE
     press = emergency.press()
-    assert (press.how, press.ladder, press.offset) == ("warm", ladder, 0)
+    assert (press.how, press.progress_file, press.offset) == ("warm", ladder, 0)
     watch = emergency.follow(press)
     assert emergency.press().how == "already"
     stages: list[dict[str, Any]] = []
@@ -171,7 +171,7 @@ def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -
     stage.seal(run_dir=str(run_dir))
     emergency = key()
     press = emergency.press()
-    assert (press.how, press.ladder) == ("spawned", None)
+    assert (press.how, press.progress_file) == ("spawned", None)
     serves(emergency.follow(press))
 
 
@@ -218,7 +218,7 @@ def test_whatever_breaks_a_press_never_raises(
     monkeypatch.setattr(module, "_target", broken)
     emergency = key()
     press = emergency.press()
-    assert (press.how, press.ladder) == ("spawned", None)
+    assert (press.how, press.progress_file) == ("spawned", None)
     serves(emergency.follow(press))
 
 

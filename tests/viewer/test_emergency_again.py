@@ -117,14 +117,14 @@ def test_a_ladder_that_came_after_the_press_gets_the_next_one_though_the_command
     emergency = key(hangs.argv)
     first = emergency.press()
     assert first.how == "spawned"
-    assert known or first.ladder is None
+    assert known or first.progress_file is None
     hangs.pid()
     assert emergency.press().how == "already", "there is still nothing to wake"
     start_standby()
     if not known:
         point(stage)
     again = emergency.press()
-    assert (again.how, again.ladder) == ("warm", stage.plan.rollback_dir / PROGRESS_FILE)
+    assert (again.how, again.progress_file) == ("warm", stage.plan.rollback_dir / PROGRESS_FILE)
     serves(emergency.follow(again))
 
 
@@ -243,7 +243,7 @@ def test_the_command_waits_for_no_look_at_the_runs(
         gate.wait()
         return []
 
-    monkeypatch.setattr(module, "_ladders", never)
+    monkeypatch.setattr(module, "_progress_files", never)
     monkeypatch.setattr(module, "SCAN_S", 0.05)
     emergency = key(hangs.argv)
     watch = emergency.follow(emergency.press())
@@ -261,13 +261,13 @@ def test_what_the_command_wrote_before_the_look_is_not_missed(
     old = {"trigger": "warm-1", "rung": "done", "state": "ok", "serving": True, "at": 5.0}
     ladder.write_text(json.dumps(old) + "\n")
     done = '{"trigger": "command-2", "rung": "done", "state": "ok", "serving": true, "at": %s}'
-    real = module._ladders
+    real = module._progress_files
 
     def late() -> list[Path]:
         until(lambda: len(read_lines(ladder)[0]) == 2, "the command has written its line")
         return real()
 
-    monkeypatch.setattr(module, "_ladders", late)
+    monkeypatch.setattr(module, "_progress_files", late)
     emergency = key(("sh", "-c", f"printf '{done}\\n' $(date +%s.%N) >> {ladder}"))
     watch = ended(emergency.follow(emergency.press()))
     assert [line["trigger"] for line in watch.lines()] == ["command-2"]

@@ -1,1 +1,1 @@
-"""The rollback: its sealed plan, its stages, the process that waits for it, and rollback.sh."""
+"""The rollback: its sealed plan, its stages, the standby process, and rollback.sh."""

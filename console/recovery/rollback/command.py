@@ -1,6 +1,6 @@
-"""`omni-console rollback`: find the sealed plan that counts, then climb, from any shell.
+"""`omni-console rollback`: it selects the sealed plan and rolls back, from any shell.
 
-A rollback in the foreground goes on when its terminal goes away.
+A rollback in the foreground survives the loss of its terminal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
-from console.recovery.rollback import trigger as wake
+from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.finder import Finder, SelectedPlan, name_of
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -35,10 +35,11 @@ AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
 
 @contextlib.contextmanager
 def ignore_hangup() -> Iterator[None]:
-    """Hang-up and Ctrl-Z do nothing, the first Ctrl-C says so, the second one raises.
+    """Ignore hang-up, Ctrl-Z and the first Ctrl-C; the second one raises KeyboardInterrupt.
 
-    Handlers and not SIG_IGN: what the ladder starts gets the usual behaviour back. Only the main
-    thread may set them; elsewhere nothing changes.
+    The first Ctrl-C prints a warning. The signals get handlers and not SIG_IGN, so that processes
+    that a rollback starts have the default behaviour. Only the main thread may set handlers; in
+    other threads nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -49,33 +50,33 @@ def ignore_hangup() -> Iterator[None]:
         if pressed:
             raise KeyboardInterrupt
         pressed.append(number)
-        # Not print: this may have come in the middle of one.
+        # os.write instead of print: the signal may have interrupted a print.
         with contextlib.suppress(OSError):
             os.write(2, AGAIN)
 
-    before = {
-        signal.SIGHUP: signal.signal(signal.SIGHUP, _nothing),
-        signal.SIGTSTP: signal.signal(signal.SIGTSTP, _nothing),
+    previous = {
+        signal.SIGHUP: signal.signal(signal.SIGHUP, _ignore),
+        signal.SIGTSTP: signal.signal(signal.SIGTSTP, _ignore),
         signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
     }
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _nothing(number: int, _: object) -> None:
+def _ignore(number: int, _: object) -> None:
     pass
 
 
 STANDBY_WORD_S = 0.5
-"""A warm ladder that says nothing for this long is not waited for."""
+"""Seconds without a line after which the standby is given up."""
 POLL_S = 0.005
 MOST_ROLLBACKS = 3
-"""How often a run that began during the climb is rolled back, too."""
+"""The most rollbacks in one call: a run that begins during one is rolled back as well."""
 LOOK_S = 0.25
-"""How often it is looked whether the ladder that is followed still lives."""
+"""Seconds between two checks whether the standby that is followed is still alive."""
 
 
 def rollback(
@@ -88,13 +89,13 @@ def rollback(
     run_dir: str = "",
     site: str = "",
 ) -> Result:
-    """Restore the baseline, now. Exit code 0 or 7 by `Result.exit_code`; every line to `emit`.
+    """Restore the baseline, now; `emit` gets each line. `Result.exit_code` is 0 or 7.
 
     `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
-    site file of a run whose plan is lost or whose end left the baseline down. `run_dir` is the run
-    to roll back where another one or none is pointed at, `site` the file that is asked for: a run
-    that is on at another site is rolled back first, and 0 is for both. Raises ConsoleError when
-    that fails, KeyboardInterrupt when Ctrl-C is pressed twice; nothing else.
+    site file of a run that has lost its plan or left the baseline down. `run_dir` names the run to
+    roll back where the pointer names another or none. `site` is the site file that was asked for: a
+    run in its outage at another site is rolled back first, and exit code 0 is then for both. Raises
+    ConsoleError if no plan can be made, KeyboardInterrupt if Ctrl-C is pressed twice, no other.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
@@ -102,9 +103,9 @@ def rollback(
     def note(detail: str) -> None:
         _say(emit, clock, trigger, "note", detail)
 
-    who = _asker()
+    requester = _requester()
     if os.getuid() == 0:
-        # before root is dropped: the interpreter's own files may be readable by root alone
+        # Imported before root is dropped: root alone may be able to read the interpreter's files.
         from console.recovery.rollback.procedure import load
 
         load()
@@ -118,7 +119,7 @@ def rollback(
                 _say(emit, clock, trigger, "ok", result.detail, **result.fields())
             else:
                 note(f"plan: {selected.source}, {selected.plan.run_id or selected.plan.site_name}")
-                asked(selected.plan.rollback_dir, who, clock.now())
+                asked(selected.plan.rollback_dir, requester, clock.now())
                 result = _run(selected, emit, clock, trigger)
             if selected is not None and selected.first:
                 words = f"site {selected.plan.site_name}: {result.detail}"
@@ -134,7 +135,7 @@ def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigg
     followed = None if selected.anew else _through_standby(selected.plan, emit, clock)
     if followed is not None:
         return followed
-    # Only now: a warm ladder has all of this loaded, and waking it should not wait for it.
+    # Imported only here: the standby has it loaded already, so its trigger must not wait for it.
     from console.recovery.rollback.procedure import Procedure
 
     return Procedure(selected.plan, clock=clock, trigger=trigger, emit=emit).run()
@@ -145,7 +146,7 @@ def _say(
 ) -> None:
     if emit is None:
         return
-    with contextlib.suppress(Exception):  # a terminal that is gone stops nothing
+    with contextlib.suppress(Exception):  # a closed terminal must not stop the rollback
         emit({
             "trigger": trigger.id,
             "rung": "done" if fields else "plan",
@@ -158,14 +159,14 @@ def _say(
 
 
 def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
-    """Wake the warm ladder and follow it; None when there is none, or it does not answer."""
+    """Trigger the standby and follow it; None when there is none or it does not answer."""
     directory = plan.rollback_dir
-    if not plan.run_dir or not wake.is_standing_by(directory):
+    if not plan.run_dir or not trigger_fifo.is_standing_by(directory):
         return None
     follower = Follower(directory / PROGRESS_FILE, size_of(directory / PROGRESS_FILE), emit)
-    if not wake.trigger(directory):
+    if not trigger_fifo.trigger(directory):
         return None
-    looked = heard = clock.monotonic()
+    checked = heard = clock.monotonic()
     seen = 0
     while True:
         result = follower.poll()
@@ -176,16 +177,16 @@ def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Resul
             seen, heard = follower.seen, now
         if now - heard >= (quiet_limit(plan) if seen else STANDBY_WORD_S):
             return None
-        if seen and now - looked >= LOOK_S:
-            looked = now
-            # gone, or through without its last line, which a full disk did not take
-            if not wake.is_standing_by(directory, running=True) or not is_held(directory):
+        if seen and now - checked >= LOOK_S:
+            checked = now
+            # The standby is gone, or it is done and a full disk did not take its last line.
+            if not trigger_fifo.is_standing_by(directory, running=True) or not is_held(directory):
                 return follower.poll()
         clock.sleep(POLL_S)
 
 
-def _asker() -> str:
-    """Who is at this shell, sudo looked through; before root is dropped."""
+def _requester() -> str:
+    """The user at this shell and, under sudo, the one behind it. Call it before root is dropped."""
     sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
     name = name_of(os.getuid())
     return one_line(f"{sudo} (as {name})" if sudo else name, 80)

@@ -1,4 +1,4 @@
-"""What the rungs share during one rollback: plan, clock, report, engine, what was stopped."""
+"""What the stages of one rollback share: plan, clock, report, engine, and what was stopped."""
 
 from __future__ import annotations
 
@@ -24,75 +24,76 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.engine_api import RawEngine
 
 COMMAND_S = 15.0
-"""Deadline of one call of the docker command."""
+"""Deadline of one call of the docker command, seconds."""
 SLICE_S = 0.2
+"""The longest wait for a thread without a break, seconds."""
 
 
 @dataclass
 class RollbackContext:
-    """One rollback in progress. `stopped` is how many things were really ended."""
+    """One rollback in progress. `stopped` counts what really ended."""
 
     plan: SealedPlan
     clock: Clock
     report: Report
     engine: RawEngine | None
     oom_score: int | None = None
-    """What a started process gets back when this one is protected from the OOM killer."""
+    """The OOM score for processes started here; None when this process is not protected."""
     engine_away: bool = False
-    """The stop rung gave the engine up: later looks at it must not hold the baseline up."""
+    """The stop stage gave the engine up: later calls to it must not delay the baseline."""
     hurried: bool = False
-    """RAM is nearly full: candidates are killed, not asked to end."""
+    """RAM is nearly full: candidates are killed without a grace period."""
     stopped: int = 0
     containers: list[str] = field(default_factory=list)
-    """Ids of containers that were told to stop."""
+    """Ids of the containers that were told to stop."""
     groups: list[tuple[int, int]] = field(default_factory=list)
-    """(pid, start) of process groups that were told to stop."""
+    """(pid, start time) of the process groups that were told to stop."""
     failures: list[str] = field(default_factory=list)
     held: int = 0
-    """Bytes of RAM that what was told to stop held for itself."""
+    """Bytes of unshared RAM in what was told to stop."""
     available: int | None = None
-    """Bytes of RAM that were available before anything was told to stop."""
+    """Bytes of RAM that were available before anything was told to stop; None if unknown."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ended(self, count: int = 1) -> None:
-        """Count something that was really ended; rungs do it from several threads."""
+        """Count what really ended; stages call this from several threads."""
         with self._lock:
             self.stopped += count
 
     def told(self, holding: Resident) -> None:
-        """Something was told to stop that held this; rungs do it from several threads."""
+        """Add the RAM of what was told to stop; stages call this from several threads."""
         with self._lock:
             self.held += holding.own
 
     @property
     def grace_s(self) -> float:
-        """A candidate's time to end."""
+        """Seconds that a candidate gets to end before it is killed."""
         return 0.0 if self.hurried else self.plan.grace_s
 
     @property
     def uses_engine(self) -> bool:
-        """Whether this plan may have to do with containers at all."""
+        """Whether this plan may involve containers at all."""
         address = self.plan.engine
         return bool(address.socket or address.docker_host) or self.plan.baseline.kind == "container"
 
     @property
     def live(self) -> list[Live]:
-        """What the run recorded as alive, read anew: a start may have been in flight."""
+        """What the run recorded as alive, read anew each time: a start may be in flight."""
         return livelog.read(self.plan.rollback_dir / livelog.LIVE)
 
     @property
     def stop_failed(self) -> bool:
-        """Whether something that was to be stopped may still run."""
+        """Whether something that should have stopped may still run."""
         return self.engine_away or any(text.startswith("stop:") for text in self.failures)
 
     def fail(self, stage: str, detail: str) -> None:
-        """Record a failure and go on: every rung continues past errors."""
+        """Record a failure and return: every stage goes on past errors."""
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
 
     def baseline_process(self) -> tuple[int, int] | None:
-        """(pid, start) of the baseline's process if it runs, by its record or its mark."""
+        """(pid, start time) of the baseline's process if it runs, found by its record or mark."""
         base = self.plan.baseline
         if base.process is None:
             return None
@@ -101,9 +102,9 @@ class RollbackContext:
         )
 
     def spared(self) -> set[int]:
-        """Pids nobody may signal: this ladder, its ancestors, other ladders, the baseline.
+        """Pids nobody may signal: this process, its ancestors, standby, sentinel, the baseline.
 
-        A line of an unknown kind is spared as well: what cannot be placed is not killed.
+        Processes of an unknown kind are spared as well: what cannot be identified is not killed.
         """
         keep = process.ancestry(os.getpid())
         for entry in self.live:
@@ -116,24 +117,26 @@ class RollbackContext:
         return keep
 
     def is_kept(self, container: str) -> bool:
-        """Whether a container, by name or id, is the baseline's or protected. Never asked of a
-        service's name: that one may be called alike and be another."""
+        """Whether a container, given by name or id, is the baseline's or a protected one.
+
+        Never pass the name of a service: it may equal the name of an unrelated container.
+        """
         base = self.plan.baseline
         return container in {base.container_name, base.container_id, *self.plan.protected} - {""}
 
     def outlives(self, service: str) -> bool:
-        """Whether a service may stay: `keep: true`, and the runner asked, not a person's alarm."""
+        """Whether a service may stay: it has `keep: true`, and this is no emergency."""
         return service in self.plan.keep and not self.report.trigger.emergency
 
     def docker_environment(self) -> dict[str, str]:
-        """Environment for the docker command: the allow-listed one and the sealed address."""
+        """Environment of the docker command: the allow-listed variables and the sealed address."""
         address = self.plan.engine
         extra = [("DOCKER_HOST", address.docker_host), ("DOCKER_CONFIG", address.docker_config)]
         extra = [(key, value) for key, value in extra if value]
         return process.environment([*extra, *self.plan.baseline.compose_env], "rollback")
 
     def command(self, argv: list[str], timeout_s: float = COMMAND_S) -> str:
-        """Run a command to its end; its output. Raises EngineError with its last words."""
+        """Run a command to its end; return its output. Raises EngineError with the output's end."""
         try:
             code, out, _ = children.run(argv, timeout_s, env=self.docker_environment(), merge=True)
         except subprocess.TimeoutExpired:
@@ -147,19 +150,21 @@ class RollbackContext:
 
 
 def away(error: EngineError, limit_s: float) -> str:
-    """An engine that does not answer: how long it is waited for, and what brings it back."""
+    """Words for an engine that does not answer: for how long it is asked again, and the hint."""
     hint = f"; {error.hint}" if error.hint else ""
     return f"{error}; asked again for up to {format_duration(limit_s)}{hint}"
 
 
 def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:
-    """Run all at once in threads of their own; False when one is still at it after `limit_s`."""
+    """Run all tasks at once, each in a thread; False when one still runs after `limit_s`."""
     return joined([thread for task in tasks if (thread := beside(task)) is not None], limit_s)
 
 
 def joined(threads: list[threading.Thread], limit_s: float) -> bool:
-    """Wait for all of them; False when one is still at it after `limit_s`. In slices: a Ctrl-C on
-    its way into a join is heard only when that join ends."""
+    """Wait for all threads; False when one still runs after `limit_s` seconds.
+
+    The wait has slices: a Ctrl-C that comes right before a join is handled only after that join.
+    """
     deadline = time.monotonic() + limit_s
     for thread in threads:
         while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
@@ -168,7 +173,7 @@ def joined(threads: list[threading.Thread], limit_s: float) -> bool:
 
 
 def beside(task: Callable[[], None]) -> threading.Thread | None:
-    """Run a task in a thread; where the system gives none, here and now, and None."""
+    """Run a task in a thread and return it; without a thread to spare, run it here, return None."""
     thread = threading.Thread(target=task, daemon=True)
     try:
         thread.start()
@@ -179,7 +184,7 @@ def beside(task: Callable[[], None]) -> threading.Thread | None:
 
 
 def log_path(plan: SealedPlan) -> Path:
-    """The log of a baseline process."""
+    """The log file of a baseline process."""
     if plan.baseline.log:
         return Path(plan.baseline.log)
     return plan.records_dir / f"{plan.baseline.name}.log"

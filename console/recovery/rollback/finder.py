@@ -1,7 +1,7 @@
-"""Which sealed plan a rollback acts on: the run that is on, the site, the newest run.
+"""Selects the sealed plan that a rollback acts on: the active run's, the site's, the newest run's.
 
-A plan names programs to start and files to write, so only its owner's word counts: a plan in a
-file of another user is never acted on. Root becomes that user first.
+A plan names programs to start and files to write, so a plan in another user's file is never acted
+on. Root becomes that user first.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SCRIPT, Sealed
 from console.recovery.rollback.trigger import STANDBY_FILE
 
 RUNNER_S = 3.0
-"""How long a killed runner may take to be gone."""
+"""Seconds that a killed runner may take to be gone."""
 Seal = Callable[[], SealedPlan]
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedPlan:
-    """The plan to act on, and where it came from, as a clean sentence."""
+    """The plan to act on, and where it came from, in clean words."""
 
     plan: SealedPlan
     source: str
     anew: bool = False
-    """The plan was made just now: the run's waiting ladder has another one, and is not woken."""
+    """The plan was made just now: the run's standby has an older one and is not triggered."""
     first: bool = False
-    """Another site is asked for, whose turn comes after this one's."""
+    """Another site was asked for; its turn comes after this rollback."""
 
 
 class Finder:
-    """Looks for the plan, in the order an operator would want it."""
+    """Looks for the plan in the order that an operator would want."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Finder:
         run_dir: str = "",
         site: str = "",
     ) -> None:
-        """`site_seal` makes a plan from the site that is asked for, or from the usual one of the
-        user whose turn it is; `seal_at` makes one from a site file. `run_dir` is the run to roll
-        back where another one or none is pointed at, `site` the file that is asked for."""
+        """`site_seal` makes a plan from the site that was asked for or else from the current user's
+        default site, `seal_at` from the site file at a path. `run_dir` names the run to roll back
+        where the pointer names another or none; `site` is the site file that was asked for."""
         self.site = site
-        self._had: set[str] = set()
+        self._selected_first: set[str] = set()
         self.seal_at = seal_at
         self.run_dir = run_dir
         self.site_seal = site_seal
@@ -67,7 +67,7 @@ class Finder:
         self.note = note
 
     def find(self) -> SelectedPlan | None:
-        """The plan; None when there is nothing to roll back to. Raises ConsoleError (site)."""
+        """The plan; None when there is nothing to do. Raises ConsoleError if none can be made."""
         usual = self._as_root if os.getuid() == 0 else self._as_user
         if found := self._interrupted() or usual():
             return found
@@ -76,22 +76,22 @@ class Finder:
         return self._without_a_run()
 
     def has_begun(self, selected: SelectedPlan | None) -> bool:
-        """Whether a run of one's own is on now that this choice did not know."""
+        """Whether this user has an active run that began after the plan was selected."""
         mine = pointers.read(os.getuid())
-        known = {*self._had, selected.plan.run_id if selected else ""}
+        known = {*self._selected_first, selected.plan.run_id if selected else ""}
         return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
 
     def _interrupted(self) -> SelectedPlan | None:
-        """The run that is asked for, where another one or none is pointed at."""
+        """The plan of the run that was asked for, where the pointer names another run or none."""
         mine = pointers.read(os.getuid())
         if not self.run_dir or (mine and mine.run_dir == self.run_dir):
             return None
-        return self._plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
+        return self._read_plan(Path(self.run_dir) / ROLLBACK / PLAN, "the run that was interrupted")
 
     def _as_user(self) -> SelectedPlan | None:
-        """One's own run; another user's is named, never acted on."""
+        """The plan of this user's run; another user's run is reported, never acted on."""
         mine = pointers.read(os.getuid())
-        if mine is not None and (selected := self._pointed(mine)):
+        if mine is not None and (selected := self._select_for(mine)):
             return selected
         for other in pointers.find_all():
             if other.uid != os.getuid() and process.alive(other.pid, other.start):
@@ -99,70 +99,70 @@ class Finder:
         return None
 
     def _as_root(self) -> SelectedPlan | None:
-        """Root's own run, or that of whoever called sudo; another user's where neither of them has
-        anything. What another user wrote stands in nobody's way; a run that is on ends first."""
+        """The plan of root or of the user behind sudo; another user's only if neither has anything.
+        A live run of another user is ended first; nothing else that user wrote has an effect."""
         sudo = os.environ.get("SUDO_UID", "")
-        behind = int(sudo) if sudo.isdigit() else 0
-        mine = [found for uid in {0, behind} if (found := pointers.read(uid)) is not None]
+        sudo_uid = int(sudo) if sudo.isdigit() else 0
+        mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
         mine.sort(key=lambda p: (not process.alive(p.pid, p.start), p.uid != os.getuid()))
-        others = live_others({0, behind})
-        what = _belongings(behind) if behind and not self.explicit_site else ""
-        if mine or what or self._has_own():
+        others = live_others({0, sudo_uid})
+        belongings = _belongings(sudo_uid) if sudo_uid and not self.explicit_site else ""
+        if mine or belongings or self._has_own():
             for other in others:
                 roll_back_first(other, self.note)
         for chosen in mine:
             if chosen.uid != os.getuid():
                 self._act_as(chosen.uid, "whose run it is")
-                return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
-            if selected := self._pointed(chosen):
+                return self._select_for(chosen, f"the run of {name_of(chosen.uid)}")
+            if selected := self._select_for(chosen):
                 return selected
-        if what:
-            self._act_as(behind, f"whose {what}")
+        if belongings:
+            self._act_as(sudo_uid, f"whose {belongings}")
             return None
         if self._has_own():
             return None
-        dead = [p for p in pointers.find_all() if p.uid not in {0, behind} and p not in others]
+        dead = [p for p in pointers.find_all() if p.uid not in {0, sudo_uid} and p not in others]
         for chosen in (*others, *dead):
             self._act_as(chosen.uid, "whose run it is")
-            return self._pointed(chosen, f"the run of {name_of(chosen.uid)}")
+            return self._select_for(chosen, f"the run of {name_of(chosen.uid)}")
         return None
 
     def _has_own(self) -> bool:
         return self._has_site() or next(self._plans(paths.runs_dir()), None) is not None
 
     def _has_site(self) -> bool:
-        """Whether this user, who may be another one than at first, has a site to make a plan of.
-        Without one nothing is made: a demo that nobody ran is no baseline."""
+        """Whether the current user (root may have become another one) has a site to make a plan
+        of. Without a site file, only a demo that was run counts."""
         demo = paths.state_dir() / "demo"
-        there = self.explicit_site or any(map(os.path.exists, (paths.default_site(), demo)))
-        return self.site_seal is not None and there
+        site_exists = self.explicit_site or any(map(os.path.exists, (paths.default_site(), demo)))
+        return self.site_seal is not None and site_exists
 
     def _act_as(self, uid: int, why: str) -> None:
         become(uid)
         self.note(f"acting as {name_of(uid)}, {why}")
 
     def _without_a_run(self) -> SelectedPlan | None:
-        """No run is on: the user's site file, or the newest plan sealed for that very file."""
-        path = paths.default_site()  # what site_file() gives where no site is named
+        """With no active run: the newest plan for the user's site file, or one made of the file."""
+        path = paths.default_site()  # the file that site_file() gives where no site is named
         site = os.path.realpath(path) if os.path.exists(path) else ""
         for selected in self._plans(paths.runs_dir()):
             if not site or self.site_seal is None or _is_of(selected.plan, site):
                 ended = replace(selected, plan=selected.plan.of_old)
-                return self._fresher(ended, site, self.site_seal)
+                return self._updated(ended, site, self.site_seal)
         if self.site_seal is None or not self._has_site():
             return None
         try:
             return SelectedPlan(self.site_seal(), "the site file")
         except Exception as error:
-            # Whatever is wrong with the site file (or with the parsers): a way back is still there.
+            # The site file or its parsers may be broken: an older plan still restores a baseline.
             newest = next(iter(self._plans(paths.runs_dir())), None)
             if newest is None:
                 raise
             self.note(f"the site file gives no plan: {_words(error)}")
             return newest
 
-    def _fresher(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
-        """The plan, with the baseline of its site file where that was changed after the seal."""
+    def _updated(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
+        """The plan, with its site file's baseline where that file has changed since the seal."""
         if not site or seal is None or not selected.plan.is_older_than(Path(site)):
             return selected
         self.note(f"{site} changed after {selected.plan.run_id or 'the plan'} was sealed")
@@ -173,27 +173,27 @@ class Finder:
             self.note(f"the changed site file gives no plan: {_words(error)}")
             return selected
 
-    def _pointed(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
-        selected = self._of_pointer(pointer, source)
-        if selected is not None and self._is_elsewhere(selected.plan):
-            return self._before_the_asked(selected, pointer)
-        return self._of_ended(selected) if selected is not None and pointer.over else selected
+    def _select_for(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
+        selected = self._find_plan_of(pointer, source)
+        if selected is not None and self._is_other_site(selected.plan):
+            return self._select_other_site(selected, pointer)
+        return self._for_ended_run(selected) if selected is not None and pointer.over else selected
 
-    def _of_pointer(self, pointer: Pointer, source: str) -> SelectedPlan | None:
+    def _find_plan_of(self, pointer: Pointer, source: str) -> SelectedPlan | None:
         path = Path(pointer.run_dir) / ROLLBACK / PLAN
-        if os.path.exists(path) and (selected := self._plan(path, source)):
+        if os.path.exists(path) and (selected := self._read_plan(path, source)):
             return selected
-        never = os.path.isdir(path.parent) and not self._was_sealed(pointer)
-        _end_runner(pointer, "is just starting" if never else "has lost its plan", self.note)
-        if os.path.exists(path) and (selected := self._plan(path, source)):
+        never_sealed = os.path.isdir(path.parent) and not self._was_sealed(pointer)
+        _end_runner(pointer, "is just starting" if never_sealed else "has lost its plan", self.note)
+        if os.path.exists(path) and (selected := self._read_plan(path, source)):
             return selected
-        if not never:
-            return self._of_lost(pointer)
+        if not never_sealed:
+            return self._for_lost_plan(pointer)
         earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
-        return self._pointed(earlier, source) if earlier is not None else None
+        return self._select_for(earlier, source) if earlier is not None else None
 
-    def _is_elsewhere(self, plan: SealedPlan) -> bool:
-        """Whether a site is asked for that is another than the run's, as far as can be told."""
+    def _is_other_site(self, plan: SealedPlan) -> bool:
+        """Whether a site was asked for that is not the plan's, as far as known."""
         if not self.site or self.site_seal is None or _is_of(plan, os.path.realpath(self.site)):
             return False
         try:
@@ -202,42 +202,40 @@ class Finder:
             self.note(f"{self.site} gives no plan: {_words(error)}")
             return False
 
-    def _before_the_asked(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
-        """A run of another site: in its outage it holds the host and is rolled back first, once.
-        What it has left for good is not meant: its candidate may be what clients are to have."""
+    def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
+        """Select a run of another site first, and once, if it is in its outage and holds the host.
+        A run that is over is left alone: clients may be meant to stay at its candidate."""
         theirs = f"run {pointer.run_id} is of site {selected.plan.site_name}"
-        if pointer.run_id in self._had:
+        if pointer.run_id in self._selected_first:
             return None
         if pointer.over:
             self.note(f"{theirs}; omni-console rollback --site {selected.plan.site_path} ends it")
             return None
-        self._had.add(pointer.run_id)
+        self._selected_first.add(pointer.run_id)
         self.note(f"{theirs}: it is rolled back first")
         return replace(selected, first=True)
 
     def _was_sealed(self, pointer: Pointer) -> bool:
-        """Whether a run has sealed its plan, by all that comes after it: a lost plan alone, or with
-        its script, is no sign that nothing is down."""
-        place = Path(pointer.run_dir) / ROLLBACK
-        later = any(os.path.exists(place / name) for name in (SCRIPT, STANDBY_FILE))
-        laddered = any(entry.kind == "ladder" for entry in live.read(place / live.LIVE))
-        return later or laddered or self._copy_of(pointer) is not None
+        """Whether a run has sealed its plan, by the files that it writes later: a missing plan, or
+        a missing script too, does not prove that the baseline was never taken down."""
+        directory = Path(pointer.run_dir) / ROLLBACK
+        later = any(os.path.exists(directory / name) for name in (SCRIPT, STANDBY_FILE))
+        standby_began = any(entry.kind == "ladder" for entry in live.read(directory / live.LIVE))
+        return later or standby_began or self._copy_of(pointer) is not None
 
-    def _of_ended(self, selected: SelectedPlan) -> SelectedPlan:
-        """A run that is over and left the baseline down: its site file may say by now what is to
-        come back, where a candidate was promoted. The climb is the run's: its ladder leaves then,
-        and its journal says what became of it."""
+    def _for_ended_run(self, selected: SelectedPlan) -> SelectedPlan:
+        """The plan of a run that left the baseline down. Its site file may name another baseline by
+        now, such as a promoted candidate; standby and journal of the run still get the outcome."""
         site = selected.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
-        fresh = self._fresher(selected, site, seal)
+        fresh = self._updated(selected, site, seal)
         return fresh if fresh is selected else replace(fresh, anew=True)
 
-    def _of_lost(self, pointer: Pointer) -> SelectedPlan:
-        """A run whose plan is lost: whatever carries its cookie is ended, and the copy of its plan,
-        its site file or an older plan says what to bring back. Raises ConsoleError where none
-        does."""
+    def _for_lost_plan(self, pointer: Pointer) -> SelectedPlan:
+        """A plan for a run that has lost its own: a copy, one from its site file, or an older plan.
+        Without any of them, end what carries the run's cookie and raise ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
-        found = self._copy_of(pointer) or self._of_its_site(pointer)
+        found = self._copy_of(pointer) or self._from_its_site(pointer)
         found = found or next(self._plans(paths.runs_dir()), None)
         if found is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
@@ -253,21 +251,21 @@ class Finder:
         )
 
     def _copy_of(self, pointer: Pointer) -> SelectedPlan | None:
-        plans = (self._plan(path, "the copy of its plan") for path in sealed.copies())
+        plans = (self._read_plan(path, "the copy of its plan") for path in sealed.copies())
         return next((one for one in plans if one and one.plan.run_id == pointer.run_id), None)
 
-    def _of_its_site(self, pointer: Pointer) -> SelectedPlan | None:
+    def _from_its_site(self, pointer: Pointer) -> SelectedPlan | None:
         seals = [self.site_seal] if self.site_seal is not None and self._has_site() else []
         if self.seal_at is not None and not self.explicit_site and os.path.exists(pointer.site):
             seals.insert(0, partial(self.seal_at, pointer.site))
         for seal in seals:
             try:
                 return SelectedPlan(seal(), "the site file")
-            except Exception as error:  # as without a run: an older plan is still a way back
+            except Exception as error:  # an older plan still restores a baseline
                 self.note(f"the site file gives no plan: {_words(error)}")
         return None
 
-    def _plan(self, path: Path, source: str) -> SelectedPlan | None:
+    def _read_plan(self, path: Path, source: str) -> SelectedPlan | None:
         try:
             plan, owner = sealed.read_owned(path)
         except ConsoleError as error:
@@ -279,7 +277,7 @@ class Finder:
         return SelectedPlan(plan, source)
 
     def _plans(self, runs: Path) -> Iterator[SelectedPlan]:
-        """One's own usable plans, the newest first; each is read when it is wanted."""
+        """This user's usable plans, the newest first; each is read when it is asked for."""
         stamped: list[tuple[float, Path]] = []
         for name in _names_in(runs):
             path = runs / name / ROLLBACK / PLAN
@@ -288,14 +286,17 @@ class Finder:
             except OSError:
                 continue
         for _, path in sorted(stamped, reverse=True):
-            selected = self._plan(path, "the newest run")
-            if selected is not None and not _is_rehearsed(selected.plan):
+            selected = self._read_plan(path, "the newest run")
+            if selected is not None and not _is_rehearsal(selected.plan):
                 yield selected
 
 
 def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None:
-    """A run that has nothing sealed has taken nothing down: without its runner it never was.
-    One whose plan is lost is ended like any other."""
+    """Kill the runner of a run that has no plan, if it lives.
+
+    A run that sealed no plan has taken nothing down, so its runner is all there is to end. A run
+    that lost its plan is ended as any other is.
+    """
     if not process.alive(pointer.pid, pointer.start):
         return
     note(f"run {pointer.run_id} {why}: its runner is ended")
@@ -309,7 +310,10 @@ def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None
 
 
 def become(uid: int) -> None:
-    """Drop root for good: groups, gid, uid, and the environment that names directories."""
+    """Drop root for good: change groups, gid, uid, and the variables that name directories.
+
+    Raises ConsoleError where that is not possible.
+    """
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -325,7 +329,7 @@ def become(uid: int) -> None:
 
 
 def name_of(uid: int) -> str:
-    """A user's name, or the number where it has none."""
+    """A user's name, or `uid N` where the user has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -341,8 +345,8 @@ def _is_of(plan: SealedPlan, site: str) -> bool:
     return plan.site_path.startswith("/") and os.path.realpath(plan.site_path) == site
 
 
-def _is_rehearsed(plan: SealedPlan) -> bool:
-    """A rehearsal's baseline is nobody's baseline; its plan counts where it is asked for alone."""
+def _is_rehearsal(plan: SealedPlan) -> bool:
+    """Whether it is the plan of a rehearsal, which counts only when it is asked for."""
     return plan.site_path.startswith(f"{paths.rehearsal_dir()}/")
 
 
@@ -351,7 +355,7 @@ def _words(error: Exception) -> str:
 
 
 def _names_in(directory: Path) -> list[str]:
-    """What a directory holds; nothing where it cannot be read: another source may say more."""
+    """The names in a directory; none where it cannot be read: another source may have a plan."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -359,7 +363,7 @@ def _names_in(directory: Path) -> list[str]:
 
 
 def _belongings(uid: int) -> str:
-    """What of a user's says that a rollback is that user's; empty for none."""
+    """What shows that a rollback under sudo is meant for this user, in words; empty for nothing."""
     try:
         home = Path(pwd.getpwuid(uid).pw_dir)
     except KeyError:

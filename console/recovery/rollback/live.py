@@ -1,8 +1,8 @@
-"""live.jsonl: what a run has alive, appended and fsynced the moment it can be named.
+"""live.jsonl lists what a run has alive; a line is fsynced as soon as its pid or id is known.
 
 A process line begins exactly `{"pid":N,"start":N,` and a container line `{"container":"ID",`, so
-that the POSIX script reads them with sed. A reader tolerates a torn line anywhere. Each line ends
-with the boot it was written in: a pid of another boot names somebody else.
+that rollback.sh can read them with sed. A reader tolerates a torn line anywhere. Each line names
+the boot it was written in: after a reboot the same pid belongs to another process.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from console.runtime.spec import Handle
 LIVE = "live.jsonl"
 KINDS = ("runner", "step", "process", "container", "ladder")
 STOPPABLE = ("runner", "step", "process", "container")
-"""Kinds a rollback ends; everything else in the file is spared."""
+"""Kinds that a rollback ends; it spares everything else in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
     """One line: a process (`pid`, `start`) or a container (full id). `kind` is one of KINDS.
 
-    Kinds this module does not know are kept: a reader spares what it cannot place.
+    A line of any other kind is read as well: a rollback spares what it cannot identify.
     """
 
     kind: str
@@ -34,10 +34,10 @@ class Live:
     start: int = 0
     container: str = ""
     group: str = ""
-    """The control group that a process and all it starts are in, where it has one of its own."""
+    """The control group of a process and of all that it starts; empty without one of its own."""
 
     def line(self) -> str:
-        """The JSON line, keys in the order the script depends on."""
+        """The JSON line; rollback.sh depends on the order of the keys."""
         who: dict[str, object]
         if self.container:
             who = {"container": self.container}
@@ -50,7 +50,7 @@ class Live:
 
 
 def of_handle(handle: Handle, group: str = "") -> Live:
-    """The line for something a driver started."""
+    """The line for a service that a driver started."""
     if handle.container:
         return Live("container", handle.service, container=handle.container)
     return Live("process", handle.service, handle.pid, handle.start, group=group)
@@ -71,7 +71,10 @@ def append(path: Path, entry: Live) -> None:
 
 
 def read(path: Path) -> list[Live]:
-    """Every whole line, oldest first, without repeats; empty when there is no file."""
+    """Every whole line, oldest first, without repeats; empty when the file cannot be read.
+
+    Processes of another boot are left out.
+    """
     try:
         data = path.read_bytes()
     except OSError:
@@ -97,6 +100,6 @@ def _entry(line: bytes, boot: str) -> Live | None:
             return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    # pid 0 and 1 are never a run's; a negative one would name a whole group.
+    # Pids 0 and 1 never belong to a run, and a negative pid would name a whole group.
     group = str(value.get("group", ""))
     return Live(kind, name, pid, start, group=group) if pid > 1 and start > 0 else None

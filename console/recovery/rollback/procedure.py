@@ -1,7 +1,7 @@
-"""The rollback ladder: fence, stop, memory, start, ready, completion, serving, measure, done.
+"""The rollback procedure: fence, stop, memory, start, ready, completion, serving, measure, done.
 
-Idempotent. Every rung has its own deadline and goes on past errors; nothing is ever removed. One
-ladder climbs at a time: a second caller follows the first one's lines and ends with its result.
+It is idempotent. Every stage has its own deadline and goes on past errors; nothing is ever removed.
+One rollback runs at a time: a second caller follows the first one's lines and takes its result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from console.host import process
 from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import proof
-from console.recovery.rollback import trigger as wake
+from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import (
@@ -35,8 +35,7 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.script import manual
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.recovery.rollback.stages import fence, stop
-from console.recovery.rollback.stages import verify as ready
+from console.recovery.rollback.stages import fence, stop, verify
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.trigger import Lock
 from console.runtime import probe
@@ -44,27 +43,29 @@ from console.runtime.engine_api import RawEngine
 
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0
-"""A ladder that was stopped (SIGSTOP, Ctrl-Z) and says nothing is not waited for any longer."""
+"""Seconds of silence after which a rollback in a stopped process (SIGSTOP) is given up."""
 PROOFS = 3
-"""How often a baseline is proven that serves no more when its proof is through."""
+"""The most proofs: a baseline that ends right after its proof is proven again."""
 ENGINE_WORD_S = 1.5
-"""A hung engine is named this soon, whatever the fence is still busy with."""
+"""Seconds after which a hung engine is reported, whatever the fence is still busy with."""
 
 
 def load() -> None:
-    """Everything that a climb would load when it is wanted, now: the interpreter's own files may be
-    gone by then, or closed to the user that root becomes."""
+    """Import now what a rollback would import later.
+
+    By then the interpreter's files may be gone, or closed to the user that root becomes.
+    """
     import encodings.idna  # noqa: F401
     import hashlib  # noqa: F401
     import ssl  # noqa: F401
 
     with contextlib.suppress(probe.ProbeError):
-        # Port 9 of loopback: nothing answers, and every import of a request has happened.
+        # Nothing answers at port 9, but the attempt does every import that a request needs.
         probe.fetch("http://127.0.0.1:9/", timeout_s=0.2)
 
 
 class Procedure:
-    """One rollback of one sealed plan. `run()` never raises; see Result."""
+    """One rollback of one sealed plan. `run()` never raises: every outcome is a Result."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Procedure:
         oom_score: int | None = None,
         settle: Callable[[], None] | None = None,
     ) -> None:
-        """`settle` is called just before the end is said: what asked until then is answered."""
+        """`settle` is called right before the last line: requests until then count as answered."""
         self.plan = plan
         self.clock = clock or SystemClock()
         self.trigger = trigger or new_trigger(self.clock)
@@ -86,7 +87,7 @@ class Procedure:
         self.path = plan.rollback_dir / PROGRESS_FILE
 
     def run(self) -> Result:
-        """Climb, or follow whoever climbs already; the result either way."""
+        """Roll back, or follow a rollback that runs already; return the result either way."""
         with contextlib.suppress(OSError):
             paths.make(self.plan.rollback_dir)
         lock = Lock(self.plan.rollback_dir)
@@ -98,14 +99,14 @@ class Procedure:
                 if lock.given_up:
                     break
             return self._run_stages()
-        except Exception as error:  # whatever it was, the caller gets a result and the commands
+        except Exception as error:  # whatever failed, the caller gets a result with the commands
             words = f"{type(error).__name__}: {error}"
             return Result(serving=False, manual=manual.commands(self.plan), detail=words)
         finally:
             lock.close()
 
     def _follow(self, lock: Lock) -> Result | None:
-        """The other ladder's result; None when it let go of the lock without one, or got stuck."""
+        """The other rollback's result; None when it hangs, or released the lock without one."""
         follower = Follower(
             self.path, unfinished(self.path), self.emit, emergency=self.trigger.emergency
         )
@@ -122,7 +123,7 @@ class Procedure:
             now = self.clock.monotonic()
             if follower.seen != seen:
                 heard, seen = now, follower.seen
-            # Two ladders side by side do no harm; none that moves does.
+            # Two rollbacks side by side do no harm, but waiting for one that hangs does.
             quiet = now - heard
             if quiet >= quiet_limit(self.plan) or (quiet >= STOPPED_S and lock.holder_stopped()):
                 lock.given_up = True
@@ -143,7 +144,7 @@ class Procedure:
         self._stage(context, "stop", lambda: stop.stop(context))
         self._stage(context, "memory", lambda: stop.memory(context))
         self._stage(context, "start", lambda: _start(context, baseline))
-        result = self._proven(context, baseline)
+        result = self._prove_and_measure(context, baseline)
         if self.settle is not None:
             self.settle()
         report.done(result)
@@ -156,43 +157,44 @@ class Procedure:
             proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
 
-    def _proven(self, context: RollbackContext, baseline: Baseline) -> Result:
-        """Proof and figures; once more where it has ended between the two."""
-        readiness = ready.Readiness(context, baseline)
+    def _prove_and_measure(self, context: RollbackContext, baseline: Baseline) -> Result:
+        """Prove and measure the baseline; do both again where it has ended meanwhile."""
+        readiness = verify.Readiness(context, baseline)
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
                 break
             result = self._serving(context, baseline)
-            there = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
-            if there:
+            still_serves = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
+            if still_serves:
                 return result
             context.report.note("serving", "no more: it ended after its completion")
-        return self._lost(context)
+        return self._not_serving(context)
 
     def _stage(self, context: RollbackContext, name: str, act: Callable[[], bool | None]) -> bool:
-        """One rung; whatever goes wrong in it is a line, and the ladder goes on."""
+        """Run one stage: whatever goes wrong in it becomes a line, and the rollback goes on."""
         try:
             return act() is True
         except ConsoleError as error:
             context.fail(name, str(error))
-        except Exception as error:  # the last line of defence: an unforeseen error costs one rung
+        except Exception as error:  # last line of defence: an unforeseen error costs one stage
             context.fail(name, f"{type(error).__name__}: {error}")
         return False
 
     def _probe(self, context: RollbackContext) -> None:
-        """Ask the engine beside the fence whether it is there, so that a hang is named early."""
+        """Ping the engine in a thread while the fence runs, so that a hang is reported early."""
         engine = context.engine
         if engine is None:
             return
 
-        def knock() -> None:
+        def ping() -> None:
             try:
                 engine.ping(ENGINE_WORD_S)
             except EngineError as error:
                 context.report.note("stop", str(error))
 
-        with contextlib.suppress(OSError, RuntimeError):  # no thread left: the hang is named later
-            threading.Thread(target=knock, name="ladder-knock", daemon=True).start()
+        # Without a thread to spare the hang is reported later, by the stage that needs the engine.
+        with contextlib.suppress(OSError, RuntimeError):
+            threading.Thread(target=ping, name="ladder-knock", daemon=True).start()
 
     def _serving(self, context: RollbackContext, baseline: Baseline) -> Result:
         report, plan = context.report, self.plan.baseline
@@ -205,8 +207,8 @@ class Procedure:
                 proof.remember_restore(memory, plan.name, restore_s, self.clock.now())
         tok_s, degraded = None, False
         try:
-            tok_s, degraded = ready.measure(context)
-        except Exception as error:  # it serves; that finding must not get lost over a figure
+            tok_s, degraded = verify.measure(context)
+        except Exception as error:  # the baseline serves even where the measurement fails
             report.failed("measure", f"{type(error).__name__}: {error}")
         nothing = not context.stopped and not baseline.started and not context.failures
         words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
@@ -222,13 +224,13 @@ class Procedure:
             detail=("DEGRADED: " if degraded else "") + words,
         )
 
-    def _lost(self, context: RollbackContext) -> Result:
-        first = context.failures[-1] if context.failures else "the baseline does not serve"
+    def _not_serving(self, context: RollbackContext) -> Result:
+        detail = context.failures[-1] if context.failures else "the baseline does not serve"
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,
             manual=manual.commands(self.plan),
-            detail=first,
+            detail=detail,
         )
 
 
@@ -236,7 +238,7 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
     stop.sweep(context, "before the start")
     if baseline.serving():
         context.report.skipped("start", "already serving")
-        _stranger(context)
+        _report_unrecorded(context)
         return
     base = context.plan.baseline
     older = process.read_record(context.plan.records_dir, base.name) if base.process else None
@@ -249,8 +251,8 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
     context.report.ok("start", baseline.start())
 
 
-def _stranger(context: RollbackContext) -> None:
-    """A process that serves and is on no record: no run could stop it, so it is said now."""
+def _report_unrecorded(context: RollbackContext) -> None:
+    """Report a process that serves without a record: no run could stop it, so none will start."""
     if context.plan.baseline.kind == "process" and context.baseline_process() is None:
         who = listener(context.plan.baseline.url)
         pid = f"process {who.pid}" if who else "a process"
@@ -262,7 +264,7 @@ def _stranger(context: RollbackContext) -> None:
 
 
 def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
-    """The engine of the plan; None when the plan has none, or one this client cannot speak to."""
+    """The plan's engine; None when it has none, or one that only the docker command can reach."""
     address = plan.engine
     if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
         return None
@@ -274,20 +276,22 @@ def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
 
 
 def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
-    """Nobody needs a way back any more: ladder and sentinel leave though no closer may be able to
-    say so, for their lease would count the outage of the next run. A sentinel that called is still
-    writing down what it did; it leaves by itself."""
-    wake.trigger(plan.rollback_dir, wake.QUIT)
+    """Tell the standby and the sentinel to leave: nobody needs another rollback of this run.
+
+    The closer may be unable to tell them, and their lease would count the outage of the next run.
+    A sentinel that asked for this rollback still has its breach to write; it leaves by itself.
+    """
+    trigger_fifo.trigger(plan.rollback_dir, trigger_fifo.QUIT)
     if plan.run_dir and not trigger.id.startswith("sentinel-"):
-        wake.say(Path(plan.run_dir, *wake.INBOX), b'{"do": "quit"}\n')
+        trigger_fifo.say(Path(plan.run_dir, *trigger_fifo.INBOX), b'{"do": "quit"}\n')
 
 
 def _finish(plan: SealedPlan) -> None:
-    """Close the killed run's journal, detached and at best effort: the baseline serves already."""
+    """Start the closer, which completes the killed run's journal; it runs detached and may fail."""
     if not plan.finish_argv:
         return
-    ours = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
-    extra = [(k, v) for k, v in os.environ.items() if k.startswith(ours) and k != COOKIE]
+    prefixes = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
+    extra = [(k, v) for k, v in os.environ.items() if k.startswith(prefixes) and k != COOKIE]
     spec = ProcessSpec(plan.finish_argv)
     for log in (plan.rollback_dir / "finish.log", Path("/dev/null")):
         with contextlib.suppress(ConsoleError):

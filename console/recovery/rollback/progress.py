@@ -1,7 +1,7 @@
-"""What a ladder says while it climbs: one JSON line a step of a rung, in a file and to a callback.
+"""What a rollback reports: one JSON line for each step of a stage, in a file and to a callback.
 
 The file is rollback/ladder.jsonl. A full disk or a read-only directory costs the lines in the file,
-never the rollback: the callback still gets them.
+but never the rollback, and the callback still gets every line.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ ASKED = "asked.jsonl"
 STAGES = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
 DETAIL_LIMIT = 800
 REPEAT_S = 10.0
-"""The same note is written again only this often, seconds."""
+"""Seconds after which the same note is written again."""
 Line = dict[str, Any]
 Emit = Callable[[Line], None]
 
 
 RUNNER = "runner"
-"""The word that a climb's id begins with where the runner asked for it."""
+"""The first word of a rollback's id where the runner asked for it."""
 SCRIPT = "script"
-"""The same for one of rollback.sh, which writes the last line alone."""
+"""The first word of the id in the only line that rollback.sh writes, the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Who asked, and when: `emergency` fences the runner, `begun` is the clock's monotonic time."""
+    """Who asked, and when: `emergency` fences the runner, `begun` is in monotonic seconds."""
 
     id: str
     emergency: bool
@@ -46,20 +46,21 @@ class Trigger:
 
 
 def new_trigger(clock: Clock, emergency: bool = True, who: str = "") -> Trigger:
-    """A trigger that begins now, with an id nobody else has."""
+    """A trigger that begins now, with a unique id whose first word is `who`."""
     word = who or ("emergency" if emergency else RUNNER)
     unique = f"{int(clock.now() * 1000)}-{os.getpid()}-{os.urandom(2).hex()}"
     return Trigger(f"{word}-{unique}", emergency, clock.monotonic())
 
 
 def is_runners(trigger: object) -> bool:
-    """Whether a climb of this id is one that the runner asked for itself."""
+    """Whether this is the id of a rollback that the runner asked for."""
     return str(trigger).startswith(f"{RUNNER}-")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a rollback ended; rates in tokens a second, `restore_s` only after a real start."""
+    """How a rollback ended. Rates are in tokens a second; `restore_s` is in seconds and is None
+    without a real start."""
 
     serving: bool
     degraded: bool = False
@@ -75,7 +76,7 @@ class Result:
         return Exit.OK if self.serving or self.nothing_to_do else Exit.ROLLBACK_FAILED
 
     def fields(self) -> Line:
-        """The keys the final line adds."""
+        """The keys that the final line adds."""
         return {
             "serving": self.serving,
             "degraded": self.degraded,
@@ -88,7 +89,7 @@ class Result:
 
 
 def result_of(line: Line) -> Result:
-    """The result in a final line."""
+    """The result in a final line; a value of a wrong type counts as absent."""
 
     def number(key: str) -> float | None:
         value = line.get(key)
@@ -108,7 +109,7 @@ def result_of(line: Line) -> Result:
 
 
 class Report:
-    """Writes the lines; safe to call from several threads. Never raises."""
+    """Writes the lines of one rollback; several threads may call it. Never raises."""
 
     def __init__(self, path: Path, trigger: Trigger, clock: Clock, emit: Emit | None) -> None:
         self.trigger = trigger
@@ -135,7 +136,7 @@ class Report:
         self.say(stage, "failed", detail)
 
     def note(self, stage: str, detail: str) -> None:
-        """A note; the same one again only every REPEAT_S, so that waiting stays readable."""
+        """Write a note; repeat the same one only every REPEAT_S, so that a wait stays readable."""
         now = self.elapsed_s()
         with self._lock:
             if detail == self._noted[0] and now - self._noted[1] < REPEAT_S:
@@ -148,7 +149,7 @@ class Report:
         return self._clock.monotonic() - self.trigger.begun
 
     def say(self, stage: str, state: str, detail: str = "", fields: Line | None = None) -> None:
-        """One line, in the file and to the callback; `detail` is cleaned here."""
+        """Write one line to the file and to the callback; `detail` is cleaned here."""
         line: Line = {
             "trigger": self.trigger.id,
             "rung": stage,
@@ -162,18 +163,18 @@ class Report:
             with contextlib.suppress(OSError):
                 self._write(line)
             if self._emit is not None:
-                # Whoever prints (a closed terminal, a screen on its way out) must not stop the
-                # ladder, whatever it raises.
+                # A callback that raises (a closed terminal, a screen that closes) must not stop
+                # the rollback.
                 with contextlib.suppress(Exception):
                     self._emit(line)
 
     def done(self, result: Result) -> None:
-        """The final line, synced; the file is closed."""
+        """Write the final line, sync the file and close it."""
         self.say("done", "ok" if result.serving else "failed", result.detail, result.fields())
         self.close()
 
     def close(self) -> None:
-        """Sync what was written, for at most a second: a stuck disk holds nobody up."""
+        """Sync and close the file; wait a second at most, for a disk may hang."""
         self._closing = True
         self._wanted.set()
         if self._syncer is not None:
@@ -189,9 +190,9 @@ class Report:
             size = os.fstat(self._descriptor).st_size
             if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
                 os.write(self._descriptor, b"\n")
-            # fsync under memory pressure can take seconds, so it happens beside the ladder.
+            # fsync can take seconds under memory pressure, so a thread of its own does it.
             syncer = threading.Thread(target=self._sync, name="ladder-sync", daemon=True)
-            with contextlib.suppress(RuntimeError):  # no thread left: the kernel writes it anyway
+            with contextlib.suppress(RuntimeError):  # without a thread the kernel writes it later
                 syncer.start()
                 self._syncer = syncer
         os.write(self._descriptor, (json.dumps(line) + "\n").encode())
@@ -210,7 +211,7 @@ class Report:
 
 
 def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
-    """Whole lines from a byte offset on, and the offset behind them; none when unreadable."""
+    """The whole lines from a byte offset on, and the offset after them; none when unreadable."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -228,10 +229,10 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
 
 
 def asked(directory: Path, who: str, at: float) -> None:
-    """Note who asked for a rollback, for the run's journal. Never raises."""
+    """Record who asked for a rollback, at a Unix time, for the run's journal. Never raises."""
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO there must not hold the rollback up
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO in its place must not block the rollback
         descriptor = os.open(directory / ASKED, flags, 0o644)
         try:
             os.write(descriptor, json.dumps({"who": who, "at": at}).encode() + b"\n")
@@ -240,21 +241,21 @@ def asked(directory: Path, who: str, at: float) -> None:
 
 
 def who_asked(directory: Path) -> str:
-    """The last one who asked from a shell; empty when nobody did."""
+    """Who was the last to ask, as `asked` recorded it; empty when nobody did."""
     lines, _ = read_lines(directory / ASKED)
     return one_line(str(lines[-1].get("who", "")), 80) if lines else ""
 
 
 def quiet_limit(plan: SealedPlan) -> float:
-    """Seconds after which a ladder that says nothing is not waited for any longer.
+    """Seconds of silence after which a rollback counts as stuck.
 
-    Loading is silent for as long as the baseline may take; an engine that is away for minutes.
+    A baseline loads in silence until its ready timeout, and an engine may be away for minutes.
     """
     return 360.0 + plan.baseline.ready_timeout_s + 2 * plan.baseline.completion.timeout_s
 
 
 def size_of(path: Path) -> int:
-    """Bytes of the file now, 0 when there is none: where following begins."""
+    """Bytes in the file now, 0 when there is none; following begins at this offset."""
     try:
         return path.stat().st_size
     except OSError:
@@ -262,13 +263,13 @@ def size_of(path: Path) -> int:
 
 
 class Follower:
-    """Reads another ladder's lines as they come, hands them on, and knows when it is done."""
+    """Reads another rollback's lines as they come, passes them on, and tells when it is done."""
 
     def __init__(
         self, path: Path, offset: int, emit: Emit | None, *, emergency: bool = True
     ) -> None:
-        """`emergency`: what the runner climbed on its own account is no answer, because it ends no
-        runner."""
+        """With `emergency`, the end of a rollback that the runner asked for is not the result,
+        because that rollback has ended no runner."""
         self._path = path
         self._offset = offset
         self._emit = emit
@@ -276,21 +277,21 @@ class Follower:
         self.seen = 0
 
     def poll(self) -> Result | None:
-        """Hand on what is new; the result once the final line was there."""
+        """Pass on the new lines; return the result once the final line is there."""
         lines, self._offset = read_lines(self._path, self._offset)
         for line in lines:
             self.seen += 1
             if self._emit is not None:
                 with contextlib.suppress(Exception):
                     self._emit(line)
-            own = self._emergency and is_runners(line.get("trigger"))
-            if line.get("rung") == "done" and line.get("state") != "begin" and not own:
+            ignored = self._emergency and is_runners(line.get("trigger"))
+            if line.get("rung") == "done" and line.get("state") != "begin" and not ignored:
                 return result_of(line)
         return None
 
 
 def unfinished(path: Path) -> int:
-    """Offset where the newest ladder without a final line begins, else the end of the file."""
+    """Offset where the newest rollback without a final line begins, or the end of the file."""
     try:
         data = path.read_bytes()
     except OSError:

@@ -1,9 +1,10 @@
 """The newest proof that a baseline serves: when, how fast, and whether that was too slow.
 
-One small file a site, written by whoever got a completion: a run before it starts, the ladder at
-its end, a person who asks. Nothing here ever raises: a figure for a badge disturbs nobody.
+Each site has one small file, written by whoever got a completion: a run before it starts, a
+rollback at its end, a person who asks. Errors with it are ignored, because it only feeds a badge.
 
-Measured restore times: what the plan shows before a step that takes the baseline down.
+This module also keeps the measured restore times, which a plan shows before a step that takes the
+baseline down.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SIZE_LIMIT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One answered completion: `at` in Unix seconds, `tok_s` None where no rate is known."""
+    """One answered completion; `at` is in Unix seconds, `tok_s` is None where no rate is known."""
 
     at: float
     tok_s: float | None = None
@@ -43,8 +44,10 @@ def proof_file(site: str) -> Path:
 
 
 def instead_of_baseline(plan: SealedPlan) -> str:
-    """Which service of a run answers at the baseline's address in its place; "" for none known. Its
-    completion proves nothing of the baseline."""
+    """The service that answers at the baseline's address in its place; "" where none is known.
+
+    A completion of that service proves nothing about the baseline.
+    """
     switched = relay.at(plan.baseline.url)
     if switched is not None:
         return f"{switched.service}, by a cutover,"
@@ -59,25 +62,25 @@ def instead_of_baseline(plan: SealedPlan) -> str:
 
 
 def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None:
-    """Keep this proof, unless a newer one is there. Never raises."""
+    """Keep this proof of a Unix time, unless the file has a newer one. Never raises."""
     before = last(file)
     if before is not None and before.at > at:
         return
-    beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
     rate = None if tok_s is None else round(tok_s, 3)
     with contextlib.suppress(OSError, ValueError):
         paths.make(file.parent)
         try:
-            # No fsync: after a crash the older proof will do, and a slow disk holds nobody up.
-            beside.write_text(json.dumps(asdict(Served(at, rate, degraded))) + "\n")
-            os.replace(beside, file)
+            # No fsync: a slow disk must delay nobody, and after a crash the older proof is enough.
+            temporary.write_text(json.dumps(asdict(Served(at, rate, degraded))) + "\n")
+            os.replace(temporary, file)
         finally:
             with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
 
 
 def last(file: Path) -> Served | None:
-    """The newest proof; None when there is none, or the file is no such thing. Never raises."""
+    """The newest proof; None when there is none or the file is invalid. Never raises."""
     try:
         with open(file, "rb") as stream:
             value: Any = json.loads(stream.read(SIZE_LIMIT))
@@ -90,9 +93,9 @@ def last(file: Path) -> Served | None:
 def still_degraded(
     file: Path, tok_s: float | None, reference: float | None, tolerance: float
 ) -> bool:
-    """Whether a finding of "degraded" stands after a short completion.
+    """Whether the finding "degraded" still holds after a short completion.
 
-    A few tokens are too few to find a baseline slow; at reference speed they clear it.
+    A few tokens are too few to call a baseline slow, but at reference speed they clear the finding.
     """
     before = last(file)
     if before is None or not before.degraded or reference is None:
@@ -111,24 +114,24 @@ RECENT = 5
 
 
 def expected_restore(memory_file: Path, baseline: str) -> float | None:
-    """Seconds a restore of this baseline took lately: median of the last five, None if none."""
+    """Seconds that a restore of this baseline takes: the median of the last five, None if none."""
     every = [float(m["seconds"]) for m in _read(memory_file) if m["baseline"] == baseline]
-    # By hand: the statistics module costs the emergency side 10 ms of imports.
+    # Computed by hand: importing `statistics` would cost the emergency side 10 ms.
     last = sorted(every[-RECENT:])
     return (last[(len(last) - 1) // 2] + last[len(last) // 2]) / 2 if last else None
 
 
 def remember_restore(memory_file: Path, baseline: str, seconds: float, at: float) -> None:
-    """Add one measurement (`at` in Unix seconds), keeping the last twenty. Raises OSError."""
+    """Add one measurement (`at` in Unix seconds) and keep the last twenty. Raises OSError."""
     kept = [*_read(memory_file), {"baseline": baseline, "seconds": round(seconds, 3), "at": at}]
     paths.make(memory_file.parent)
-    beside = memory_file.with_name(f".{memory_file.name}.{os.getpid()}")
+    temporary = memory_file.with_name(f".{memory_file.name}.{os.getpid()}")
     try:
-        beside.write_text(json.dumps(kept[-KEPT:]) + "\n")
-        os.replace(beside, memory_file)
+        temporary.write_text(json.dumps(kept[-KEPT:]) + "\n")
+        os.replace(temporary, memory_file)
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _read(memory_file: Path) -> list[dict[str, Any]]:

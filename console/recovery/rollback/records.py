@@ -1,16 +1,14 @@
-"""Pointers every user of the host can read: which run is on, whose, and where its plan is.
+"""Pointers to active runs, promotions of cutovers, and live runs of other users.
 
-One file a user, in a sticky directory. A pointer counts only when the user in its name owns the
-file: anybody can put a file with another one's number there, and it must mean nothing.
+A pointer says which run is active, whose it is, and where its plan is; every user of the host can
+read it. Each user has one file in a sticky directory. A pointer counts only when the user in its
+name owns the file, for anybody can create a file with another user's number.
 
-Who accepted a cutover, when and why: one small file in the directory of its run.
+A promotion says who accepted a cutover, when and why, in a small file in the run's directory. It
+changes nothing by itself: the site file alone says what a rollback restores.
 
-It changes nothing by itself: what a rollback restores is the site file's word alone.
-
-Another user's live run, as root meets it: it is ended as that user, and never believed.
-
-Whatever another user wrote may be made up, so it decides nothing about root's own baseline. But a
-run that is really on holds memory, so it is ended first, by that user's own rollback.
+What another user wrote may be made up, so it decides nothing about root's own baseline. But a run
+that is really active holds memory, so root first has that user's own rollback end it.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ from console.recovery.rollback.trigger import flocks, holders
 SIZE_LIMIT = 65536
 BEFORE = "pointer-before.json"
 MAX_NUMBER = 1 << 62
-"""Larger than any pid, start time or date; what is above it was made up."""
+"""Larger than any pid, start time or date; a pointer with a larger number was made up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """One active run; `started_at` in Unix seconds, `pid` and `start` name its runner."""
+    """One active run; `started_at` is in Unix seconds, `pid` and `start` identify its runner."""
 
     run_id: str
     run_dir: str
@@ -55,18 +53,18 @@ class Pointer:
     site: str = ""
     started_at: float = 0.0
     over: bool = False
-    """The run has ended and left the baseline down: a rollback that failed, or clients that stay
-    at a candidate. It points until a rollback brings the baseline back."""
+    """The run has ended and left the baseline down: its rollback failed, or clients stay at a
+    candidate. The pointer stays until a rollback brings the baseline back."""
     lock: str = ""
-    """What the kernel calls the lock that the runner holds: another user may have put something in
-    the place where it usually is."""
+    """Device and inode of the lock that the runner holds, as the kernel prints them: another user
+    may have put something in the lock's usual place."""
 
 
 def write(pointer: Pointer) -> Path:
-    """Write one's own pointer atomically, mode 0644; its path. Raises OSError.
+    """Write this user's pointer atomically, mode 0644; return its path. Raises OSError.
 
-    Another user may have put something in its place, in a directory where everybody may write.
-    Then it stands where only its user (and root, as that user) finds it.
+    Everybody may write to the directory, so another user may have put something in its place. Then
+    the pointer goes where only this user (and root, as this user) finds it.
     """
     text = json.dumps(asdict(pointer)) + "\n"
     for path in _places(pointer.uid)[:-1]:
@@ -86,15 +84,18 @@ def _places(uid: int) -> list[Path]:
 
 
 def set_aside(uid: int, directory: Path) -> None:
-    """Keep a user's pointer in the rollback directory of the run that takes its place."""
+    """Save a user's pointer in the rollback directory of the run that takes its place.
+
+    Raises OSError.
+    """
     before = read(uid)
     if before is not None and Path(before.run_dir) != directory.parent:
         write_atomically(directory / BEFORE, json.dumps(asdict(before)) + "\n", 0o600)
 
 
 def before(uid: int, directory: Path) -> list[Pointer]:
-    """What the run of this rollback directory has set aside, and what that one had, the newest
-    first. Never raises."""
+    """The pointer that this directory's run set aside, the one which that run had set aside, and
+    so on, the newest first. Never raises."""
     found: dict[Path, Pointer] = {}
     while directory not in found:
         try:
@@ -107,7 +108,7 @@ def before(uid: int, directory: Path) -> list[Pointer]:
 
 
 def put_back(pointers: Iterable[Pointer]) -> Pointer | None:
-    """The first of these pointers, of runs that were set aside, counts again. Never raises."""
+    """Restore the first of these pointers that can be written, and return it. Never raises."""
     for pointer in pointers:
         with contextlib.suppress(OSError):
             write(pointer)
@@ -116,7 +117,7 @@ def put_back(pointers: Iterable[Pointer]) -> Pointer | None:
 
 
 def clear(run_id: str, uid: int | None = None) -> None:
-    """Take one's own pointer away if it still names this run. Never raises."""
+    """Remove a user's pointer, by default this user's, if it names this run. Never raises."""
     mine = read(os.getuid() if uid is None else uid)
     if mine is not None and mine.run_id == run_id:
         for path in _places(mine.uid):
@@ -125,7 +126,10 @@ def clear(run_id: str, uid: int | None = None) -> None:
 
 
 def keep(run_id: str) -> None:
-    """One's own pointer stays though this run is over. Never raises."""
+    """Mark this user's pointer as that of a run that is over but left the baseline down.
+
+    Never raises.
+    """
     mine = read(os.getuid())
     if mine is not None and mine.run_id == run_id and not mine.over:
         with contextlib.suppress(OSError):
@@ -133,7 +137,7 @@ def keep(run_id: str) -> None:
 
 
 def read(uid: int) -> Pointer | None:
-    """The pointer of one user; None when there is none, or it is forged or garbage."""
+    """The pointer of one user; None when there is none, or it is forged or invalid."""
     found = (_read(path, uid) for path in _places(uid))
     return next((one for one in found if one is not None), None)
 
@@ -156,7 +160,7 @@ def _read(path: Path, uid: int) -> Pointer | None:
 
 
 def _parsed(value: Any, uid: int) -> Pointer:
-    """Raises ValueError and what else a text of another user's can cause."""
+    """The pointer in a JSON value. Raises ValueError and whatever else a foreign value causes."""
     found = Pointer(
         run_id=_text(value["run_id"]),
         run_dir=_text(value["run_dir"]),
@@ -205,7 +209,7 @@ PROMOTION_LIMIT = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """`at` in Unix seconds; texts are clean."""
+    """Who accepted a cutover to which service, why and when; `at` is in Unix seconds."""
 
     service: str
     who: str
@@ -214,12 +218,12 @@ class Promotion:
 
 
 def write_promotion(run: Path, promotion: Promotion) -> None:
-    """Raises OSError."""
+    """Write the promotion of a run's cutover. Raises OSError."""
     write_atomically(run / FILE, json.dumps(asdict(promotion)) + "\n", 0o600)
 
 
 def read_promotion(run: Path) -> Promotion | None:
-    """The promotion of a run's cutover; None when there is none. Never raises."""
+    """The promotion of a run's cutover, with clean texts; None when there is none. Never raises."""
     try:
         with open(run / FILE, "rb") as stream:
             value: Any = json.loads(stream.read(PROMOTION_LIMIT))
@@ -230,12 +234,14 @@ def read_promotion(run: Path) -> Promotion | None:
 
 
 LIMIT_S = 60.0
-"""How long another user's rollback is waited for; then root's own begins."""
+"""Seconds that another user's rollback is waited for; then root's own begins."""
 
 
 def live_others(mine: Iterable[int]) -> list[Pointer]:
-    """Runs of users that are not `mine`, whose runner is that user's process and holds that user's
-    lock of this host."""
+    """The live runs of users who are not in `mine` (uids).
+
+    A run counts when its runner is that user's process and holds that user's lock of this host.
+    """
     return [
         found
         for found in find_all()
@@ -253,7 +259,7 @@ def _holds_host(found: Pointer) -> bool:
 
 
 def roll_back_first(other: Pointer, note: Callable[[str], None]) -> None:
-    """Run that user's own `omni-console rollback`, with that user's rights, for LIMIT_S at most."""
+    """Run `omni-console rollback` with that user's rights; wait for it LIMIT_S at most."""
     try:
         entry = pwd.getpwuid(other.uid)
         child = subprocess.Popen(

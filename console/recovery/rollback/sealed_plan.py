@@ -1,7 +1,7 @@
-"""The sealed plan: all that a rollback needs, resolved before step 1, kept with the run.
+"""The sealed plan: all that a rollback needs, resolved before step 1 and kept with the run.
 
-It names ids, pids, URLs and argv; nothing in it has to be looked up in a playbook, site file or
-journal. Plain JSON, so that a person can read it when nothing else works.
+It names ids, pids, URLs and argv, so that nothing has to be looked up in a playbook, site file or
+journal. It is plain JSON, so that a person can read it when nothing else works.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from console.runtime.spec import PROMPT
 
 PLAN = "plan.json"
 SCRIPT = "rollback.sh"
-"""Written after the plan."""
+"""The script that does the same without Python; it is written after the plan."""
 SITE = "site.yaml"
 """In the run's directory: the site file as it was when the run began."""
 ROLLBACK = "rollback"
-"""Name of the directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl."""
+"""The directory, inside the run's, that holds plan, script, live.jsonl and ladder.jsonl."""
 SIZE_LIMIT = 1 << 20
 T = TypeVar("T")
 
@@ -46,12 +46,12 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a rollback restores. `kind` is `container` or `process`; rates in tokens a second.
+    """What a rollback restores. `kind` is `container` or `process`; rates are in tokens a second.
 
     `compose_argv` is the fallback when the container is gone: the whole `docker compose … up -d
-    --no-deps --no-build --pull never SERVICE`. `log` is a process's log file. `program` and
-    `environment` are its first word and the allow-listed variables as they were found when the plan
-    was sealed: whoever climbs may have others, root by sudo for one. Empty in older plans.
+    --no-deps --no-build --pull never SERVICE`. `log` is a process's log file. `program` is the path
+    of its program and `environment` the allow-listed variables, both from the moment of sealing:
+    whoever rolls back, such as root by sudo, may have others. Older plans lack both.
     """
 
     name: str
@@ -73,18 +73,18 @@ class Baseline:
     reference_tok_s: float | None = None
     tolerance: float = 0.10
     by_name: bool = False
-    """A container that has the name by now comes before the one that had it."""
+    """The container that has the name now comes before the one with the sealed id."""
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Id and name of the container, in the order in which they count."""
+        """Id and name of the container, in the order in which they are tried."""
         both = (self.container_id, self.container_name)
         return tuple(dict.fromkeys(one for one in (both[::-1] if self.by_name else both) if one))
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something a run may start: `container` is an id or name if known, `name` a service name."""
+    """Something that a run may start; `container` is its id or name, as far as known."""
 
     service: str
     kind: str = "container"
@@ -103,10 +103,10 @@ class EngineAddress:
 
 @dataclass(frozen=True, slots=True)
 class SealedPlan:
-    """See the module; `sealed_at` in Unix seconds, `grace_s` is a candidate's time to end.
+    """All that a rollback needs; `sealed_at` is in Unix seconds.
 
-    `keep` names services that outlive a rollback the runner asked for; an emergency ends them.
-    `lease_s` 0: no lease.
+    `grace_s` is how long a candidate gets to end. `keep` names services that stay up in a rollback
+    that the runner asked for; an emergency ends them. With `lease_s` 0 there is no lease.
     """
 
     run_id: str
@@ -128,7 +128,7 @@ class SealedPlan:
 
     @property
     def rollback_dir(self) -> Path:
-        """Where ladder.jsonl and the lock are; a plan without a run uses the state directory."""
+        """The directory of ladder.jsonl and the lock; without a run, in the state directory."""
         base = Path(self.run_dir) if self.run_dir else paths.state_dir()
         return base / ROLLBACK
 
@@ -139,12 +139,13 @@ class SealedPlan:
 
     @property
     def of_old(self) -> SealedPlan:
-        """The plan of a run that is long over: what its baseline's id names may be a spare one."""
+        """This plan for a run that is long over: the container with the sealed id may by now be a
+        spare one, so the name is tried first."""
         return replace(self, baseline=replace(self.baseline, by_name=True))
 
     def is_older_than(self, site: Path) -> bool:
-        """Whether a site file says something else than the run's own copy of it; where there is no
-        copy, whether it is newer. A date alone is nothing: `mv` and `cp -p` bring an old one."""
+        """Whether a site file differs from the run's copy of it; without a copy, whether it is
+        newer than the plan. The copy counts first, for `mv` and `cp -p` keep an old date."""
         try:
             if self.run_dir:
                 with contextlib.suppress(ConsoleError):
@@ -155,22 +156,22 @@ class SealedPlan:
             return False
 
     def on(self, site: SealedPlan) -> SealedPlan:
-        """The run of this plan with what its changed site file says by now: the baseline is the
-        file's, and all that the run may have left is still looked for."""
-        known = self.engine.socket or self.engine.docker_host
-        theirs = not known or site.baseline.kind == "container"
+        """This run's plan with the baseline of its changed site file. What the run may have left
+        behind is still looked for."""
+        has_engine = self.engine.socket or self.engine.docker_host
+        use_site_engine = not has_engine or site.baseline.kind == "container"
         return replace(
             self,
             baseline=site.baseline,
             site_path=site.site_path,
             candidates=tuple(dict.fromkeys((*self.candidates, *site.candidates))),
-            engine=site.engine if theirs else self.engine,
+            engine=site.engine if use_site_engine else self.engine,
             protected=tuple(dict.fromkeys((*self.protected, *site.protected))),
             gpus=tuple(dict.fromkeys((*self.gpus, *site.gpus))),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The plan in plain JSON values."""
         return {"schema": "omni.rollback/v1", **asdict(self)}
 
     @classmethod
@@ -180,18 +181,18 @@ class SealedPlan:
 
 
 def write(plan: SealedPlan, path: Path, mode: int = 0o644) -> None:
-    """Write atomically and durably. Raises OSError."""
+    """Write the plan atomically and durably. Raises OSError."""
     paths.make(path.parent)
     write_atomically(path, json.dumps(plan.to_json(), indent=1) + "\n", mode)
 
 
 def read(path: Path) -> SealedPlan:
-    """The plan in a file. Raises InvalidFile when it is missing, unreadable or no such plan."""
+    """The plan in a file. Raises InvalidFile when it is missing, unreadable or no plan."""
     return read_owned(path)[0]
 
 
 def of_run(run_dir: Path) -> SealedPlan:
-    """A run's plan, or the copy of it where its directory has lost it. Raises InvalidFile."""
+    """A run's plan, or the copy of it where the run's directory has lost it. Raises InvalidFile."""
     try:
         return read(run_dir / ROLLBACK / PLAN)
     except InvalidFile:
@@ -204,15 +205,15 @@ def of_run(run_dir: Path) -> SealedPlan:
 
 
 def copies() -> list[Path]:
-    """Where copies of plans stand: of each site the newest run's."""
-    place = paths.state_dir() / ROLLBACK
-    with contextlib.suppress(OSError):  # another source may say more
-        return [place / name for name in os.listdir(place) if name.endswith(".json")]
+    """The files with copies of plans: one for each site, of its newest run."""
+    directory = paths.state_dir() / ROLLBACK
+    with contextlib.suppress(OSError):  # another source may have the plan
+        return [directory / name for name in os.listdir(directory) if name.endswith(".json")]
     return []
 
 
 def read_owned(path: Path) -> tuple[SealedPlan, int]:
-    """The plan in a file and the uid that owns that very file. Raises InvalidFile."""
+    """The plan in a file, and the uid that owns that very file. Raises InvalidFile."""
     data, owner = _content(path)
     try:
         value = json.loads(data.decode("utf-8", "surrogateescape"))
@@ -222,9 +223,9 @@ def read_owned(path: Path) -> tuple[SealedPlan, int]:
 
 
 def _content(path: Path) -> tuple[bytes, int]:
-    """What a file holds and the uid that owns that very file. Raises InvalidFile."""
+    """The bytes in a file, and the uid that owns that very file. Raises InvalidFile."""
     try:
-        # Without O_NONBLOCK a FIFO in the file's place would wait for a writer.
+        # Without O_NONBLOCK, opening a FIFO in the file's place would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             info = os.fstat(descriptor)
@@ -243,7 +244,7 @@ def _invalid(source: str, what: str, expected: str = "") -> InvalidFile:
 
 
 class _Reader:
-    """Strict reading of the JSON form; every complaint names its key."""
+    """Reads the JSON form strictly; every error names its key."""
 
     def __init__(self, source: str) -> None:
         self.source = source

@@ -1,13 +1,14 @@
-"""A ladder that waits: started with the run, everything loaded, one byte away.
+"""The standby: a process that starts with the run and waits for one byte that makes it roll back.
 
     python -m console.recovery.rollback.standby RUN_DIR/rollback
 
-On a thrashing machine an interpreter may take a minute to start. This one has started already,
-keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` an
-emergency (the runner is fenced), `S` one that the sentinel found, `r` the runner asks itself,
-`q` quit, `l` quit if nobody needs a way back any more: no runner lives, and the baseline serves.
-It asks itself that now and then, for where a runner died before there was a sentinel to ask; and
-where both are dead it counts the lease. After an emergency that ended well it leaves.
+On a thrashing machine an interpreter may take a minute to start. The standby has everything loaded
+already, keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` is
+an emergency (the runner is fenced), `S` an emergency that the sentinel found, `r` a rollback that
+the runner asks for, `q` quits, `l` quits if no runner lives and the baseline serves. The standby
+also checks that by itself now and then, for a runner may die before there is a sentinel to ask.
+Where runner and sentinel are both dead, it counts the lease. It leaves after an emergency that
+ended with a baseline that serves.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ from console.runtime import proxy as relay
 
 OOM_SCORE = -900
 LOOK_S = 60.0
-"""How often a ladder that nobody speaks to looks whether it is needed."""
+"""Seconds of silence after which the standby checks whether it is still needed."""
 WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
-"""Byte → the trigger's name; the first of these that was sent counts. All but the last fence."""
+"""Byte → first word of the rollback's id; of several bytes the first in this table counts. All but
+the last one fence."""
 LEASE = "lease"
-"""What it calls itself where nobody sent a byte, and the lease ran out; it fences too."""
+"""The first word of the id where the lease ran out and nobody sent a byte; it fences too."""
 __all__ = [
     "ASKED", "EMERGENCY", "FIFO", "LEAVE", "QUIT", "SENTINEL", "STANDBY_FILE", "Standby",
     "is_standing_by", "lock_memory", "trigger",
@@ -62,42 +64,42 @@ __all__ = [
 
 
 class Standby:
-    """The waiting process; `run()` returns when it is told to quit."""
+    """The waiting process; `run()` returns when it is told to quit or no longer needed."""
 
     def __init__(self, rollback_dir: Path) -> None:
         self.directory = rollback_dir
         self.clock: Clock = SystemClock()
         self.plan = sealed.read(rollback_dir / PLAN)
-        self.seen = self._stamp()
+        self.plan_stamp = self._stamp()
         self.oom_score: int | None = None
         self.fifo = -1
         self.down_since: float | None = None
-        self.climbed = 0
-        """How much ladders of this run had said by then, bytes."""
+        self.progress_size = 0
+        """Bytes in ladder.jsonl when the baseline was first seen down."""
         self.pending = b""
 
     def prepare(self) -> None:
-        """FIFO, everything loaded, protection, then the line that says it is ready."""
+        """Make the FIFO, load everything, protect the process, then record that it is ready."""
         path = self.directory / FIFO
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        # Read and write: the last writer going away must not look like the end of the file.
+        # Opened for writing too: otherwise the last writer's end would look like the file's end.
         self.fifo = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not stat.S_ISFIFO(os.fstat(self.fifo).st_mode):
             raise ConsoleError("the trigger is no FIFO", str(path))
         load()
-        got = {"memory": lock_memory(), "oom_score_adj": self._protect()}
+        protection = {"memory": lock_memory(), "oom_score_adj": self._protect()}
         pid = os.getpid()
         start = process.start_time(pid) or 0
         with contextlib.suppress(OSError):
-            text = json.dumps({"pid": pid, "start": start, **got}) + "\n"
+            text = json.dumps({"pid": pid, "start": start, **protection}) + "\n"
             write_atomically(self.directory / STANDBY_FILE, text)
         livelog.append(self.directory / LIVE, Live("ladder", "warm", pid, start))
 
     def run(self) -> None:
-        """Wait, climb, wait again; a key pressed during a climb is answered by that climb."""
+        """Wait, roll back, wait again; a rollback answers the requests that come during it."""
         while True:
-            pending = self.pending or self._heard()
+            pending = self.pending or self._wait_for_bytes()
             self.pending = b""
             who = next((w for byte, w in WHO.items() if byte in pending), "")
             if not pending and self._overdue():
@@ -106,23 +108,23 @@ class Standby:
             if who:
                 self._run(who)
                 if QUIT in pending and QUIT not in self.pending:
-                    self.pending += QUIT  # it came with the call, and is still wanted
+                    self.pending += QUIT  # it came together with the request and still counts
             elif QUIT in pending or self._may_leave(pending):
-                self.pending = self._drain()  # what was asked while it was about to leave
+                self.pending = self._drain()  # requests that came while it was about to leave
                 if not self.pending:
                     return
 
     def _may_leave(self, pending: bytes) -> bool:
-        """Asked to, or in a silence that no sentinel would break."""
+        """Whether it may quit: LEAVE asks for it, or nothing comes and no sentinel lives to ask."""
         if pending:
-            return LEAVE in pending and self._needless("runner")
-        return self._needless("runner", "sentinel")
+            return LEAVE in pending and self._is_unneeded("runner")
+        return self._is_unneeded("runner", "sentinel")
 
-    def _heard(self) -> bytes:
-        """What is asked next; b"" where nobody asks for LOOK_S."""
+    def _wait_for_bytes(self) -> bytes:
+        """The bytes that come next; b"" where none come for LOOK_S."""
         return os.read(self.fifo, 64) if select.select([self.fifo], [], [], LOOK_S)[0] else b""
 
-    def _needless(self, *kinds: str) -> bool:
+    def _is_unneeded(self, *kinds: str) -> bool:
         """Whether none of the run's processes of these kinds lives, and the baseline serves."""
         return not self._lives(*kinds) and self._serves()
 
@@ -136,24 +138,26 @@ class Standby:
             return False
         if base.kind == "process" and foreign(base.url, here=True) is not None:
             return False
-        return relay.at(base.url) is None  # else a candidate answers there, by a cutover
+        return relay.at(base.url) is None  # with a relay, a candidate is what answers
 
     def _overdue(self) -> bool:
-        """Whether the lease ran out with neither runner nor sentinel to count it: asked in every
-        silence, and true only where this run is the one that is on, and nobody has climbed since
-        the baseline was seen down."""
+        """Whether the lease ran out with neither runner nor sentinel alive to count it.
+
+        This is checked in every silence. It is true only where this run is the active one and no
+        rollback has run since the baseline was first seen down.
+        """
         now, lease_s = self.clock.monotonic(), self.plan.lease_s
         if not (lease_s and self._is_on()) or self._lives("runner", "sentinel") or self._serves():
             self.down_since = None
             return False
-        climbed = size_of(self.directory / PROGRESS_FILE)
+        progress_size = size_of(self.directory / PROGRESS_FILE)
         if self.down_since is None:
-            self.down_since, self.climbed = now, climbed
-        return now - self.down_since >= lease_s and climbed == self.climbed
+            self.down_since, self.progress_size = now, progress_size
+        return now - self.down_since >= lease_s and progress_size == self.progress_size
 
     def _is_on(self) -> bool:
-        """Whether this user's pointer names this run, and it is not over: the outage of another
-        run is not this one's to end."""
+        """Whether this user's pointer names this run, and the run is not over: this standby does
+        not end the outage of another run."""
         on = records.read(os.getuid())
         return on is not None and on.run_id == self.plan.run_id and not on.over
 
@@ -167,8 +171,8 @@ class Standby:
         ).run()  # fmt: skip
 
     def _settle(self, emergency: bool) -> None:
-        """Presses until now have their answer; what the runner asked for meanwhile has not,
-        unless this climb was an emergency, and neither has a quit."""
+        """Drop the requests that this rollback has answered: an emergency answers every request,
+        another rollback only those of the runner. A quit stays."""
         answered = EMERGENCY + SENTINEL + ASKED if emergency else ASKED
         self.pending = self._drain().translate(None, delete=answered)
 
@@ -189,13 +193,13 @@ class Standby:
         return (info.st_mtime_ns, info.st_ino, info.st_size)
 
     def _reread(self) -> None:
-        """Take a changed plan; the copy in memory serves when the file is gone or garbage."""
+        """Read a changed plan; the one in memory stays where the file is gone or invalid."""
         now = self._stamp()
-        if now == self.seen:
+        if now == self.plan_stamp:
             return
         with contextlib.suppress(ConsoleError):
             self.plan = self._same_run(sealed.read(self.directory / PLAN))
-            self.seen = now
+            self.plan_stamp = now
 
     def _same_run(self, fresh: SealedPlan) -> SealedPlan:
         if fresh.run_id != self.plan.run_id:
@@ -203,13 +207,13 @@ class Standby:
         return fresh
 
     def _protect(self) -> str:
-        """Ask for protection from the OOM killer; what it got, as read back."""
+        """Ask for protection from the OOM killer; return the score that it got, as read back."""
         path = "/proc/self/oom_score_adj"
         try:
             before = int(Path(path).read_text())
         except (OSError, ValueError) as error:
             return f"unknown: {error}"
-        # A buffered write hides the refusal: write the descriptor, then read back.
+        # A buffered write would hide a refusal, so this writes the descriptor and reads it back.
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -224,7 +228,7 @@ class Standby:
 
 
 def main(arguments: list[str]) -> int:
-    """Entry of the process; 2 when the plan or the FIFO cannot be used."""
+    """Entry point of the process; returns 2 when the plan or the FIFO cannot be used."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m console.recovery.rollback.standby RUN_DIR/rollback\n")
         return 2
@@ -237,7 +241,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     standby.run()
-    os.close(standby.fifo)  # before the interpreter's end: whoever asks now finds nobody at once
+    os.close(standby.fifo)  # now, so that a caller sees at once that nobody reads
     return 0
 
 

@@ -1,6 +1,7 @@
-"""The caller's side of the warm ladder: is it there, and the byte that wakes it. Loads little.
+"""The caller's side of the standby: whether it is there, and the byte that triggers it.
 
-One ladder climbs at a time: a flock on rollback/lock, and who holds it.
+It also has the lock, a flock on rollback/lock, which lets one rollback run at a time. This module
+imports little, so that it loads fast.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ LOCK = "lock"
 
 
 class Lock:
-    """The lock of one rollback directory. Never raises: without one the ladder climbs as well."""
+    """The lock of one rollback directory. Never raises: a rollback runs without it, too."""
 
     def __init__(self, directory: Path) -> None:
-        self._descriptor = _opened(directory, os.O_RDWR | os.O_CREAT)
+        self._descriptor = _open_lock(directory, os.O_RDWR | os.O_CREAT)
         self.given_up = False
-        """Whoever holds it is stuck; going on beside it."""
+        """The holder hangs, so this rollback runs beside it."""
 
     def taken(self) -> bool:
-        """Try to take it; True without any lock file."""
+        """Try to take the lock; True also where there is no file to lock."""
         if self._descriptor < 0:
             return True
         try:
@@ -49,12 +50,12 @@ class Lock:
             self._descriptor = -1
 
     def holder_stopped(self) -> bool:
-        """Whether a process that holds it, as far as the kernel says which, was stopped."""
+        """Whether a process that holds the lock, as far as the kernel names it, was stopped."""
         return any(is_stopped(pid) for pid in holders(self._descriptor))
 
 
 def holders(file: int | Path) -> set[int]:
-    """The pids that hold a file's flock, as far as the kernel says which."""
+    """The pids that hold a file's flock, as far as the kernel names them."""
     try:
         inode = os.stat(file).st_ino
     except OSError:
@@ -63,8 +64,7 @@ def holders(file: int | Path) -> set[int]:
 
 
 def flocks() -> list[tuple[int, str]]:
-    """Every exclusive flock: its holder's pid, and what the kernel calls the file, which is its
-    device and inode."""
+    """Every exclusive flock: its holder's pid, and the file's device and inode as one text."""
     try:
         table = Path("/proc/locks").read_text()
     except OSError:
@@ -74,8 +74,8 @@ def flocks() -> list[tuple[int, str]]:
 
 
 def is_held(directory: Path) -> bool:
-    """Whether some ladder climbs (or follows up) in this directory at this moment."""
-    descriptor = _opened(directory, os.O_RDONLY)
+    """Whether a rollback runs in this directory at this moment."""
+    descriptor = _open_lock(directory, os.O_RDONLY)
     if descriptor < 0:
         return False
     try:
@@ -89,8 +89,8 @@ def is_held(directory: Path) -> bool:
     return False
 
 
-def _opened(directory: Path, flags: int) -> int:
-    """The lock file; where it cannot be made, the directory itself; -1 when even that is not."""
+def _open_lock(directory: Path, flags: int) -> int:
+    """A descriptor of the lock file; where it cannot be made, of the directory; else -1."""
     for path, how in (
         (directory / LOCK, flags),
         (directory / LOCK, os.O_RDONLY),
@@ -98,7 +98,7 @@ def _opened(directory: Path, flags: int) -> int:
     ):
         with contextlib.suppress(OSError):
             found = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-            with contextlib.suppress(OSError):  # one that others may open, they may hold as well
+            with contextlib.suppress(OSError):  # a file that others can open, they can also lock
                 os.fchmod(found, 0o700 if path == directory else 0o600)
             return found
     return -1
@@ -106,19 +106,20 @@ def _opened(directory: Path, flags: int) -> int:
 
 FIFO = "trigger"
 STANDBY_FILE = "warm.json"
-"""Written by the warm ladder once it waits."""
+"""The standby writes this file once it waits."""
 INBOX = ("guard", "inbox")
-"""The sentinel's FIFO in a run's directory, as `recovery.guard.config` has it, a floor above."""
+"""The sentinel's FIFO in a run's directory; `recovery.guard.config` has it too, a floor above."""
 EMERGENCY, SENTINEL, ASKED, QUIT, LEAVE = b"R", b"S", b"r", b"q", b"l"
+"""The bytes that the standby reads; its module says what each of them means."""
 
 
 def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
-    """Wake the warm ladder; False when nobody reads (or this user may not)."""
+    """Write a byte to the standby; False when nobody reads it or this user may not write."""
     return say(rollback_dir / FIFO, byte)
 
 
 def say(fifo: Path, words: bytes) -> bool:
-    """Write into a FIFO and never wait; False when nobody reads, or it is full."""
+    """Write to a FIFO without ever waiting; False when nobody reads it or it is full."""
     try:
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(fifo, flags)
@@ -134,7 +135,7 @@ def say(fifo: Path, words: bytes) -> bool:
 
 
 def is_standing_by(rollback_dir: Path, *, running: bool = False) -> bool:
-    """Whether a recorded warm ladder of this run is alive; `running`: and not stopped (Ctrl-Z)."""
+    """Whether a recorded standby of this run is alive and, with `running`, not stopped (Ctrl-Z)."""
     return any(
         process.alive(e.pid, e.start) and not (running and is_stopped(e.pid))
         for e in livelog.read(rollback_dir / LIVE)
@@ -143,6 +144,6 @@ def is_standing_by(rollback_dir: Path, *, running: bool = False) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal or a debugger: it keeps its lock, idle."""
+    """Whether a signal or a debugger stopped a process, which still keeps its lock."""
     found = process.stat(pid)
     return found is not None and found.state in "Tt"

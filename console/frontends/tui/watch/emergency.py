@@ -1,7 +1,7 @@
-"""The emergency key: one byte to the warm ladder, and a spawned rollback where that says nothing.
+"""The emergency key: it sends one byte to the standby, or starts the command if that is silent.
 
-`press()` runs in the thread that reads the keyboard and does next to nothing. Everything else is
-done by a thread that waits from the start: on a machine that thrashes nothing may be loaded then.
+`press()` runs in the thread that reads the keyboard and does almost nothing. A thread that has
+waited since the start does the rest, because nothing can be loaded while the machine thrashes.
 """
 
 from __future__ import annotations
@@ -31,36 +31,38 @@ from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
 from console.recovery.rollback.trigger import is_held
 
 STANDBY_WORD_S = 0.7
-"""A warm ladder that says nothing for this long is stopped or gone."""
+"""Seconds without a line after which the standby counts as stopped or gone."""
 ALIVE_S = 0.25
+"""Seconds between two checks whether the standby is alive."""
 QUIET_S = 1800.0
+"""Seconds of silence after which a rollback counts as stuck, where its plan cannot be read."""
 POLL_S = 0.02
 STUCK_S = 10.0
-"""An answer that shows no sign of life for this long hangs."""
+"""Seconds without a sign of life after which the thread that answers a press counts as hung."""
 SCAN_S = 2.0
-"""How long the end of the command waits for the look at the ladders there are."""
-WARM, SPAWNED, ALREADY = "warm", "spawned", "already"
+"""Seconds that the end of the command waits for the scan of the progress files."""
+STANDBY, SPAWNED, ALREADY = "warm", "spawned", "already"
 
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """What a press did: `at` Unix time; `how`: `warm` (the byte is written), `spawned` (a command
-    is on its way) or `already` (a climb was on).
+    """What a press did, at a Unix time; `how` is `warm` (the byte is written), `spawned` (a command
+    is being started) or `already` (a rollback was under way).
 
-    `ladder` is the file to follow from `offset` on, None where only the command knows it.
+    `progress_file` is to be followed from `offset` on; None where only the command knows it.
     """
 
     at: float
     how: str
-    ladder: Path | None
+    progress_file: Path | None
     offset: int
 
 
 class Emergency:
-    """One console's emergency key. A press never raises; a climb outlives the console."""
+    """The emergency key of one console. A press never raises; a rollback outlives the console."""
 
     def __init__(self, spawn_argv: tuple[str, ...], log: Path, clock: Clock | None = None) -> None:
-        """`spawn_argv`: the rollback command of last resort; its output is appended to `log`."""
+        """`spawn_argv` is the rollback command of last resort; its output is appended to `log`."""
         self._argv = spawn_argv
         self._log = log
         self._clock = clock or SystemClock()
@@ -70,91 +72,91 @@ class Emergency:
         self._begun: list[RollbackProgress] = []
         self._presses: SimpleQueue[RollbackProgress | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._stand_by()
+        self._start_thread()
 
     def press(self) -> Press:
-        """Roll back, now. While an earlier press is being answered, only a warm ladder that did
-        not get that one is woken."""
+        """Roll back, now. While an earlier press is being answered, only a standby that did not get
+        the earlier byte is triggered."""
         with self._lock:
             progress, before = self._progress, self._press
             if progress is None or before is None or progress.over:
                 return self._begin()
             if self._clock.monotonic() - progress.beat >= STUCK_S:
-                # whoever answers it hangs in a read: no second one may wait behind the same disk
+                # The answering thread hangs in a read: another one must not wait for that disk.
                 return self._begin(at_once=True)
             again = self._once_more(progress)
-            return again or Press(self._clock.now(), ALREADY, before.ladder, before.offset)
+            return again or Press(self._clock.now(), ALREADY, before.progress_file, before.offset)
 
     def _begin(self, *, at_once: bool = False) -> Press:
-        """`at_once`: the command is started whatever becomes of the byte."""
+        """Trigger the standby; with `at_once` the command is started whatever the standby does."""
         directory: Path | None = None
-        ladder, offset, woken = None, 0, False
+        progress_file, offset, triggered = None, 0, False
         try:
             directory = _target()
             if directory is not None:
-                ladder = directory / PROGRESS_FILE
-                offset = size_of(ladder)
-                # Only a warm ladder holds the FIFO open, so that the write itself is the question.
-                woken = trigger.trigger(directory)
-        except Exception:  # whatever it was, the command finds its own way
-            woken = False
-        return self._hand_over(directory, ladder, offset, woken and not at_once)
+                progress_file = directory / PROGRESS_FILE
+                offset = size_of(progress_file)
+                # Only a standby holds the FIFO open, so the write itself shows whether one lives.
+                triggered = trigger.trigger(directory)
+        except Exception:  # whatever failed, the command looks for the plan itself
+            triggered = False
+        return self._hand_over(directory, progress_file, offset, triggered and not at_once)
 
     def _once_more(self, progress: RollbackProgress) -> Press | None:
-        """The byte for a warm ladder that is there by now; None: the earlier press answers."""
+        """Trigger a standby that has appeared meanwhile; None where the earlier press suffices."""
         try:
             directory = _target()
             if directory is None:
                 return None
-            ladder = directory / PROGRESS_FILE
-            offset = size_of(ladder)
+            progress_file = directory / PROGRESS_FILE
+            offset = size_of(progress_file)
             if directory != progress.directory:
-                woken = trigger.trigger(directory)
+                triggered = trigger.trigger(directory)
             elif not progress.by_standby or progress.spawned:
-                # not one that stands still: the command was started because it does
-                woken = trigger.is_standing_by(directory, running=True) and trigger.trigger(
+                # Not a stopped standby: the command was started because that one is stopped.
+                triggered = trigger.is_standing_by(directory, running=True) and trigger.trigger(
                     directory
                 )
             else:
-                # the same ladder again: at work already it would climb a second time, but one
-                # that was started anew never got the first byte
+                # The same standby: another byte would make a busy one roll back twice, but one
+                # that was started anew has never got the first byte.
                 if not progress.lines and offset <= progress.began_at and not is_held(directory):
                     trigger.trigger(directory)
                 return None
         except Exception:  # the earlier press is still being answered
             return None
-        return self._hand_over(directory, ladder, offset, True) if woken else None
+        return self._hand_over(directory, progress_file, offset, True) if triggered else None
 
     def _hand_over(
-        self, directory: Path | None, ladder: Path | None, offset: int, woken: bool
+        self, directory: Path | None, progress_file: Path | None, offset: int, triggered: bool
     ) -> Press:
-        press = Press(self._clock.now(), WARM if woken else SPAWNED, ladder, offset)
-        progress = RollbackProgress(directory, ladder, offset, woken, self._clock)
+        press = Press(self._clock.now(), STANDBY if triggered else SPAWNED, progress_file, offset)
+        progress = RollbackProgress(directory, progress_file, offset, triggered, self._clock)
         self._progress, self._press = progress, press
         self._begun = [c for c in self._begun if not c.over] + [progress]
         self._presses.put(progress)
         return press
 
     def follow(self, press: Press) -> RollbackFollower:
-        """What came and comes of a press; an `already` one follows the climb that was on."""
+        """A follower of this press; an `already` press follows the rollback that was under way."""
         progress = self._progress
         assert progress is not None, "a press comes first"
         return RollbackFollower(progress)
 
     def close(self) -> None:
-        """End the threads; a command that was spawned goes on, and one is spawned for a press
-        that nobody answered yet. Waits at most two seconds."""
+        """End the threads, within two seconds. A spawned command goes on, and one is spawned for a
+        press that has no answer yet."""
         for progress in self._begun:
             progress.leave()
         self._presses.put(None)
         limit = self._clock.monotonic() + 2.0
-        for thread in self._threads:  # a thread that begins another one does so before it ends
+        for thread in self._threads:  # a thread that starts another does so before it ends
             thread.join(max(0.0, limit - self._clock.monotonic()))
 
     # -- the waiting threads -----------------------------------------------------------------
 
-    def _stand_by(self) -> bool:
-        """Begin a thread that waits for a press; False when there are no more."""
+    def _start_thread(self) -> bool:
+        """Start a thread that waits for a press; False when the system has none to spare."""
         thread = threading.Thread(target=self._run, name="emergency", daemon=True)
         try:
             thread.start()
@@ -165,26 +167,26 @@ class Emergency:
 
     def _run(self) -> None:
         while (progress := self._presses.get()) is not None:
-            # another one waits while this one answers: a disk that hangs costs one press
-            relieved = self._stand_by()
+            # Another thread waits while this one answers, so that a hung disk costs one press.
+            replaced = self._start_thread()
             try:
                 self._answer(progress)
-            except Exception as error:  # the thread's last line of defence: the next press counts
+            except Exception as error:  # the last line of defence: a later press needs this thread
                 progress.end(f"{type(error).__name__}: {error}")
-            if relieved:
+            if replaced:
                 return
 
     def _answer(self, progress: RollbackProgress) -> None:
         if progress.by_standby and progress.directory is not None:
-            # beside the climb: a disk that hangs must not keep it waiting
-            _beside(asked, progress.directory, _who(), self._clock.now())
-            if self._standby_does_it(progress, progress.directory):
+            # In a thread of its own: a hung disk must not delay the rollback.
+            _in_thread(asked, progress.directory, _requester(), self._clock.now())
+            if self._follow_standby(progress, progress.directory):
                 return
         self._spawn(progress)
 
-    def _standby_does_it(self, progress: RollbackProgress, directory: Path) -> bool:
-        """Follow the warm ladder to its end; False when it says nothing, or ends without one."""
-        begun = looked = spoke = self._clock.monotonic()
+    def _follow_standby(self, progress: RollbackProgress, directory: Path) -> bool:
+        """Follow the standby to its last line; False when it is silent or ends without it."""
+        begun = checked = heard = self._clock.monotonic()
         count, quiet_s = 0, QUIET_S
         while not progress.left:
             if progress.poll():
@@ -193,27 +195,27 @@ class Emergency:
             if len(progress.lines) != count:
                 if not count:
                     quiet_s = _quiet_s(directory)
-                count, spoke = len(progress.lines), now
-            if now - spoke >= quiet_s:
+                count, heard = len(progress.lines), now
+            if now - heard >= quiet_s:
                 return False
-            if now - looked >= ALIVE_S and (count or now - begun >= STANDBY_WORD_S):
-                looked = now
+            if now - checked >= ALIVE_S and (count or now - begun >= STANDBY_WORD_S):
+                checked = now
                 if not trigger.is_standing_by(directory, running=True):
                     return progress.poll()
-                # silent, but at it for the runner or behind another ladder: it answers after that.
-                # Lines and no lock: it is through, and its last line did not go on a full disk
+                # While the lock is held, a silent standby works for the runner or waits for another
+                # rollback, and answers after that. Without the lock it is done, and a full disk did
+                # not take its last line.
                 if not is_held(directory):
                     return progress.poll()
             self._clock.sleep(POLL_S)
-        return progress.poll() or bool(
-            progress.lines
-        )  # nobody is left to notice that it stays silent
+        # The console closes and cannot wait: a standby without any line gets the command, too.
+        return progress.poll() or bool(progress.lines)
 
     def _spawn(self, progress: RollbackProgress) -> None:
-        """The command, detached; its ladder is found by which file grows."""
+        """Start the rollback command, detached; the file that grows is its progress file."""
         with contextlib.suppress(OSError):
             paths.make(self._log.parent)
-        log, begin = self._opened()
+        log, begin = self._open_log()
         at = self._clock.now()
         try:
             child = subprocess.Popen(
@@ -227,8 +229,8 @@ class Emergency:
             os.close(log)
         progress.search()
         progress.spawned = True
-        # only now, and beside: with many runs, or on a slow disk, the look takes its time
-        scan = None if progress.left else _beside(lambda: progress.among(_ladders(), at))
+        # After the start and in a thread: with many runs or on a slow disk the scan takes time.
+        scan = None if progress.left else _in_thread(lambda: progress.among(_progress_files(), at))
         while not progress.left:
             code = child.poll()
             if code is not None and scan is not None:
@@ -238,10 +240,10 @@ class Emergency:
                 progress.command_ended(code, self._log, begin)
                 return
             self._clock.sleep(POLL_S)
-        child.returncode = 0  # the console goes, the command stays: nobody waits for it any more
+        child.returncode = 0  # the command outlives the console, so Popen must not wait for it
 
-    def _opened(self) -> tuple[int, int]:
-        """The log, and its size now; /dev/null where it cannot be written."""
+    def _open_log(self) -> tuple[int, int]:
+        """A descriptor of the log, and the log's size; of /dev/null where it cannot be written."""
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             log = os.open(self._log, flags, 0o600)
@@ -251,43 +253,43 @@ class Emergency:
 
 
 class RollbackFollower:
-    """One reader of a climb; cheap enough for the UI loop: it reads no file."""
+    """One reader of a rollback's progress; it reads no file, so the UI loop can call it."""
 
     def __init__(self, progress: RollbackProgress) -> None:
         self._progress = progress
         self._seen = 0
 
     def lines(self) -> list[dict[str, object]]:
-        """Rungs that came since the last call, as the ladder wrote them."""
+        """The lines that came since the last call, as the rollback wrote them."""
         new = self._progress.lines[self._seen :]
         self._seen += len(new)
         return new
 
     def result(self) -> Result | None:
-        """How it ended; None while it goes on, or when there is only trouble to tell."""
+        """How the rollback ended; None while it goes on, or when there is only trouble to tell."""
         return self._progress.result
 
     def trouble(self) -> str:
-        """Why nothing comes of it, in clean words; "" while something may, or did."""
+        """Why there is no result, in clean words; "" while one may come or is there."""
         return self._progress.trouble
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more lines will come."""
         return self._progress.over
 
     @property
     def spawned(self) -> bool:
-        """Whether the command had to be started: no warm ladder, or none that answers."""
+        """Whether the command had to be started, because no standby answered."""
         return self._progress.spawned
 
     def elapsed_s(self) -> float:
-        """Seconds since the press; stands still at the end."""
+        """Seconds from the press until now, or until the end."""
         return self._progress.elapsed_s()
 
 
-def _beside(work: Callable[..., object], *args: object) -> threading.Thread | None:
-    """Work in a thread that may hang for good; without any thread left, here."""
+def _in_thread(work: Callable[..., object], *args: object) -> threading.Thread | None:
+    """Do work that may hang in a thread, and return that; without a thread to spare, do it here."""
     thread = threading.Thread(target=work, args=args, name="emergency-beside", daemon=True)
     try:
         thread.start()
@@ -298,7 +300,7 @@ def _beside(work: Callable[..., object], *args: object) -> threading.Thread | No
 
 
 def _quiet_s(directory: Path) -> float:
-    """After how many seconds without a line a ladder that climbs is not waited for."""
+    """Seconds without a line after which a rollback counts as stuck."""
     try:
         return quiet_limit(sealed.read(directory / PLAN))
     except ConsoleError:
@@ -306,26 +308,26 @@ def _quiet_s(directory: Path) -> float:
 
 
 def _target() -> Path | None:
-    """The rollback directory of the run that a press means; None: the command has to find it.
+    """The rollback directory of the run that a press means; None where the command must find it.
 
-    For root that is its own live run, or its own last where no other user's is known: another
-    user's plan is acted on as that user, by the command.
+    Root's own run counts if it lives, or if no other user has a live run. On another user's plan
+    only the command acts, as that user.
     """
     mine = pointers.read(os.getuid())
     if mine is None:
         return None
-    if os.getuid() == 0 and not process.alive(mine.pid, mine.start) and _others(mine):
+    if os.getuid() == 0 and not process.alive(mine.pid, mine.start) and _others_live(mine):
         return None
     return Path(mine.run_dir) / ROLLBACK
 
 
-def _others(mine: Pointer) -> bool:
-    """Whether a pointer of another user comes before root's own, whose runner is dead."""
+def _others_live(mine: Pointer) -> bool:
+    """Whether another user has a live run."""
     return any(p.uid != mine.uid and process.alive(p.pid, p.start) for p in pointers.find_all())
 
 
-def _ladders() -> list[Path]:
-    """Every file the command's ladder may write: of runs, of a plan without one."""
+def _progress_files() -> list[Path]:
+    """Every file that the command may write its lines to: each run's, and that without a run."""
     found = [paths.state_dir() / ROLLBACK / PROGRESS_FILE]
     found += [Path(p.run_dir) / ROLLBACK / PROGRESS_FILE for p in pointers.find_all()]
     with contextlib.suppress(OSError):
@@ -333,8 +335,8 @@ def _ladders() -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _who() -> str:
-    """Who sits here, sudo looked through, for the journal."""
+def _requester() -> str:
+    """The user at this console and, under sudo, the one behind it, in words for the journal."""
     sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
     name = name_of(os.getuid())
     return one_line(f"{sudo} (as {name})" if sudo else name, 60) + ", with the emergency key"

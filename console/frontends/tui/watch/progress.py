@@ -1,4 +1,4 @@
-"""One answer to the emergency key: the rungs of whichever ladder climbs, until it has ended."""
+"""The progress of one answer to the emergency key: the lines of its rollback, until the end."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from console.recovery.rollback.progress import Result, is_runners, read_lines, r
 TAIL = 8
 TAIL_BYTES = 8192
 COARSE_S = 0.1
-"""A file's time may lag behind the clock by a tick of the kernel."""
+"""Seconds by which a file's time may lag behind the clock: a tick of the kernel."""
 ROUNDED_S = 0.002
-"""A ladder rounds the times of its lines."""
+"""Seconds by which rounding may change the time in a line."""
 
 
 class RollbackProgress:
-    """Written by the emergency thread alone; others only read what is public.
+    """The progress of one rollback; one emergency thread writes it, others read public attributes.
 
-    `lines` grows. `over`: nothing more will come, and then there is a `result` or `trouble`.
+    `lines` only grows. Once it is `over`, nothing more comes, and there is `result` or `trouble`.
     """
 
     def __init__(
         self,
         directory: Path | None,
-        ladder: Path | None,
+        progress_file: Path | None,
         offset: int,
         by_standby: bool,
         clock: Clock,
     ) -> None:
         self.directory = directory
-        self.ladder = ladder
+        self.progress_file = progress_file
         self.by_standby = by_standby
         self.spawned = False
         self.lines: list[dict[str, Any]] = []
@@ -54,42 +54,41 @@ class RollbackProgress:
         return (self._ended if self.over else self._clock.monotonic()) - self._begun
 
     def search(self) -> None:
-        """From here on it is not known which file is written: the first that grows is it."""
-        if self.ladder is not None:
-            self._sizes = {self.ladder: self._offset}
-        self.ladder = None
+        """Follow the first file that grows from now on: which one the command writes is unknown."""
+        if self.progress_file is not None:
+            self._sizes = {self.progress_file: self._offset}
+        self.progress_file = None
 
-    def among(self, ladders: list[Path], at: float) -> None:
-        """It may also be one of these; what was written since `at` (Unix time) counts as new."""
-        sizes = {path: offset_at(path, at) for path in ladders}
+    def among(self, files: list[Path], at: float) -> None:
+        """Look for growth in these files as well; lines since `at` (Unix time) count as new."""
+        sizes = {path: offset_at(path, at) for path in files}
         self._sizes = {**sizes, **self._sizes}
 
     def poll(self) -> bool:
-        """Read what came; True at the end of an emergency's ladder, which then is the end of a
-        warm climb."""
+        """Read new lines; True once the standby's rollback for this press has ended."""
         self.beat = self._clock.monotonic()
-        if self.ladder is None and not self._find():
+        if self.progress_file is None and not self._find():
             return False
-        assert self.ladder is not None
-        new, self._offset = read_lines(self.ladder, self._offset)
+        assert self.progress_file is not None
+        new, self._offset = read_lines(self.progress_file, self._offset)
         for line in new:
             self.lines.append(cleaned(line))
-            # the runner may be climbing on its own account; this press is answered after that
-            own = not is_runners(line.get("trigger"))
+            # A rollback that the runner asked for is no answer: the one for this press comes next.
+            for_press = not is_runners(line.get("trigger"))
             if line.get("rung") == "done" and line.get("state") != "begin":
                 self._last = result_of(self.lines[-1])
-                if own and not self.spawned:
+                if for_press and not self.spawned:
                     self._finish(self._last)
                     return True
         return False
 
     def command_ended(self, code: int, log: Path, begin: int) -> None:
-        """The spawned command is over; its exit code counts where no ladder said an end."""
+        """Note the end of the spawned command; its exit code counts where no last line came."""
         if self._last is not None:
             self._finish(self._last)
             return
-        said = _words(log, begin)
-        if code == 0 and said:  # a climb would have left its lines: there was none to make
+        said = _last_output(log, begin)
+        if code == 0 and said:  # a rollback would have left lines, so there was nothing to do
             self._finish(Result(False, nothing_to_do=True, detail=one_line(said, 600)))
         elif code == 0:
             self.end("the rollback command ended without a word")
@@ -97,12 +96,12 @@ class RollbackProgress:
             self.end(f"{said or 'the rollback command ended'} (exit {code})")
 
     def end(self, trouble: str) -> None:
-        """It ended without a ladder's word."""
+        """End without a result, for the reason in `trouble`."""
         self.trouble = one_line(trouble, 600)
         self._finish(None)
 
     def leave(self) -> None:
-        """The console goes; whatever climbs goes on."""
+        """Stop following, because the console closes; the rollback goes on."""
         self.left = True
 
     def _finish(self, result: Result | None) -> None:
@@ -113,13 +112,13 @@ class RollbackProgress:
     def _find(self) -> bool:
         for path, size in self._sizes.items():
             if size_of(path) > size:
-                self.ladder, self._offset = path, size
+                self.progress_file, self._offset = path, size
                 return True
         return False
 
 
 def offset_at(path: Path, at: float) -> int:
-    """Where the lines begin that a ladder wrote since this Unix time; never raises OSError."""
+    """Offset of the first line written since this Unix time; 0 where the file cannot be read."""
     try:
         info = path.stat()
         if info.st_mtime < at - COARSE_S:
@@ -141,8 +140,8 @@ def _since(said: object, at: float) -> bool:
     return isinstance(said, int | float) and said >= at - ROUNDED_S
 
 
-def _words(log: Path, begin: int) -> str:
-    """What the command wrote since it was started, its last lines, clean."""
+def _last_output(log: Path, begin: int) -> str:
+    """The last lines that the command has written since its start, clean."""
     try:
         with log.open("rb") as file:
             file.seek(max(begin, size_of(log) - TAIL_BYTES))

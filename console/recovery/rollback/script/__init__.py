@@ -1,1 +1,1 @@
-"""The sealed plan for the day that Python is broken: rollback.sh, and commands to type by hand."""
+"""The rollback without Python: rollback.sh, and the commands to type by hand."""

@@ -1,4 +1,4 @@
-"""What a person would type when the ladder did not make it: exact commands, ready to paste."""
+"""The exact commands that a person can paste into a shell when a rollback has failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 
 
 def docker_words(plan: SealedPlan) -> str:
-    """`docker` with the sealed address in front when it is not the usual one."""
+    """`docker`, after the variables for the sealed address where that is not the default one."""
     address = plan.engine
     host = address.docker_host or (f"unix://{address.socket}" if address.socket else "")
     words = []
@@ -26,12 +26,12 @@ def docker_words(plan: SealedPlan) -> str:
 
 
 def commands(plan: SealedPlan) -> tuple[str, ...]:
-    """Stop candidates, end a baseline that hangs, start it, look at it, ask it something."""
+    """Commands that stop candidates, end a hung baseline, start it, show its log and ask it."""
     base, docker = plan.baseline, docker_words(plan)
     out: list[str] = []
     if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
-        # Narrower than the ladder, because whoever types it does not look at each container: one
-        # without an owner's label may be anybody's, so it is left to a look at `docker ps`.
+        # These commands stop fewer containers than a rollback does: one without an owner's label
+        # may be anybody's, and whoever pastes them does not inspect each container.
         owner = shlex.quote(f"{OWNER_LABEL}={owner_on(plan.site_name)}")
         out += [
             f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
@@ -72,7 +72,7 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
 
 
 def completion_body(plan: SealedPlan) -> str:
-    """The JSON body of the proving completion, in ASCII."""
+    """The JSON body, in ASCII, of the completion that proves the baseline."""
     proof = plan.baseline.completion
     body: dict[str, object] = {"model": proof.model} if proof.model else {}
     body["messages"] = [{"role": "user", "content": proof.prompt}]

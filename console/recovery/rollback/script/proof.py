@@ -1,4 +1,4 @@
-"""The part of rollback.sh that asks the baseline, and tells whether it is what answers."""
+"""The part of rollback.sh that asks the baseline and checks that it is what answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The fixed part of rollback.sh: POSIX sh for dash, with coreutils and sed only.
 
-Everything is a function and the last line calls `main`, so that a torn file does nothing.
+Everything is a function and the last line calls `main`, so that a truncated file does nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""rollback.sh: the sealed plan as a POSIX script, for the day Python itself is broken.
+"""Writes rollback.sh: the sealed plan as a POSIX script, for the day that Python is broken.
 
-It needs sh, coreutils and sed, docker for containers, and curl (else python3 or wget) for the
-proof. Values are sealed as single-quoted words; the rest of the text is fixed (`script.sh` parts).
+The script needs sh, coreutils and sed, docker for containers, and curl (or else python3 or wget)
+for the proof. Values are sealed as single-quoted words; the rest is the fixed `template.BODY`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
 def render(plan: SealedPlan) -> str:
-    """The whole script; `surrogateescape` text when a path is not UTF-8."""
+    """The whole script; bytes of a path that are not UTF-8 are in it as `surrogateescape`."""
     lines = [
         "#!/bin/sh",
         "# Sealed rollback. Stops candidates, starts the baseline, proves it. Removes nothing.",
@@ -50,7 +50,7 @@ def render(plan: SealedPlan) -> str:
 
 
 def write(plan: SealedPlan, directory: Path) -> Path:
-    """Write rollback.sh (mode 0755) beside the plan; its path. Raises OSError."""
+    """Write rollback.sh (mode 0755) to the plan's directory; return its path. Raises OSError."""
     path = directory / SCRIPT
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o755)
     with open(descriptor, "wb") as file:
@@ -105,8 +105,11 @@ def _values(plan: SealedPlan) -> dict[str, str]:
 
 
 def _addresses(plan: SealedPlan) -> str:
-    """Where a socket has to listen to answer for the baseline, as patterns of sed without a
-    character that a shell expands; none where the baseline may be on another machine."""
+    """The addresses at which a socket answers for the baseline, as sed patterns in hexadecimal.
+
+    A pattern has no character that a shell expands. There is none where the baseline may be on
+    another machine.
+    """
     base = plan.baseline
     here = base.kind == "process"
     if not here and not is_local(base.url):
@@ -116,7 +119,7 @@ def _addresses(plan: SealedPlan) -> str:
 
 
 def _mark(plan: SealedPlan) -> tuple[str, ...]:
-    """By which the script finds a baseline again whose record is not there."""
+    """The variable and value by which the script finds a baseline process without its record."""
     base = plan.baseline
     return process.mark(plan.records_dir, base.name, base.process) if base.process else ()
 
@@ -129,7 +132,7 @@ def _exports(plan: SealedPlan) -> list[str]:
 
 
 def _body(plan: SealedPlan) -> tuple[str, str]:
-    """The completion's JSON before and behind the nonce."""
+    """The completion's JSON before and after the nonce."""
     proof = plan.baseline.completion
     value: dict[str, object] = {"model": proof.model} if proof.model else {}
     value["messages"] = [{"role": "user", "content": "[@NONCE@] " + proof.prompt}]
@@ -147,7 +150,7 @@ def _compose(plan: SealedPlan) -> str:
 
 
 def _spawn(plan: SealedPlan) -> list[str]:
-    """Runs in a subshell; becomes the baseline's process."""
+    """The lines that run in a subshell, which then becomes the baseline's process."""
     spec = plan.baseline.process
     if spec is None:
         return ["return 1"]

@@ -1,11 +1,12 @@
-"""Waiting for RAM: a killed process gives its pages back some 80 ms a GiB, a busy machine's later.
+"""Waits until RAM and GPU memory are free again.
 
-Whoever is seen to be gone has given everything back already, so an ordinary rollback only makes
-sure. What the sentinel killed may be at it for half a minute, and a baseline that starts meanwhile
-would meet a full machine. Then what is there is held against what has to be: the limit that was
-passed, and what was there at the breach with all that the victims held.
+RAM: a killed process frees its pages in some 80 ms a GiB, later on a busy machine. A process that
+is gone has freed everything, so an ordinary rollback only makes sure. What the sentinel killed may
+take half a minute, and a baseline that starts meanwhile would find a full machine. So the available
+RAM is compared with what has to be there: the limit that was passed, and what was available at the
+breach plus all that the victims held.
 
-Waiting for GPU memory: the driver gives a killed process's pages back after it is gone.
+GPU memory: the driver frees a killed process's pages only after that process is gone.
 """
 
 from __future__ import annotations
@@ -27,16 +28,18 @@ from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
 GPU_WAIT_S = 30.0
-"""The longest wait, and TEARDOWN_S more for each GiB that was in use."""
+"""The longest wait in seconds; TEARDOWN_S is added for each GiB that was in use."""
 STEP = 64 << 20
-"""Bytes: a smaller change between two looks counts as none."""
+"""Bytes: a smaller change between two readings counts as none."""
 
 
 def wait_for_vram(
     gpus: Sequence[str], clock: Clock, pause: Callable[[], None], call_s: float = 2.0
 ) -> str:
-    """Wait while the memory in use on these GPUs (by UUID) falls, with a `pause` between two looks
-    of `call_s` seconds at most; what was seen, in words."""
+    """Wait while the memory in use on these GPUs (by UUID) falls; return the outcome in words.
+
+    `pause` is called between two readings; a reading takes `call_s` seconds at most.
+    """
     begun, before = clock.monotonic(), used(gpus, call_s)
     limit_s = GPU_WAIT_S + (before or 0) / GIB * TEARDOWN_S
     while before is not None:
@@ -54,8 +57,10 @@ def wait_for_vram(
 
 
 def used(gpus: Sequence[str], call_s: float) -> int | None:
-    """Bytes in use on these GPUs together, asked in another process because NVML may hang for
-    good; None where that of one is not known."""
+    """Bytes in use on these GPUs together; None where those of one GPU are unknown.
+
+    Another process asks NVML, which may hang forever.
+    """
     try:
         code, out, _ = children.run(module_argv("console.host.gpu.vram"), call_s, env=os.environ)
         table = json.loads(decode(out))
@@ -66,25 +71,28 @@ def used(gpus: Sequence[str], call_s: float) -> int | None:
 
 MEMINFO = "/proc/meminfo"
 SCARCE = 0.1
-"""The part of RAM below which nobody is waited for: loads of 5 GB/s take a seventh of 377 GB in ten
-seconds, and the sentinel only warns while a rollback is on."""
+"""The part of RAM below which candidates get no time to end: loads of 5 GB/s take a seventh of
+377 GB in ten seconds, and the sentinel only warns while a rollback runs."""
 WAIT_S = 60.0
+"""The longest wait in seconds; TEARDOWN_S is added for each GiB that was held."""
 PAUSE_S = 0.2
 FIRST_PAUSE_S = 0.003
 FIRST_STEP = 16 << 20
-"""The look that is never in the way: freeing does some 13 MiB a millisecond, others less."""
+"""Bytes: a smaller rise within FIRST_PAUSE_S means that nothing is being freed, for a killed
+process frees some 13 MiB a millisecond. This check is too short to delay a rollback."""
 NOTE_S = 2.0
 LATE_S = 3.0
-"""How long what is missing is waited for: the machine may be too busy to free it."""
+"""Seconds to wait for RAM that is missing: the machine may be too busy to free it at once."""
 SLACK, SLACK_PART = 256 << 20, 0.1
-"""Bytes, and the part of what the victims held, that others may have taken meanwhile; members of a
-group that share pages hold less than they seem to."""
+"""Bytes, and the part of what the victims held, that may be missing: others may have taken RAM
+meanwhile, and members of a group that share pages hold less than it seems."""
 
 
 def wait_for_ram(context: RollbackContext, killed: bool) -> str:
-    """Wait while RAM comes back; what was seen in words, empty for nothing to wait for.
+    """Wait while available RAM rises; return the outcome in words, empty if nothing was freed.
 
-    `killed`: something died just now, so look properly. Bounded by WAIT_S, with notes.
+    With `killed` something was killed just now, so the first check takes longer. The wait reports
+    notes and has a limit: see WAIT_S.
     """
     clock = context.clock
     try:
@@ -123,8 +131,11 @@ def _while_rising(context: RollbackContext, descriptor: int, first: int, now: in
 
 
 def lacking(context: RollbackContext) -> str:
-    """What is not back of the RAM that the stopped ones held, in words; empty when it is, or nobody
-    knows. The baseline is started all the same: others may have taken it."""
+    """The RAM that stopped candidates held and that is not free yet, in words; empty for none.
+
+    It is empty, too, where this is unknown. The baseline starts all the same: another process may
+    have taken that RAM.
+    """
     now = available_now()
     if now is None or context.available is None:
         return ""
@@ -138,8 +149,10 @@ def lacking(context: RollbackContext) -> str:
 
 
 def missing(context: RollbackContext, breach: Path) -> str:
-    """After the breach in that file: what is still missing, in words; empty when nothing is, or
-    nobody knows. Waits LATE_S for it at most."""
+    """The RAM that is missing after the breach in that file, in words; empty for none or unknown.
+
+    It waits LATE_S at most for the RAM to be freed.
+    """
     try:
         expected, at = _expected(json.loads(breach.read_bytes()))
         descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
@@ -148,7 +161,7 @@ def missing(context: RollbackContext, breach: Path) -> str:
     lines, _ = read_lines(context.plan.rollback_dir / PROGRESS_FILE)
     try:
         if any(line.get("rung") == "done" and float(line.get("at", 0)) > at for line in lines):
-            return ""  # a ladder was at the top since then, and a baseline has its part
+            return ""  # a rollback has ended since then, and its baseline uses that RAM
         deadline = context.clock.monotonic() + LATE_S
         while (now := available(descriptor)) is not None and now < expected:
             if context.clock.monotonic() >= deadline:
@@ -164,9 +177,11 @@ def missing(context: RollbackContext, breach: Path) -> str:
 
 
 def _expected(breach: dict[str, Any]) -> tuple[float, float]:
-    """Bytes that have to be available, and the Unix time of the breach; see `Aftermath.to_json`.
+    """Bytes that have to be available after a breach, and its Unix time.
 
-    Raises KeyError, TypeError or ValueError for what is not one."""
+    The guard's BreachHandler writes the file. Raises KeyError, TypeError or ValueError where it is
+    not a breach.
+    """
     at, limit = float(breach["at"]), breach["limit"]
     held = sum((one["held"] or {}).get("ram") or 0 for one in breach["killed"])
     before = [float(row[1]) for row in breach["window"]["fast"] if float(row[0]) <= at]
@@ -177,7 +192,7 @@ def _expected(breach: dict[str, Any]) -> tuple[float, float]:
 
 
 def available_now() -> int | None:
-    """MemAvailable in bytes; None where it is not known."""
+    """MemAvailable in bytes; None where it is unknown."""
     try:
         descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -189,7 +204,7 @@ def available_now() -> int | None:
 
 
 def is_scarce(path: str = MEMINFO) -> bool:
-    """Whether RAM is nearly full: whoever takes more of it by the second gets no time to end."""
+    """Whether RAM is nearly full: a candidate that takes still more then gets no time to end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -207,7 +222,7 @@ def available(descriptor: int) -> int | None:
 
 
 def figure(descriptor: int, name: bytes) -> int | None:
-    """One row of an open /proc/meminfo in bytes."""
+    """One row of an open /proc/meminfo in bytes; None when it is not there."""
     try:
         data = os.pread(descriptor, 4096, 0)
         at = data.index(name) + len(name)

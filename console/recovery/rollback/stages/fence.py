@@ -1,4 +1,4 @@
-"""Rung 0: the runner and its steps are ended, so that nothing starts behind the ladder's back."""
+"""Stage fence: it ends the runner and its steps, so that nothing new starts during a rollback."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from collections.abc import Callable
 
 from console.common.errors import ServiceError
 from console.host import process, resident
-from console.host.cgroups import scope as enclosure
+from console.host.cgroups import scope
 from console.host.resident import kill_wait_s
 from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together
 
 TERM_S = 3.0
-"""How long steps get between SIGTERM and SIGKILL: they are cut off, not finished."""
+"""Seconds between SIGTERM and SIGKILL for steps: they are cut off, not finished."""
 RUNNER_S = 3.0
+"""Seconds that a killed runner may take to be gone."""
 Find = Callable[[], list[tuple[int, int]]]
-"""Looks for processes: (pid, start) of each."""
+"""Finds processes: (pid, start time) of each."""
 
 
 def fence(context: RollbackContext) -> None:
-    """SIGKILL the runner, then end step groups and strays by cookie; reports its own lines."""
+    """Kill the runner, then end the groups of steps and what else has the run's cookie.
+
+    It writes its own lines to the report.
+    """
     report = context.report
     report.begin("fence")
-    runners = _runners(context)
+    runners = _kill_runners(context)
     ended = stray_steps(context)
     words = [f"runner {'killed' if runners else 'was not running'}"]
     if ended:
@@ -35,8 +39,8 @@ def fence(context: RollbackContext) -> None:
         report.ok("fence", ", ".join(words))
 
 
-def _runners(context: RollbackContext) -> int:
-    """Kill every recorded runner; it may be this ladder's parent, never this ladder."""
+def _kill_runners(context: RollbackContext) -> int:
+    """Kill every recorded runner but this very process; return how many were killed."""
     killed = 0
     for pid, start in _recorded(context):
         try:
@@ -46,15 +50,17 @@ def _runners(context: RollbackContext) -> int:
             context.fail("fence", f"not permitted to kill the runner, pid {pid}")
             continue
         killed += 1
-        if not _gone(context, pid, start, RUNNER_S):
+        if not _await_gone(context, pid, start, RUNNER_S):
             context.fail("fence", f"the runner, pid {pid}, outlived SIGKILL")
     context.ended(killed)
     return killed
 
 
 def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
-    """(pid, start) of the runners in live.jsonl, and of the one that this user's pointer names:
-    live.jsonl may be lost. Never this process itself."""
+    """(pid, start time) of the runners in live.jsonl and of the one that the pointer names.
+
+    live.jsonl may be lost. This process itself is left out.
+    """
     found = {(one.pid, one.start): None for one in context.live if one.kind == "runner"}
     pointer = records.read(os.getuid())
     if pointer is not None and pointer.run_id and pointer.run_id == context.plan.run_id:
@@ -62,7 +68,7 @@ def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
     return [one for one in found if one[0] != os.getpid()]
 
 
-def _gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> bool:
+def _await_gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> bool:
     deadline = context.clock.monotonic() + limit_s
     while process.alive(pid, start):
         if context.clock.monotonic() >= deadline:
@@ -72,7 +78,7 @@ def _gone(context: RollbackContext, pid: int, start: int, limit_s: float) -> boo
 
 
 def stray_steps(context: RollbackContext) -> int:
-    """End step groups of live.jsonl, then strays by cookie; the number that were alive."""
+    """End the groups of steps in live.jsonl, then strays by cookie; return how many lived."""
     spared = context.spared()
     entries = context.live
     steps = [
@@ -81,11 +87,11 @@ def stray_steps(context: RollbackContext) -> int:
         if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
     ]
     limit_s = TERM_S + kill_wait_s(resident.of(pid for pid, _ in steps)) + 5
-    together([_group(context, step) for step in steps], limit_s)
+    together([_group_task(context, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
-            enclosure.end(e.group, e.pid, e.start, spared)
-    # Candidate processes have the cookie too, but the stop rung gives them their grace.
+            scope.end(e.group, e.pid, e.start, spared)
+    # Candidate processes have the cookie too, but the stop stage ends them with their grace.
     candidates = {
         s.pid
         for e in entries
@@ -98,13 +104,15 @@ def stray_steps(context: RollbackContext) -> int:
 
 
 def contained(context: RollbackContext) -> int:
-    """End the run's processes inside containers, for an engine that does not do it; the number
-    that were alive. Only root sees them."""
+    """End the run's processes inside containers where the engine does not; return how many lived.
+
+    Only root can see them.
+    """
     spared = context.spared()
     return _end_all(lambda: _strays(context, spared, inside=True), context, context.grace_s)
 
 
-def _group(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
+def _group_task(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
             process.stop_group(*step, grace_s=TERM_S, clock=context.clock)
@@ -121,15 +129,18 @@ def _strays(
 
 
 def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
-    """(pid, start) of what has the run's cookie: outside of containers, or inside. A container is
-    recorded before it starts, and the stop rung gives what is inside its grace."""
+    """(pid, start time) of what has the run's cookie, outside of containers or `inside` them.
+
+    What is inside is not for the fence: a container is recorded before it starts, and the stop
+    stage ends it with its grace.
+    """
     mine = resident.container_of(os.getpid())
     found = process.by_cookie(run) if run else []
     return [one for one in found if (resident.container_of(one[0]) != mine) is inside]
 
 
 def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
-    """SIGTERM, then SIGKILL to what `find` finds; how many there were at first."""
+    """Send SIGTERM, then SIGKILL to what `find` returns; return how many it found at first."""
     found = find()
     kill_s = kill_wait_s(resident.of(pid for pid, _ in found))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
@@ -139,15 +150,15 @@ def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
 
 
 def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -> bool:
-    """Signal what is found until nothing is left; True when something is after `limit_s`."""
+    """Signal what `find` returns until nothing is left; True when some is left after `limit_s`."""
     deadline = context.clock.monotonic() + limit_s
-    told: set[tuple[int, int]] = set()
+    signalled: set[tuple[int, int]] = set()
     denied: set[tuple[int, int]] = set()
     while left := [one for one in find() if one not in denied]:
         for stray in left:
-            if stray in told and number != signal.SIGKILL:
+            if stray in signalled and number != signal.SIGKILL:
                 continue
-            told.add(stray)
+            signalled.add(stray)
             try:
                 process.send(*stray, number)
             except PermissionError:

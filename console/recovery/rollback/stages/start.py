@@ -1,4 +1,4 @@
-"""Rung start: the baseline is brought up by container id, by name, by compose, or as a process."""
+"""Stage start: it starts the baseline by container id, by name, by compose, or as a process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from console.runtime.engine_api import EngineRefused, NoSuchContainer
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
-"""An engine that is away comes back more often than not; giving up early helps nobody."""
+"""Seconds that an engine which is away is asked again: it usually comes back."""
 GRACE_S = 10.0
-"""Of a baseline that is started once more: a candidate may have asked for none."""
+"""Seconds that a baseline gets to end before its restart; a candidate's may be zero."""
 REFUSED_TRIES = 3
 LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
 
 
-def _full(directory: Path) -> bool:
-    """Whether next to nothing can be written there; False when nobody can tell."""
+def _is_full(directory: Path) -> bool:
+    """Whether next to nothing can be written to a directory; False when that is unknown."""
     try:
         space = os.statvfs(directory)
     except OSError:
@@ -38,21 +38,21 @@ def _full(directory: Path) -> bool:
 
 
 class Baseline(Observed):
-    """The one thing a rollback restores; `started` once this ladder really started it."""
+    """The baseline that a rollback restores; `started` is set once this rollback started it."""
 
     def __init__(self, context: RollbackContext) -> None:
         super().__init__(context)
         self.started = False
         self.failed = False
-        """The last start raised."""
+        """The last start raised an error."""
         self.gone = False
-        """The engine answers, there is no such container, and nothing says how to make it."""
+        """The engine answers, the container does not exist, and there is no way to create it."""
 
     def start(self) -> str:
-        """Start it; a clean word on how. Raises EngineError or ServiceError."""
+        """Start it; return in clean words how. Raises EngineError or ServiceError."""
         self.failed = True
-        process_like = self.plan.kind == "process"
-        how = self._start_process() if process_like else self._start_container()
+        is_process = self.plan.kind == "process"
+        how = self._start_process() if is_process else self._start_container()
         self.failed = False
         return how
 
@@ -72,7 +72,7 @@ class Baseline(Observed):
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """Its last log lines, clean; empty when nobody can tell."""
+        """The last lines of its log, clean; empty when they are unknown."""
         if self.plan.kind == "process":
             return read_last(log_path(self.context.plan), count)
         try:
@@ -91,8 +91,8 @@ class Baseline(Observed):
         log = log_path(self.context.plan)
         with contextlib.suppress(OSError):
             paths.make(log.parent)
-        if _full(log.parent):
-            # a server whose every log line fails may well end over it
+        if _is_full(log.parent):
+            # A server may end because it cannot write its log.
             self.context.report.note("start", f"the disk of {log.parent} is full: no log is kept")
             log = Path("/dev/null")
         try:
@@ -111,7 +111,7 @@ class Baseline(Observed):
         return f"pid {pid}"
 
     def _spawn(self, spec: ProcessSpec, log: Path) -> tuple[int, int]:
-        """With the program and the environment that were sealed, where they were."""
+        """Start the process with the sealed program and environment, where the plan has them."""
         mark = process.mark(self.context.plan.records_dir, self.plan.name, spec)
         if os.access(self.plan.program, os.X_OK):
             spec = replace(spec, argv=(self.plan.program, *spec.argv[1:]))
@@ -119,13 +119,16 @@ class Baseline(Observed):
         return process.spawn(spec, log=log, cookie=BASELINE_COOKIE, extra_env=[mark], base=base)
 
     def _unprotect(self, pid: int) -> None:
-        """A child inherits this ladder's protection from the OOM killer; it should not keep it."""
+        """Give a child its usual OOM score: it inherits this process's protection."""
         if self.context.oom_score is not None:
             with contextlib.suppress(OSError):
                 Path(f"/proc/{pid}/oom_score_adj").write_text(str(self.context.oom_score))
 
     def _start_container(self) -> str:
-        """By id; gone: by name; gone: compose. An engine that is away is asked again."""
+        """Start the container by its id, or else by name, or else by compose.
+
+        An engine that is away is asked again.
+        """
         context = self.context
         deadline = context.clock.monotonic() + START_WAIT_S
         refused = 0
@@ -141,7 +144,7 @@ class Baseline(Observed):
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
                 context.report.note("start", away(error, START_WAIT_S))
-                # A start that timed out may well be under way: ask what became of it.
+                # A start that timed out may have worked all the same, so this asks.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True
                     return "the engine was slow; it runs"
@@ -165,7 +168,7 @@ class Baseline(Observed):
         return self._first_of(ways, engine.start)
 
     def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
-        """The first container that is there. Raises NoSuchContainer when none is."""
+        """Start the first container that exists. Raises NoSuchContainer when none does."""
         for at, name in enumerate(ways):
             word = name if name == self.plan.container_name else name[:12]
             try:
@@ -192,7 +195,8 @@ class Baseline(Observed):
         self.context.report.note("start", "there is no container of it; asking compose")
         self.context.command(list(self.plan.compose_argv), COMPOSE_S)
         self.started = True
-        self.container = self.plan.container_name  # unknown without one: not the one that is gone
+        # Empty where the plan has no name: the id is that of the container which is gone.
+        self.container = self.plan.container_name
         return "by compose"
 
     def _by_command(self) -> str:

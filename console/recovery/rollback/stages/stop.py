@@ -1,7 +1,7 @@
-"""Rungs stop and memory: every candidate is ended, gracefully and then by force, and really gone.
+"""Stages stop and memory: they end every candidate, first gracefully and then by force.
 
-Containers come from three places that do not trust each other: live.jsonl, the plan, and the
-labels of what runs now. The baseline and protected names are never touched; nothing is removed.
+Candidates are looked for in live.jsonl, in the plan, and by the labels of what runs now; each of
+the three may miss some. The baseline and protected names are never touched; nothing is removed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
 from console.host import process, resident
-from console.host.cgroups import scope as enclosure
+from console.host.cgroups import scope
 from console.host.resident import kill_wait_s, pids_of_container
 from console.recovery.rollback.context import RollbackContext, away, beside, joined, together
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.stages import drain, fence
-from console.recovery.rollback.stages import drain as ram
 from console.runtime import proxy as relay
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 from console.runtime.spec import OWNER_LABEL, SERVICE_LABEL, is_of_another, role_label
@@ -30,26 +29,27 @@ ENGINE_WAIT_S = 60.0
 AWAY_CALL_S = 0.3
 GONE_S = 20.0
 BREACH = ("guard", "breach.json")
-"""In the run's directory: what the sentinel writes when it has killed."""
+"""In the run's directory: the file that the sentinel writes after a kill."""
 BREACH_S = 120.0
+"""Seconds after which a breach is no longer a recent one."""
 VRAM_PAUSE_S = 0.2
 
 
 def stop(context: RollbackContext) -> None:
-    """End candidate processes and containers, all at once; with the engine away, what can be."""
+    """End candidate processes and containers at once; with the engine away, those that it can."""
     context.report.begin("stop")
-    context.hurried = ram.is_scarce()
+    context.hurried = drain.is_scarce()
     if context.hurried:
         context.report.note("stop", "RAM is nearly full: candidates are killed at once")
     before, failures = context.stopped, len(context.failures)
-    context.available = ram.available_now()
-    groups = _groups(context)
+    context.available = drain.available_now()
+    groups = _process_groups(context)
     context.groups += groups
     holding = resident.of(one.pid for group in groups for one in process.members(*group))
     context.told(holding)
     limit_s = context.grace_s + kill_wait_s(holding) + 5
-    worker = beside(lambda: _processes(context, groups, limit_s))
-    _containers(context)
+    worker = beside(lambda: _stop_processes(context, groups, limit_s))
+    _end_containers(context)
     if worker is not None:
         joined([worker], limit_s)
     if len(context.failures) > failures:
@@ -62,7 +62,7 @@ def stop(context: RollbackContext) -> None:
 
 
 def sweep(context: RollbackContext, when: str) -> None:
-    """Look by label again: a start may have been in flight when the runner died."""
+    """Look for candidates by label again: a start may have been in flight when the runner died."""
     engine = context.engine
     if engine is None:
         return
@@ -71,38 +71,40 @@ def sweep(context: RollbackContext, when: str) -> None:
     try:
         found = [c for c in _by_label(context, engine) if c not in context.containers]
     except EngineError:
-        return  # the rungs around it speak to the engine as well, and say so
+        return  # the stages before and after ask the engine as well and report its error
     if found:
         context.report.note("stop", f"{len(found)} late candidate(s) found {when}")
         _stop_containers(context, engine, found)
 
 
-def _mine(context: RollbackContext, spared: set[int]) -> list[Live]:
+def _candidate_processes(context: RollbackContext, spared: set[int]) -> list[Live]:
     return [
         e for e in context.live
         if e.kind == "process" and e.pid and not context.outlives(e.name) and e.pid not in spared
     ]  # fmt: skip
 
 
-def _groups(context: RollbackContext) -> list[tuple[int, int]]:
-    """(pid, start) of the host processes to stop that live."""
+def _process_groups(context: RollbackContext) -> list[tuple[int, int]]:
+    """(pid, start time) of the live host processes to stop."""
     spared = context.spared()
     groups = [(found.pid, found.start) for found in relay.all_at(context.plan.baseline.url)]
-    groups += [(e.pid, e.start) for e in _mine(context, spared)]
+    groups += [(e.pid, e.start) for e in _candidate_processes(context, spared)]
     for candidate in context.plan.candidates:
         if candidate.kind == "process" and not context.outlives(candidate.service):
-            # One that an earlier run left behind is in no live.jsonl of this one.
+            # A process that an earlier run left behind is not in this run's live.jsonl.
             recorded = process.read_record(context.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
     return [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
 
 
-def _processes(context: RollbackContext, groups: list[tuple[int, int]], limit_s: float) -> None:
+def _stop_processes(
+    context: RollbackContext, groups: list[tuple[int, int]], limit_s: float
+) -> None:
     together([_process_task(context, group) for group in groups], limit_s)
     spared = context.spared()
-    # who left session, parents and environment behind is still in its group
-    for e in _mine(context, spared):
-        left = enclosure.end(e.group, e.pid, e.start, spared)
+    # A process that left its session, parents and environment is still in its control group.
+    for e in _candidate_processes(context, spared):
+        left = scope.end(e.group, e.pid, e.start, spared)
         if left:
             context.ended(left)
             context.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
@@ -119,12 +121,12 @@ def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[
     return task
 
 
-def _containers(context: RollbackContext) -> None:
-    """Stop containers through the engine; while it is away, say so and try again or go on."""
+def _end_containers(context: RollbackContext) -> None:
+    """Stop containers through the engine; while it is away, report that and retry or go on."""
     engine = context.engine
     if engine is None:
         if context.uses_engine:
-            _with_command(context)
+            _stop_by_command(context)
         return
     deadline = context.clock.monotonic() + ENGINE_WAIT_S
     while True:
@@ -136,7 +138,7 @@ def _containers(context: RollbackContext) -> None:
             context.fail("stop", str(error))
             return
         except EngineError as error:
-            if _nothing_known(context) and not isinstance(error, EngineTimeout):
+            if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return
             context.report.note("stop", away(error, ENGINE_WAIT_S))
@@ -150,7 +152,7 @@ def _containers(context: RollbackContext) -> None:
             context.clock.sleep(ENGINE_RETRY_S)
     _end_inside(context)
     if context.plan.baseline.kind == "container":
-        _with_command(context)
+        _stop_by_command(context)
     else:
         context.fail("stop", "candidate containers could not be looked for: engine away")
 
@@ -162,15 +164,19 @@ def _end_inside(context: RollbackContext) -> None:
 
 
 def _still_held(context: RollbackContext) -> bool:
-    """Whether a candidate's container has processes, which hold memory that the baseline needs:
-    the kernel knows without the engine."""
+    """Whether a candidate's container has processes, which hold memory that the baseline needs.
+
+    The kernel knows this without the engine.
+    """
     recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
     return any(pids_of_container(one) for one in recorded)
 
 
 def late(context: RollbackContext, engine: RawEngine) -> None:
-    """End what an engine that was away could not, before the baseline starts beside it. Raises
-    EngineError while it is away."""
+    """End the candidates that an absent engine could not end, before the baseline starts.
+
+    Raises EngineError while the engine is still away.
+    """
     targets = _targets(context, engine)
     context.engine_away = False
     if targets:
@@ -179,18 +185,17 @@ def late(context: RollbackContext, engine: RawEngine) -> None:
         memory(context)
 
 
-def _nothing_known(context: RollbackContext) -> bool:
+def _knows_no_container(context: RollbackContext) -> bool:
     containers = [c for c in context.plan.candidates if c.kind != "process"]
     recorded = [e for e in context.live if e.container and not context.outlives(e.name)]
     return context.plan.baseline.kind == "process" and not containers and not recorded
 
 
 def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
-    """Full ids of running containers to stop. Raises EngineError when the engine is away, and not
-    for one container that it cannot look at.
+    """Full ids of the running containers to stop, by label and by the ids that this run recorded.
 
-    By label, and by the ids this run recorded. Never by a name alone: whoever else's container has
-    a candidate's name did not come from here.
+    A name alone is not enough: a container with a candidate's name may be somebody else's. Raises
+    EngineError when the engine is away, but not for a single container that it cannot inspect.
     """
     found = dict.fromkeys(_by_label(context, engine))
     recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
@@ -202,7 +207,7 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
         except NoSuchContainer:
             continue
         except EngineRefused as error:
-            # The engine lives, so it is about this one; whether it runs the kernel knows.
+            # The engine answers, so only this container is broken; the kernel knows if it runs.
             runs = bool(pids_of_container(word)) and not _untouchable(context, word, "")
             said = "ending it" if runs else "nothing of it runs"
             context.report.note("stop", f"container {word[:12]}: {error}; {said}")
@@ -283,8 +288,8 @@ def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limi
         pause = min(0.5, pause * 1.5)
 
 
-def _with_command(context: RollbackContext) -> None:
-    """The engine's socket did not work: the docker command may know another way in."""
+def _stop_by_command(context: RollbackContext) -> None:
+    """Stop containers with the docker command, which may reach an engine that the socket cannot."""
     ours = {e.container for e in context.live if e.container and not context.outlives(e.name)}
     labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
@@ -306,9 +311,9 @@ def _with_command(context: RollbackContext) -> None:
 
 
 def memory(context: RollbackContext) -> None:
-    """Wait until what was stopped is gone and its RAM and VRAM are back; bounded.
+    """Wait, within limits, until what was stopped is gone and its RAM and VRAM are free.
 
-    What the sentinel killed gives its memory back now, though nothing was stopped here.
+    The memory of what the sentinel killed may still be in use, though nothing was stopped here.
     """
     report = context.report
     killed = after_a_kill(context)
@@ -319,11 +324,11 @@ def memory(context: RollbackContext) -> None:
     left = [group for group in context.groups if process.members(*group)]
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
-    words = ram.wait_for_ram(context, killed) or "the stopped ones are gone"
-    lacking = ram.lacking(context)
+    words = drain.wait_for_ram(context, killed) or "the stopped ones are gone"
+    lacking = drain.lacking(context)
     if lacking:
         report.note("memory", lacking)
-    short = ram.missing(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
+    short = drain.missing(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
     if context.plan.gpus and context.plan.exclusive:
         clock = context.clock
         back = drain.wait_for_vram(context.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))

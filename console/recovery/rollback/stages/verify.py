@@ -1,4 +1,4 @@
-"""Rungs ready, completion and measure: it answers, it proves it, it is as fast as before."""
+"""Stages ready, completion and measure: the baseline is healthy, completes, and is fast enough."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from console.runtime.probe import Health, busy, complete, health
 FIRST_PAUSE_S = 0.005
 LAST_PAUSE_S = 0.5
 LOOK_S = 0.5
-"""How often the container is asked whether it still runs."""
+"""Seconds between two checks whether the container still runs."""
 HUNG_S = 60.0
-"""A server that ran before us and answers nothing for this long is hung, not loading."""
+"""Seconds without an answer after which a server that ran before this rollback counts as hung."""
 FAILED_S = 10.0
-"""How long to look at a container whose start failed: the engine may have been late, not away."""
+"""Seconds to wait for a container whose start failed: the engine may only have been late."""
 COMPLETION_TRIES = 2
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
 
 
 class Readiness:
-    """Waits for the baseline and proves it. One restart in all, never a loop."""
+    """Waits for the baseline and proves it, with one restart in all."""
 
     def __init__(self, context: RollbackContext, baseline: Baseline) -> None:
         self.context = context
@@ -34,14 +34,14 @@ class Readiness:
         self.restarted = False
 
     def prove(self) -> bool:
-        """Rungs ready and completion, with the one restart between; True when it serves."""
+        """Run the stages ready and completion, after a restart once more; True when it serves."""
         if self.baseline.gone:
             self.context.report.skipped("ready", "there is no container to wait for")
             return False
         while True:
             trouble = self._ready()
             life = self.baseline.life()
-            trouble = trouble or self._completion() or self._other(life)
+            trouble = trouble or self._completion() or self._not_the_baseline(life)
             if not trouble:
                 return True
             stage, detail = trouble
@@ -57,11 +57,11 @@ class Readiness:
                 return False
 
     def _ready(self) -> tuple[str, str] | None:
-        """Poll health; None when it serves, else rung and reason."""
+        """Poll the health path; None when the baseline serves, else stage and reason."""
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
-        begun = looked = clock.monotonic()
+        begun = checked = clock.monotonic()
         hung_since, pause, said = begun, FIRST_PAUSE_S, ""
         while True:
             state, detail = health(plan.url, plan.ready_path)
@@ -79,8 +79,8 @@ class Readiness:
                 hung_since = now
             if now - hung_since >= HUNG_S:
                 return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
-            if plan.kind == "process" or now - looked >= LOOK_S:
-                looked = now
+            if plan.kind == "process" or now - checked >= LOOK_S:
+                checked = now
                 if self.baseline.running() is False:
                     return "ready", self._ended()
             if now - begun >= limit_s:
@@ -90,14 +90,16 @@ class Readiness:
             pause = min(LAST_PAUSE_S, pause * 1.1)
 
     def _limit_s(self) -> float:
-        """The sealed timeout; hardly any when the start failed: nothing is on its way then."""
+        """The sealed timeout in seconds; less when the start failed, for then nothing loads."""
         if not self.baseline.failed:
             return self.plan.ready_timeout_s
         return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
 
-    def _other(self, life: str) -> tuple[str, str] | None:
-        """None when it was the baseline, in one life, that gave its answers. It may have died of
-        the taken address, or be started again and again by its engine."""
+    def _not_the_baseline(self, life: str) -> tuple[str, str] | None:
+        """None when the baseline itself gave all answers, in one life; else stage and reason.
+
+        It may have ended because its address was taken, or its engine may restart it repeatedly.
+        """
         if not self.baseline.is_ours(OWNER_S):
             return "completion", self._stranger()
         now = self.baseline.life()
@@ -113,7 +115,8 @@ class Readiness:
         return "the baseline ended" + (f"; its last lines: {one_line(lines, 300)}" if lines else "")
 
     def _completion(self) -> tuple[str, str] | None:
-        """A real completion; None when it came, or when a busy slot makes token progress."""
+        """Ask for a completion; None when one came or a busy slot makes token progress, else stage
+        and reason."""
         report, proof = self.context.report, self.plan.completion
         report.begin("completion")
         detail = ""
@@ -139,7 +142,8 @@ class Readiness:
 
 
 def measure(context: RollbackContext) -> tuple[float | None, bool]:
-    """Median decode tok/s of two completions of 64 tokens, and whether that is degraded."""
+    """Median decode rate (tokens a second) of two completions of 64 tokens, None where no rate was
+    measured; and whether that is degraded: below the reference by more than the tolerance."""
     plan, report = context.plan.baseline, context.report
     report.begin("measure")
     rates: list[float] = []
