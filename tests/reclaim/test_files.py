@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import subprocess
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from console.common import paths
 from console.common.errors import HostBusy, UsageError
 from console.config.site.site import Site
 from console.host import process
@@ -100,7 +103,10 @@ def test_a_record_cannot_reach_outside(attic: Attic, name: str) -> None:
     precious.write_bytes(b"w" * 10)
     target = attic.root / "d-words"
     (target / "sub").mkdir(parents=True)
-    local_files._write(local_files.Taken(str(target), "org/x", {name: 10}))
+    taken = local_files.Taken(str(target), "org/x", {name: 10})
+    paths.make(local_files.directory())
+    record = local_files.directory() / f"{taken.key}.json"
+    record.write_text(json.dumps(asdict(taken)))
     assert [i for i in survey(attic.site()).items if i.kind == "download"] == []
     assert precious.exists()
 
