@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPANIONS = {
     "ten minutes of 503 are loading, not a failure (fake clock)": (
         "tests/rollback/test_ladder.py::test_ten_minutes_of_loading_is_loading",
-        "tests/rollback/test_ladder.py::test_loading_beyond_the_timeout_fails_after_one_restart",
+        "tests/rollback/test_ladder.py::test_a_baseline_that_hangs_is_ended_and_started_once",
     ),
     "an engine that hangs holds nobody up": (
         "tests/rollback/test_ladder.py"
@@ -17,8 +17,8 @@ COMPANIONS = {
         "tests/services/test_engine_raw.py::test_full_queue_of_a_stopped_engine_is_a_hang",
         "tests/services/test_engine_raw.py::test_drip_cannot_outlast_the_deadline",
     ),
-    "a warm ladder that is stuck is not waited for": (
-        "tests/rollback/test_warm.py::test_command_helps_itself_when_the_warm_ladder_is_stuck",
+    "a standby that is stuck is not waited for": (
+        "tests/rollback/test_warm.py::test_command_goes_through_the_warm_ladder_or_helps_itself",
     ),
 }
 
