@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from console.common.files import write_atomically
@@ -227,6 +228,7 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
         context.services.client, spec, service=step.id,
         launch=Launch(context.run.id, attempt.path, context.alive, context.plan.site.name),
         timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
+        say=partial(attempt.say, always=True),
     )  # fmt: skip
 
 
