@@ -91,6 +91,20 @@ class Base(Screen[T]):
             or self._recompose_required or self._dirty_widgets
         )  # fmt: skip
 
+    def draw_badge(self) -> None:
+        """Draw the baseline's state and what the emergency key does now."""
+        app, line = self.console, self.query_one(BaselineBadge)
+        width = line.size.width or app.size.width
+        snapshot = app.snapshot
+        live = snapshot is not None and snapshot.live
+        rollback = snapshot.rollback if snapshot is not None else ""
+        restore_s = snapshot.restore_s if snapshot is not None and live else None
+        line.draw(
+            badge(app.baseline, time.time(), width),
+            emergency(live, rollback, restore_s, app.watchers.readonly, width),
+            width,
+        )
+
     def in_thread(self, work: Callable[[], None]) -> threading.Thread:
         """Run what may take its time, in a daemon thread: a console that is closed waits for
         nobody, as it would for Textual's own thread workers."""
@@ -200,19 +214,8 @@ class Page(Base[None]):
         """Badge and keys; cheap, only what changed is sent."""
         if not self.stands:
             return
-        app = self.console
-        line = self.query_one(BaselineBadge)
-        width = line.size.width or self.app.size.width
-        snapshot = app.snapshot
-        live = snapshot is not None and snapshot.live
-        rollback = snapshot.rollback if snapshot is not None else ""
-        restore_s = snapshot.restore_s if snapshot is not None and live else None
-        line.draw(
-            badge(app.baseline, time.time(), width),
-            emergency(live, rollback, restore_s, app.watchers.readonly, width),
-            width,
-        )
-        self.query_one(KeyLine).draw(self.SCOPE, readonly=app.watchers.readonly)
+        self.draw_badge()
+        self.query_one(KeyLine).draw(self.SCOPE, readonly=self.console.watchers.readonly)
 
 
 class ReadingPage(Page):

@@ -21,9 +21,7 @@ from widgets.bars import (
     BaselineBadge,
     KeyLine,
     StatusLine,
-    badge,
     bindings,
-    emergency,
     option_rows,
     status,
     verbs_now,
@@ -116,7 +114,7 @@ class OperationsScreen(Guarded):
         self.draw()
 
     def baseline_changed(self) -> None:
-        self.draw_head()
+        self.draw_badge()
         self.offer_logs()
 
     def sampled(self, sample: Sample) -> None:
@@ -151,7 +149,7 @@ class OperationsScreen(Guarded):
     def draw(self) -> None:
         """Everything from the latest snapshot; only what differs is sent."""
         self.set_class(self.word == "none", "empty")
-        self.draw_head()
+        self.draw_badge()
         self.draw_guard()
         self.draw_status()
         self.draw_steps()
@@ -189,19 +187,6 @@ class OperationsScreen(Guarded):
         if snapshot is None or snapshot.word not in ("paused", "waiting_approval"):
             return True
         return snapshot.control.get("state") == str(snapshot.view.state)
-
-    def draw_head(self) -> None:
-        app, line = self.console, self.query_one(BaselineBadge)
-        snapshot = app.snapshot
-        width = line.size.width or self.app.size.width
-        live = snapshot is not None and snapshot.live
-        rollback = snapshot.rollback if snapshot is not None else ""
-        restore_s = snapshot.restore_s if snapshot is not None and live else None
-        line.draw(
-            badge(app.baseline, time.time(), width),
-            emergency(live, rollback, restore_s, app.watchers.readonly, width),
-            width,
-        )
 
     def draw_status(self) -> None:
         line, view, word = self.query_one(StatusLine), self.view, self.word

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from textual.events import Resize
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -13,7 +13,7 @@ from console.host.sample import NO_MARKS, GpuReport, Marks, Sample, Trend
 from console.render.cells import glyphs
 from console.render.gauges import all_rows
 from console.render.gpu import trend_value
-from widgets.rows import Row, changed_cells, strip_of, tones
+from widgets.rows import Row, refresh_changed, strip_of, tones
 
 
 def gauge_rows(
@@ -105,7 +105,4 @@ class GaugeStrip(Widget):
         if len(old) != len(self._rows):
             self.refresh(layout=True)
             return
-        for y, (before, after) in enumerate(zip(old, self._rows, strict=True)):
-            found = changed_cells(before, after)
-            if found is not None:
-                self.refresh(Region(found[0], y, found[1] - found[0], 1))
+        refresh_changed(self, old, self._rows)

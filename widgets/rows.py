@@ -183,6 +183,14 @@ def _cells(row: Row) -> list[Part]:
     return out
 
 
+def refresh_changed(widget: Widget, old: Sequence[Row], new: Sequence[Row]) -> None:
+    """Repaint the cells of a widget that differ between as many old and new rows."""
+    for y, (before, after) in enumerate(zip(old, new, strict=True)):
+        found = changed_cells(before, after)
+        if found is not None:
+            widget.refresh(Region(found[0], y, found[1] - found[0], 1))
+
+
 class Rows(Widget):
     """A fixed number of rows."""
 
@@ -201,10 +209,7 @@ class Rows(Widget):
             self._layout_required = False  # or Textual takes the height it remembers
             self.refresh(layout=True)
             return
-        for y, (before, after) in enumerate(zip(old, self._rows, strict=True)):
-            found = changed_cells(before, after)
-            if found is not None:
-                self.refresh(Region(found[0], y, found[1] - found[0], 1))
+        refresh_changed(self, old, self._rows)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return max(1, len(self._rows))
