@@ -181,7 +181,7 @@ class ScriptedWorld(WorldBase):
         cli.main(list(arguments))
 
     def _warm(self, me: Scripted, arguments: Sequence[str]) -> None:
-        made = ScriptedWarm(Path(arguments[0]), self.machine)
+        made = ScriptedStandby(Path(arguments[0]), self.machine)
         made.prepare()
         me.own(lambda: os.close(made.fifo))
         made.run()
@@ -316,7 +316,7 @@ class ScriptedWorld(WorldBase):
             signal.signal(number, cast(Any, handler))
 
 
-class ScriptedWarm(standby.Standby):
+class ScriptedStandby(standby.Standby):
     """The warm ladder, in a thread: it notices a kill, and asks the kernel for no protection."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
@@ -324,7 +324,7 @@ class ScriptedWarm(standby.Standby):
         self.clock = MachineClock(machine)
         self._machine = machine
 
-    def _heard(self) -> bytes:
+    def _wait_for_bytes(self) -> bytes:
         while not select.select([self.fifo], [], [], REAL_PAUSE_S)[0]:
             self._machine.check()
         return os.read(self.fifo, 64)
