@@ -291,7 +291,7 @@ class RunsScreen(Page):
 
 
 def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
-    """`* 2026-11-20 14:03  ik-llama-phase2  SUCCEEDED  GO migrate   12:05   1a2b`."""
+    """`* 2026-11-20 14:03  ik-llama-phase2  SUCCEEDED  GO   12:05   1a2b`."""
     mark = f"{glyphs().dot} " if marked else "  "
     width -= len(mark)
     form = "%Y-%m-%d %H:%M" if width >= 76 else "%m-%d %H:%M"

@@ -64,7 +64,7 @@ def test_where_a_change_is_made_is_there() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     table = text.partition("## Where do I change")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
-    assert len(rows) == 15
+    assert len(rows) >= 15
     for row in rows:
         places = re.findall(r"`([\w.]+/[\w./]*)`", row)
         assert places, row

@@ -264,8 +264,8 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a Dockerfile. `roots` are the stages it is built upon, itself last; `base` is the
-    image below all of them. `shell_form`: places of CMD and ENTRYPOINT that need a shell."""
+    """A stage of a Dockerfile. `roots` are the stages it is built upon, the nearest last; `base` is
+    the image below all of them. `shell_form`: places of CMD and ENTRYPOINT that need a shell."""
 
     name: str
     base: str

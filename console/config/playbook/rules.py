@@ -200,7 +200,8 @@ class _Known:
 
 def _check_final(document: Document, loc: Loc, step: Step) -> None:
     if not KINDS[step.kind].at_end:
-        document.refuse(loc, f"{step.kind} in finally", "run, script or report")
+        *most, last = (kind for kind, one in KINDS.items() if one.at_end)
+        document.refuse(loc, f"{step.kind} in finally", f"{', '.join(most)} or {last}")
     if step.on_failure != "stop":
         what = f"on_failure: {step.on_failure} in finally, which cannot change the outcome"
         document.refuse((*loc, "on_failure"), what)

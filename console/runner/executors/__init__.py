@@ -1,4 +1,4 @@
-"""One module a step kind; each has `execute(context, planned, attempt) -> Done`."""
+"""What the step kinds do: each names a function `(context, planned, attempt) -> Done`."""
 
 from __future__ import annotations
 
