@@ -188,7 +188,7 @@ class ConsoleApp(App[int]):
     # -- the emergency key -------------------------------------------------------------------
 
     def press_emergency(self) -> None:
-        """Wake the ladder. Called from the input thread: acts at once, touches no widget."""
+        """Start the rollback. The input thread calls this: it acts at once, touches no widget."""
         if self.watchers.readonly:
             return
         self.pressed_at = time.monotonic()
