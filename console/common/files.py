@@ -13,11 +13,12 @@ MOST_LINE = 1 << 20
 """Bytes of a line of JSON."""
 
 
-def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
+def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool = True) -> None:
     """Temporary file, fsync, rename, fsync of the directory. Raises OSError.
 
     The temporary file's name cannot be foreseen, and it is made anew: in a directory that others
-    may write nobody can have put something in its place.
+    may write nobody can have put something in its place. What a crash may lose is not `durable`:
+    then no fsync waits for a slow disk.
     """
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
     descriptor = -1
@@ -28,7 +29,8 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
         data = text.encode("utf-8", "surrogateescape")
         while data:
             data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
         os.replace(beside, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -37,6 +39,8 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
     finally:
         if descriptor >= 0:
             os.close(descriptor)
+    if not durable:
+        return
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from console.common.errors import ConsoleError
+from console.common.files import read_bytes
 from console.common.text import one_line
 from console.host.sample import MemorySample
 
@@ -17,6 +18,15 @@ _MEMINFO = re.compile(rb"^(MemTotal|MemAvailable|SwapTotal|SwapFree):\s+(\d+) kB
 _SWAPS = re.compile(rb"^(pswpin|pswpout) (\d+)$", re.MULTILINE)
 _PRESSURE = re.compile(rb"^(some|full) avg10=([0-9.]+)", re.MULTILINE)
 _CHUNK = 32 * 1024
+
+
+def meminfo(path: Path | str = "/proc/meminfo") -> dict[str, int]:
+    """Bytes of RAM and swap, by the kernel's own names; a row that cannot be read is absent."""
+    return _rows(read_bytes(path))
+
+
+def _rows(text: bytes) -> dict[str, int]:
+    return {name.decode(): int(kib) * 1024 for name, kib in _MEMINFO.findall(text)}
 
 
 class MemoryReader:
@@ -35,22 +45,22 @@ class MemoryReader:
         has no PSI. Raises ConsoleError when RAM itself is not to be read.
         """
         try:
-            kib = {name: int(value) for name, value in _MEMINFO.findall(self._text("meminfo"))}
-            total, available = kib[b"MemTotal"] * 1024, kib[b"MemAvailable"] * 1024
+            table = _rows(self._text("meminfo"))
+            total, available = table["MemTotal"], table["MemAvailable"]
         except OSError as error:
             cause = one_line(error.strerror or str(error))
             raise ConsoleError("memory cannot be read", f"{self._root}/meminfo: {cause}") from None
         except KeyError as error:
-            detail = f"{self._root}/meminfo has no {error.args[0].decode()}"
+            detail = f"{self._root}/meminfo has no {error.args[0]}"
             raise ConsoleError("memory cannot be read", detail) from None
-        swap_total = kib.get(b"SwapTotal", 0) * 1024
+        swap_total = table.get("SwapTotal", 0)
         swap_in, swap_out = self._rates(at)
         pressure = self._figures(_PRESSURE, "pressure/memory")
         return MemorySample(
             total=total,
             available=min(available, total),
             swap_total=swap_total,
-            swap_used=max(0, swap_total - kib.get(b"SwapFree", 0) * 1024),
+            swap_used=max(0, swap_total - table.get("SwapFree", 0)),
             swap_in_rate=swap_in,
             swap_out_rate=swap_out,
             pressure_some=pressure.get(b"some"),

@@ -21,7 +21,7 @@ from typing import Any
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
-from console.common.files import read_bytes, read_text
+from console.common.files import read_bytes, read_text, write_atomically
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import privileges, resident
@@ -328,15 +328,9 @@ def record_path(records_dir: Path, name: str) -> Path:
 def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:
     """Remember a started process for later runs, atomically. Raises OSError."""
     paths.make(records_dir)
-    path = record_path(records_dir, name)
     value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(json.dumps(value) + "\n")
-        os.replace(beside, path)
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+    text = json.dumps(value) + "\n"
+    write_atomically(record_path(records_dir, name), text, durable=False)
 
 
 def read_record(

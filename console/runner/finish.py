@@ -1,6 +1,6 @@
 """The end of a run: what is alive is stopped, the baseline is back, and the end is on record.
 
-Bringing the baseline back from inside a run: by the same ladder that an emergency uses.
+The baseline comes back by the same rollback procedure that an emergency uses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from console.recovery.rollback.progress import (
     size_of,
 )
 from console.recovery.rollback.stages import drain
-from console.recovery.rollback.trigger import is_held
+from console.recovery.rollback.trigger import Answer, StandbyFollower
 from console.render.report.document import write_report
 from console.runner.attempt import run_attempts
 from console.runner.context import Attempt, Context
@@ -38,15 +38,14 @@ from console.runtime import proxy
 from console.runtime.probe import Health, health
 
 STANDBY_WORD_S = 2.0
-RESTORE_LOOK_S = 0.25
-"""How often it is looked whether the ladder that speaks still climbs."""
+POLL_S = 0.01
 VRAM_S = 5.0
 
 
 def bring_back(context: Context, step: str, attempt: int) -> Result:
-    """Stop what is alive, start the baseline, prove it; every rung goes into the journal.
+    """Stop what is alive, start the baseline, prove it; every stage goes into the journal.
 
-    The warm ladder does it; when that is gone, this process climbs itself. The sentinel only
+    The standby does it; when that is gone, this process rolls back itself. The sentinel only
     warns meanwhile: what fills the memory now is the baseline.
     """
     if context.guard is None:
@@ -73,7 +72,7 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
     def emit(line: dict[str, Any]) -> None:
         context.record("rung", step, attempt, **line)
 
-    result = _by_warm(context, emit)  # it holds the plan in memory, should the file be gone
+    result = _by_standby(context, emit)  # it holds the plan in memory, should the file be gone
     if result is None:
         plan = context.way_back()
         trigger = new_trigger(context.clock, emergency=False)
@@ -92,36 +91,25 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
     return result
 
 
-def _by_warm(context: Context, emit: Any) -> Result | None:
-    """What the warm ladder made of it; None where there is none, or it was stopped or got stuck."""
-    directory = context.run.rollback
+def _by_standby(context: Context, emit: Any) -> Result | None:
+    """The standby's result; None where there is no standby, or it died, was stopped or is stuck."""
+    directory, clock = context.run.rollback, context.clock
     begin = size_of(directory / PROGRESS_FILE)
-    follower = Follower(directory / PROGRESS_FILE, begin, emit, emergency=False)
+    lines = Follower(directory / PROGRESS_FILE, begin, emit, emergency=False)
     if not standby.is_standing_by(directory) or not standby.trigger(directory, standby.ASKED):
         return None
-    heard, seen, most_s = context.clock.monotonic(), 0, _most_quiet_s(context)
-    looked = heard
-    while True:
-        result = follower.poll()
-        if result is not None:
-            return result
-        if not standby.is_standing_by(directory, running=True):
-            return follower.poll()
-        now = context.clock.monotonic()
-        if seen and now - looked >= RESTORE_LOOK_S:
-            looked = now
-            if not is_held(directory):  # it is through; a full disk did not take its last line
-                return follower.poll()
-        if follower.seen != seen:
-            heard, seen = now, follower.seen
-        if now - heard > (most_s if seen else STANDBY_WORD_S):
-            return None
-        context.clock.sleep(0.01)
+    follower = StandbyFollower(
+        directory, lines, clock.monotonic(),
+        first_line_s=STANDBY_WORD_S, quiet_s=lambda: _most_quiet_s(context),
+    )  # fmt: skip
+    while follower.step(clock.monotonic()) is Answer.WAITING:
+        clock.sleep(POLL_S)
+    return lines.result
 
 
 def _most_quiet_s(context: Context) -> float:
-    """Seconds a ladder that climbs may say nothing; without a plan on the disk nobody else could
-    climb, and it is waited for."""
+    """Seconds of silence after which the standby counts as stuck. Without a plan on the disk nobody
+    else could roll back, so the standby is waited for."""
     try:
         return quiet_limit(context.way_back())
     except ConsoleError:

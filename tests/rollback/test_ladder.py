@@ -27,7 +27,7 @@ from console.recovery.rollback.progress import (
     new_trigger,
     read_lines,
 )
-from console.recovery.rollback.script.manual import commands
+from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, start, stop, verify
 from console.recovery.rollback.trigger import Lock

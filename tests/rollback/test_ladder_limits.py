@@ -227,9 +227,9 @@ def test_a_process_baseline_waits_for_the_engine_while_a_container_holds_memory(
 def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     context = context_of(stage)
     context.available, context.held = 10 << 30, 300 << 30
-    monkeypatch.setattr(drain, "available_now", lambda: 100 << 30)
+    monkeypatch.setattr(drain, "available", lambda: 100 << 30)
     assert "179.8 GiB of the 300.0 GiB that was held is not back" in drain.lacking(context)
-    monkeypatch.setattr(drain, "available_now", lambda: 290 << 30)
+    monkeypatch.setattr(drain, "available", lambda: 290 << 30)
     assert drain.lacking(context) == ""
 
 

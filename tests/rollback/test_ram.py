@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from console.host import memory
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import Report, Trigger
 from console.recovery.rollback.stages import drain, stop
@@ -42,7 +43,7 @@ class MemoryStage:
     ) -> tuple[str, float]:
         """The state in which the stage ends, and how many seconds it waited."""
         left, slept = chain(figures, repeat(GIB)), sum(self.clock.slept)
-        self.patch.setattr(drain, "available", lambda descriptor: next(left))
+        self.patch.setattr(drain, "available", lambda: next(left))
         stop.memory(context or self.context())
         return self.stage.lines[-1]["state"], sum(self.clock.slept) - slept
 
@@ -91,11 +92,7 @@ def test_how_long_it_is_waited_for(
 
 
 def test_the_look_itself() -> None:
-    descriptor = os.open("/proc/meminfo", os.O_RDONLY)
-    try:
-        known = drain.available(descriptor)
-    finally:
-        os.close(descriptor)
+    known = drain.available()
     assert known is not None
     assert known > 0
 
@@ -110,10 +107,13 @@ def test_the_look_itself() -> None:
     ],
     ids=["less than a tenth", "more", "not known", "no file"],
 )
-def test_what_is_scarce(tmp_path: Path, text: str | None, scarce: bool) -> None:
+def test_what_is_scarce(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, scarce: bool
+) -> None:
     if text is not None:
         (tmp_path / "meminfo").write_text(text)
-    assert drain.is_scarce(str(tmp_path / "meminfo")) is scarce
+    monkeypatch.setattr(drain, "meminfo", lambda: memory.meminfo(tmp_path / "meminfo"))
+    assert drain.is_scarce() is scarce
 
 
 def test_a_fresh_breach_counts_whoever_asked(memory_stage: MemoryStage) -> None:

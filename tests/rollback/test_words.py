@@ -20,7 +20,7 @@ from console.recovery.rollback.context import away
 from console.recovery.rollback.finder import _belongs
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Result, Trigger
-from console.recovery.rollback.script import manual, write
+from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import EngineAddress, SealedPlan
 from console.recovery.rollback.stages import drain, verify
 from console.runtime.probe import Health
@@ -203,7 +203,7 @@ def test_what_a_person_would_type(
         ),
         "an engine far away": replace(full, engine=EngineAddress(docker_host="tcp://a:1")),
     }  # fmt: skip
-    assert {name: list(manual.commands(plan)) for name, plan in plans.items()} == snapshot
+    assert {name: list(write.commands(plan)) for name, plan in plans.items()} == snapshot
 
 
 def test_the_script(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:

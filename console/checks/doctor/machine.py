@@ -19,6 +19,7 @@ from console.common.units import format_bytes
 from console.host import children
 from console.host.disk import existing, space
 from console.host.machine import numa_nodes
+from console.host.memory import meminfo
 
 if TYPE_CHECKING:
     from console.config.site.site import MachineModel, Site
@@ -41,7 +42,7 @@ NEAR = 0.05
 
 
 def memory(facts: Facts, check: Check) -> Iterator[Finding]:
-    table = meminfo(facts)
+    table = meminfo(facts.root / "proc/meminfo")
     total, available = table.get("MemTotal", 0), table.get("MemAvailable")
     if not total or available is None:
         yield check.warning("the kernel does not say how much memory there is")
@@ -54,7 +55,7 @@ def memory(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def swap(facts: Facts, check: Check) -> Iterator[Finding]:
-    table = meminfo(facts)
+    table = meminfo(facts.root / "proc/meminfo")
     total = table.get("SwapTotal")
     if total is None:
         yield check.note("the kernel does not say how much swap there is")
@@ -160,17 +161,6 @@ def numa(facts: Facts, check: Check) -> Iterator[Finding]:
         )
     else:
         yield check.ok("1 node")
-
-
-def meminfo(facts: Facts) -> dict[str, int]:
-    """/proc/meminfo in bytes."""
-    table = {}
-    for row in (facts.root / "proc/meminfo").read_text().splitlines():
-        name, _, value = row.partition(":")
-        words = value.split()
-        if words and words[0].isdigit():
-            table[name] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
-    return table
 
 
 def refusal(path: Path) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import threading
@@ -34,7 +35,8 @@ from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.guard.record.status import finite
 from console.recovery.rollback import trigger
-from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
+from console.recovery.rollback.progress import PROGRESS_FILE, Follower, size_of
+from console.recovery.rollback.trigger import Answer, StandbyFollower
 
 PAGE_S, OK_PAGE_S = 0.5, 0.7
 """Seconds between two status pages: OK_PAGE_S at level ok, else PAGE_S. A page is also due when the
@@ -102,6 +104,11 @@ FIRST_LINE_S = 3.0
 """A standby that reports nothing for this long is taken for dead: the command is started."""
 FOLLOW_S = 0.5
 """How often the triggered rollback is checked while it runs."""
+WHY_COMMAND = {
+    None: "no standby waits",
+    Answer.SILENT: "it says nothing",
+    Answer.GONE: "the standby died, or was stopped, during the rollback",
+}
 WINDOW = 1500
 Say = Callable[[str, str], None]
 
@@ -147,11 +154,11 @@ class BreachHandler:
         self._operation: KillOperation | None = None
         self._begun = clock.monotonic()
         self._said: set[tuple[str, str]] = set()
-        self._triggered_at: float | None = None
-        self._progress_size = 0
-        self._under_way = self._command_started = self._written = False
+        self._standby: StandbyFollower | None = None
+        self._lines = Follower(config.rollback_dir / PROGRESS_FILE, 0, None, emergency=False)
+        self._triggered = self._under_way = self._settled = self._written = False
         self._next = self._retry_at = 0.0
-        self._failed = ""
+        self._failed = False
         self.over = False
 
     def kill(self, killer: Killer, targets: Sequence[Target]) -> None:
@@ -169,15 +176,15 @@ class BreachHandler:
             if ended:
                 operation.close()
                 self._say_end(operation)
-        if self._triggered_at is None and (ended or now - self._begun >= TRIGGER_S):
+        if not self._triggered and (ended or now - self._begun >= TRIGGER_S):
             self._write()
             self._trigger(now)
-        if self._triggered_at is not None and not self._under_way:
-            self._check_started(now)
+        if self._triggered and not self._settled:
+            self._follow(now)
         if ended and self._under_way and not self._written:
             self._written = True
             self._write()
-        self.over = self._written and self._settled(now)
+        self.over = self._written and self._settled
 
     def _stages(self, operation: KillOperation) -> None:
         for one in operation.killed:
@@ -235,21 +242,29 @@ class BreachHandler:
 
     def _trigger(self, now: float) -> None:
         directory = self._config.rollback_dir
-        self._progress_size = _size(directory / PROGRESS_FILE)
-        self._triggered_at = now
+        progress_file = directory / PROGRESS_FILE
+        self._lines = Follower(progress_file, size_of(progress_file), None, emergency=False)
+        self._triggered = True
         if trigger.is_standing_by(directory) and trigger.trigger(directory, trigger.SENTINEL):
+            self._standby = StandbyFollower(
+                directory, self._lines, now, first_line_s=FIRST_LINE_S, quiet_s=lambda: math.inf
+            )
             self._say("ladder", "the standby was triggered")
-            return
-        self._start("no standby waits", now)
 
-    def _check_started(self, now: float) -> None:
-        if _size(self._config.rollback_dir / PROGRESS_FILE) != self._progress_size:
+    def _follow(self, now: float) -> None:
+        """Follow the standby's rollback, which would leave the baseline down if it died half way;
+        start the command where the standby does not answer."""
+        if self._under_way and now < self._next:
+            return
+        self._next = now + FOLLOW_S
+        answer = None if self._standby is None else self._standby.step(now)
+        if self._lines.seen and not self._under_way:
             self._under_way = True
             self._say("ladder", "the rollback is under way")
-        elif self._failed or (
-            self._triggered_at is not None and now - self._triggered_at >= FIRST_LINE_S
-        ):
-            self._start(self._failed or "it says nothing", now)
+        if answer is Answer.ENDED:
+            self._settled = True
+        elif answer is not Answer.WAITING:
+            self._start(WHY_COMMAND[answer], now)
 
     def _start(self, why: str, now: float) -> None:
         """Start `omni-console rollback` once. If the standby's rollback runs after all, the command
@@ -257,30 +272,13 @@ class BreachHandler:
         if now < self._retry_at:
             return
         if self._spawn():
-            self._under_way = self._command_started = True
+            self._under_way = self._settled = True
             self._say("ladder", f"{why}: omni-console rollback is started")
             return
         self._retry_at = now + FOLLOW_S
         if not self._failed:
             self._say("ladder", f"{why}, and omni-console rollback cannot be started yet")
-        self._failed = why
-
-    def _settled(self, now: float) -> bool:
-        """Return whether the rollback needs no more watching, because the triggered standby
-        reported its end or the command was started. A rollback that dies half way would leave the
-        baseline down."""
-        if self._command_started or self.over:
-            return True
-        if now < self._next:
-            return False
-        self._next = now + FOLLOW_S
-        directory = self._config.rollback_dir
-        lines, _ = read_lines(directory / PROGRESS_FILE, self._progress_size)
-        if any(line.get("rung") == "done" for line in lines):
-            return True
-        if not trigger.is_standing_by(directory, running=True):
-            self._start("the standby died, or was stopped, during the rollback", now)
-        return self._command_started
+        self._failed = True
 
 
 def record_of(breach: Breach, wall: float) -> BreachRecord:
@@ -343,10 +341,3 @@ def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
 
 
 _spawned: list[subprocess.Popen[bytes]] = []
-
-
-def _size(path: os.PathLike[str]) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0

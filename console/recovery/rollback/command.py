@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from console.common.clock import Clock, SystemClock
-from console.common.text import one_line
 from console.recovery.rollback import trigger as trigger_fifo
-from console.recovery.rollback.finder import Finder, SelectedPlan, name_of
+from console.recovery.rollback.finder import Finder, SelectedPlan, requester
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
     Emit,
@@ -28,7 +27,7 @@ from console.recovery.rollback.progress import (
     size_of,
 )
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.recovery.rollback.trigger import is_held
+from console.recovery.rollback.trigger import Answer, StandbyFollower
 
 AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
 
@@ -75,8 +74,6 @@ STANDBY_WORD_S = 0.5
 POLL_S = 0.005
 MOST_ROLLBACKS = 3
 """The most rollbacks in one call: a run that begins during one is rolled back as well."""
-LOOK_S = 0.25
-"""Seconds between two checks whether the standby that is followed is still alive."""
 
 
 def rollback(
@@ -103,7 +100,7 @@ def rollback(
     def note(detail: str) -> None:
         _say(emit, clock, trigger, "note", detail)
 
-    requester = _requester()
+    who = requester()
     if os.getuid() == 0:
         # Imported before root is dropped: root alone may be able to read the interpreter's files.
         from console.recovery.rollback.procedure import load
@@ -119,7 +116,7 @@ def rollback(
                 _say(emit, clock, trigger, "ok", result.detail, **result.fields())
             else:
                 note(f"plan: {selected.source}, {selected.plan.run_id or selected.plan.site_name}")
-                asked(selected.plan.rollback_dir, requester, clock.now())
+                asked(selected.plan.rollback_dir, who, clock.now())
                 result = _run(selected, emit, clock, trigger)
             if selected is not None and selected.first:
                 words = f"site {selected.plan.site_name}: {result.detail}"
@@ -163,30 +160,13 @@ def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Resul
     directory = plan.rollback_dir
     if not plan.run_dir or not trigger_fifo.is_standing_by(directory):
         return None
-    follower = Follower(directory / PROGRESS_FILE, size_of(directory / PROGRESS_FILE), emit)
+    lines = Follower(directory / PROGRESS_FILE, size_of(directory / PROGRESS_FILE), emit)
     if not trigger_fifo.trigger(directory):
         return None
-    checked = heard = clock.monotonic()
-    seen = 0
-    while True:
-        result = follower.poll()
-        if result is not None:
-            return result
-        now = clock.monotonic()
-        if follower.seen != seen:
-            seen, heard = follower.seen, now
-        if now - heard >= (quiet_limit(plan) if seen else STANDBY_WORD_S):
-            return None
-        if seen and now - checked >= LOOK_S:
-            checked = now
-            # The standby is gone, or it is done and a full disk did not take its last line.
-            if not trigger_fifo.is_standing_by(directory, running=True) or not is_held(directory):
-                return follower.poll()
+    standby = StandbyFollower(
+        directory, lines, clock.monotonic(),
+        first_line_s=STANDBY_WORD_S, quiet_s=lambda: quiet_limit(plan),
+    )  # fmt: skip
+    while standby.step(clock.monotonic()) is Answer.WAITING:
         clock.sleep(POLL_S)
-
-
-def _requester() -> str:
-    """The user at this shell and, under sudo, the one behind it. Call it before root is dropped."""
-    sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
-    name = name_of(os.getuid())
-    return one_line(f"{sudo} (as {name})" if sudo else name, 80)
+    return lines.result

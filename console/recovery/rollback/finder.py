@@ -18,6 +18,7 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import ConsoleError
+from console.common.text import one_line
 from console.host import process
 from console.recovery.rollback import live
 from console.recovery.rollback import records as pointers
@@ -334,6 +335,14 @@ def name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
+
+
+def requester() -> str:
+    """The user who asks for a rollback here and, under sudo, the one behind it, in words for the
+    journal. Call it before root is dropped."""
+    sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
+    name = name_of(os.getuid())
+    return one_line(f"{sudo} (as {name})" if sudo else name, 60)
 
 
 def _belongs(what: str, uid: int) -> str:

@@ -33,7 +33,7 @@ from console.recovery.rollback.progress import (
     quiet_limit,
     unfinished,
 )
-from console.recovery.rollback.script import manual
+from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.recovery.rollback.stages import fence, stop, verify
 from console.recovery.rollback.stages.start import Baseline
@@ -101,7 +101,7 @@ class Procedure:
             return self._run_stages()
         except Exception as error:  # whatever failed, the caller gets a result with the commands
             words = f"{type(error).__name__}: {error}"
-            return Result(serving=False, manual=manual.commands(self.plan), detail=words)
+            return Result(serving=False, manual=commands(self.plan), detail=words)
         finally:
             lock.close()
 
@@ -229,7 +229,7 @@ class Procedure:
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,
-            manual=manual.commands(self.plan),
+            manual=commands(self.plan),
             detail=detail,
         )
 

@@ -275,9 +275,10 @@ class Follower:
         self._emit = emit
         self._emergency = emergency
         self.seen = 0
+        self.result: Result | None = None
 
     def poll(self) -> Result | None:
-        """Pass on the new lines; return the result once the final line is there."""
+        """Pass on the new lines; return the result, and keep it, once the final line is there."""
         lines, self._offset = read_lines(self._path, self._offset)
         for line in lines:
             self.seen += 1
@@ -286,8 +287,9 @@ class Follower:
                     self._emit(line)
             ignored = self._emergency and is_runners(line.get("trigger"))
             if line.get("rung") == "done" and line.get("state") != "begin" and not ignored:
-                return result_of(line)
-        return None
+                self.result = result_of(line)
+                break
+        return self.result
 
 
 def unfinished(path: Path) -> int:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import re
-import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from console.common import paths
+from console.common.files import write_atomically
 from console.host import process
 from console.host.ports import listener
 from console.recovery.rollback import live
@@ -66,17 +65,12 @@ def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None
     before = last(file)
     if before is not None and before.at > at:
         return
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
     rate = None if tok_s is None else round(tok_s, 3)
     with contextlib.suppress(OSError, ValueError):
         paths.make(file.parent)
-        try:
-            # No fsync: a slow disk must delay nobody, and after a crash the older proof is enough.
-            temporary.write_text(json.dumps(asdict(Served(at, rate, degraded))) + "\n")
-            os.replace(temporary, file)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        # A slow disk must delay nobody, and after a crash the older proof is enough.
+        text = json.dumps(asdict(Served(at, rate, degraded))) + "\n"
+        write_atomically(file, text, durable=False)
 
 
 def last(file: Path) -> Served | None:
@@ -125,13 +119,7 @@ def remember_restore(memory_file: Path, baseline: str, seconds: float, at: float
     """Add one measurement (`at` in Unix seconds) and keep the last twenty. Raises OSError."""
     kept = [*_read(memory_file), {"baseline": baseline, "seconds": round(seconds, 3), "at": at}]
     paths.make(memory_file.parent)
-    temporary = memory_file.with_name(f".{memory_file.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(kept[-KEPT:]) + "\n")
-        os.replace(temporary, memory_file)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    write_atomically(memory_file, json.dumps(kept[-KEPT:]) + "\n", durable=False)
 
 
 def _read(memory_file: Path) -> list[dict[str, Any]]:

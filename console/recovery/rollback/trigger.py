@@ -1,4 +1,4 @@
-"""The caller's side of the standby: whether it is there, and the byte that triggers it.
+"""The caller's side of the standby: is it there, the byte that triggers it, what it answers.
 
 It also has the lock, a flock on rollback/lock, which lets one rollback run at a time. This module
 imports little, so that it loads fast.
@@ -11,7 +11,10 @@ import fcntl
 import os
 import re
 import stat
+from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
+from typing import Protocol
 
 from console.host import process
 from console.recovery.rollback import live as livelog
@@ -147,3 +150,76 @@ def is_stopped(pid: int) -> bool:
     """Whether a signal or a debugger stopped a process, which still keeps its lock."""
     found = process.stat(pid)
     return found is not None and found.state in "Tt"
+
+
+ALIVE_S = 0.25
+"""Seconds between two checks whether the triggered standby is alive and at work."""
+
+
+class Answer(Enum):
+    """How a triggered standby answers; after GONE and SILENT the caller rolls back another way."""
+
+    WAITING = "waiting"
+    ENDED = "ended"
+    """The last line of its rollback is there."""
+    GONE = "gone"
+    """It died or was stopped, or it is through and a full disk did not take its last line."""
+    SILENT = "silent"
+    """It has written no line, or none for so long that it counts as stuck."""
+
+
+class ProgressReader(Protocol):
+    """What reads the standby's lines; `seen` counts them."""
+
+    @property
+    def seen(self) -> int: ...
+
+    def poll(self) -> object:
+        """Read the new lines; true once the last one is there."""
+
+
+class StandbyFollower:
+    """Follows the rollback of a standby that was just triggered. It never waits: `step` says how
+    things stand, and what happens when the standby does not answer is up to the caller."""
+
+    def __init__(
+        self,
+        rollback_dir: Path,
+        reader: ProgressReader,
+        now: float,
+        *,
+        first_line_s: float,
+        quiet_s: Callable[[], float],
+        lock_counts: bool = False,
+    ) -> None:
+        """Without a line for `first_line_s` seconds, and later for `quiet_s()` seconds, it is
+        silent. With `lock_counts` it may stay silent at first while a rollback holds the lock: the
+        standby works for the runner then, or waits for another rollback, and answers after that."""
+        self._directory, self._reader = rollback_dir, reader
+        self._first_line_s, self._quiet_s = first_line_s, quiet_s
+        self._lock_counts = lock_counts
+        self._heard = self._checked = now
+        self._seen = 0
+        self._limit_s: float | None = None
+        """`quiet_s()`, once there is a line or the lock has to show that a rollback runs."""
+
+    def step(self, now: float) -> Answer:
+        """Read what is new at this monotonic time."""
+        if self._reader.poll():
+            return Answer.ENDED
+        if self._reader.seen != self._seen:
+            self._seen, self._heard = self._reader.seen, now
+        quiet = now - self._heard
+        if self._limit_s is None and (self._seen or quiet >= self._first_line_s):
+            if not (self._seen or self._lock_counts):
+                return Answer.SILENT
+            self._limit_s = self._quiet_s()
+        if self._limit_s is not None and quiet >= self._limit_s:
+            return Answer.SILENT
+        if now - self._checked < ALIVE_S:
+            return Answer.WAITING
+        self._checked = now
+        at_work = self._limit_s is None or is_held(self._directory)
+        if at_work and is_standing_by(self._directory, running=True):
+            return Answer.WAITING
+        return Answer.ENDED if self._reader.poll() else Answer.GONE

@@ -111,7 +111,7 @@ def test_one_that_is_through_without_its_last_line_is_not(warm: Warm) -> None:
     """A full disk took the line; its lock is free."""
     warm.clock.then = {1: lambda: warm.says("stop"), 20: warm.is_rolling_back.close}
     assert finish.bring_back(warm.context, "up", 1).serving
-    assert warm.own == [pytest.approx(20 + finish.RESTORE_LOOK_S, abs=1.0)]
+    assert warm.own == [pytest.approx(20 + trigger.ALIVE_S, abs=1.0)]
 
 
 def test_one_that_says_nothing_any_more_is_given_up(warm: Warm) -> None:
@@ -123,4 +123,4 @@ def test_one_that_says_nothing_any_more_is_given_up(warm: Warm) -> None:
 
 def test_one_that_says_nothing_at_all_gets_two_seconds(warm: Warm) -> None:
     assert finish.bring_back(warm.context, "up", 1).serving
-    assert warm.own == [finish.STANDBY_WORD_S + 1.0]
+    assert warm.own == [finish.STANDBY_WORD_S]

@@ -24,16 +24,14 @@ from console.host import process
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
-from console.recovery.rollback.finder import name_of
+from console.recovery.rollback.finder import requester
 from console.recovery.rollback.progress import PROGRESS_FILE, Result, asked, quiet_limit, size_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
-from console.recovery.rollback.trigger import is_held
+from console.recovery.rollback.trigger import Answer, StandbyFollower, is_held
 
 STANDBY_WORD_S = 0.7
 """Seconds without a line after which the standby counts as stopped or gone."""
-ALIVE_S = 0.25
-"""Seconds between two checks whether the standby is alive."""
 QUIET_S = 1800.0
 """Seconds of silence after which a rollback counts as stuck, where its plan cannot be read."""
 POLL_S = 0.02
@@ -179,34 +177,22 @@ class Emergency:
     def _answer(self, progress: RollbackProgress) -> None:
         if progress.by_standby and progress.directory is not None:
             # In a thread of its own: a hung disk must not delay the rollback.
-            _in_thread(asked, progress.directory, _requester(), self._clock.now())
+            who = f"{requester()}, with the emergency key"
+            _in_thread(asked, progress.directory, who, self._clock.now())
             if self._follow_standby(progress, progress.directory):
                 return
         self._spawn(progress)
 
     def _follow_standby(self, progress: RollbackProgress, directory: Path) -> bool:
         """Follow the standby to its last line; False when it is silent or ends without it."""
-        begun = checked = heard = self._clock.monotonic()
-        count, quiet_s = 0, QUIET_S
+        follower = StandbyFollower(
+            directory, progress, self._clock.monotonic(), lock_counts=True,
+            first_line_s=STANDBY_WORD_S, quiet_s=lambda: _quiet_s(directory),
+        )  # fmt: skip
         while not progress.left:
-            if progress.poll():
-                return True
-            now = self._clock.monotonic()
-            if len(progress.lines) != count:
-                if not count:
-                    quiet_s = _quiet_s(directory)
-                count, heard = len(progress.lines), now
-            if now - heard >= quiet_s:
-                return False
-            if now - checked >= ALIVE_S and (count or now - begun >= STANDBY_WORD_S):
-                checked = now
-                if not trigger.is_standing_by(directory, running=True):
-                    return progress.poll()
-                # While the lock is held, a silent standby works for the runner or waits for another
-                # rollback, and answers after that. Without the lock it is done, and a full disk did
-                # not take its last line.
-                if not is_held(directory):
-                    return progress.poll()
+            answer = follower.step(self._clock.monotonic())
+            if answer is not Answer.WAITING:
+                return answer is Answer.ENDED
             self._clock.sleep(POLL_S)
         # The console closes and cannot wait: a standby without any line gets the command, too.
         return progress.poll() or bool(progress.lines)
@@ -333,10 +319,3 @@ def _progress_files() -> list[Path]:
     with contextlib.suppress(OSError):
         found += [path / ROLLBACK / PROGRESS_FILE for path in paths.runs_dir().iterdir()]
     return list(dict.fromkeys(found))
-
-
-def _requester() -> str:
-    """The user at this console and, under sudo, the one behind it, in words for the journal."""
-    sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
-    name = name_of(os.getuid())
-    return one_line(f"{sudo} (as {name})" if sudo else name, 60) + ", with the emergency key"

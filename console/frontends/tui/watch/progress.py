@@ -50,6 +50,10 @@ class RollbackProgress:
         self._last: Result | None = None
         self._sizes: dict[Path, int] = {}
 
+    @property
+    def seen(self) -> int:
+        return len(self.lines)
+
     def elapsed_s(self) -> float:
         return (self._ended if self.over else self._clock.monotonic()) - self._begun
 

@@ -1,5 +1,7 @@
 """Writes rollback.sh: the sealed plan as a POSIX script, for the day that Python is broken.
 
+It also has the commands that a person can paste into a shell when a rollback has failed.
+
 The script needs sh, coreutils and sed, docker for containers, and curl (or else python3 or wget)
 for the proof. Values are sealed as single-quoted words; the rest is the fixed `template.BODY`.
 """
@@ -18,12 +20,13 @@ from console.host.process import BASELINE_COOKIE, COOKIE
 from console.recovery.rollback.context import log_path
 from console.recovery.rollback.live import LIVE
 from console.recovery.rollback.progress import PROGRESS_FILE
-from console.recovery.rollback.script import manual
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import SCRIPT, SealedPlan
 from console.recovery.rollback.stages import start, verify
+from console.recovery.rollback.stages.stop import ROLES
 from console.recovery.rollback.trigger import FIFO, INBOX
 from console.runtime import proxy as relay
+from console.runtime.engine_api import DEFAULT_SOCKET
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
@@ -96,7 +99,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "MARK": "=".join(_mark(plan)),
         "SHA": process.spec_sha(base.process) if base.process else "",
         "LOG": str(log_path(plan)) if base.process else "",
-        "BY_HAND": "\n".join(f"  {line}" for line in manual.commands(plan)),
+        "BY_HAND": "\n".join(f"  {line}" for line in commands(plan)),
         "ROLE_LABEL": role_label(),
         "OWNER_LABEL": OWNER_LABEL,
         "OWNER": owner_on(plan.site_name),
@@ -133,11 +136,7 @@ def _exports(plan: SealedPlan) -> list[str]:
 
 def _body(plan: SealedPlan) -> tuple[str, str]:
     """The completion's JSON before and after the nonce."""
-    proof = plan.baseline.completion
-    value: dict[str, object] = {"model": proof.model} if proof.model else {}
-    value["messages"] = [{"role": "user", "content": "[@NONCE@] " + proof.prompt}]
-    value |= {"max_tokens": proof.max_tokens, "temperature": 0, "stream": False}
-    head, _, tail = json.dumps(value).partition("@NONCE@")
+    head, _, tail = completion_body(plan, "[@NONCE@] ").partition("@NONCE@")
     return head, tail
 
 
@@ -169,3 +168,70 @@ def _spawn(plan: SealedPlan) -> list[str]:
         "fi",
         f'exec {words} "$(command -v nohup)" {argv}',
     ]
+
+
+def docker_words(plan: SealedPlan) -> str:
+    """`docker`, after the variables for the sealed address where that is not the default one."""
+    address = plan.engine
+    host = address.docker_host or (f"unix://{address.socket}" if address.socket else "")
+    words = []
+    if host and host != f"unix://{DEFAULT_SOCKET}":
+        words.append(f"DOCKER_HOST={shlex.quote(host)}")
+    if address.docker_config:
+        words.append(f"DOCKER_CONFIG={shlex.quote(address.docker_config)}")
+    return " ".join([*words, "docker"])
+
+
+def commands(plan: SealedPlan) -> tuple[str, ...]:
+    """Commands that stop candidates, end a hung baseline, start it, show its log and ask it."""
+    base, docker = plan.baseline, docker_words(plan)
+    out: list[str] = []
+    if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
+        # These commands stop fewer containers than a rollback does: one without an owner's label
+        # may be anybody's, and whoever pastes them does not inspect each container.
+        owner = shlex.quote(f"{OWNER_LABEL}={owner_on(plan.site_name)}")
+        out += [
+            f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
+            f"xargs -r {docker if docker == 'docker' else 'env ' + docker} stop"
+            for role in ROLES
+        ]
+    if base.kind == "container":
+        name = shlex.quote(next(iter(base.ways), ""))
+        if name != "''":
+            out.append(f"{docker} restart {name}")
+        if base.compose_argv:
+            extra = "".join(f"{key}={shlex.quote(value)} " for key, value in base.compose_env)
+            prefix = docker.removesuffix("docker") if base.compose_argv[0] == "docker" else ""
+            out.append(f"{prefix}{extra}{shlex.join(base.compose_argv)}")
+        if name != "''":
+            out.append(f"{docker} logs --tail 50 {name}")
+    elif base.process is not None:
+        marked = "=".join(process.mark(plan.records_dir, base.name, base.process))
+        out.append(
+            f"sed -s -z -n '/^{marked}$/F' /proc/[0-9]*/environ 2>/dev/null | cut -d / -f 3 | "
+            "xargs -r kill -9"
+        )
+        go = f"cd {shlex.quote(base.process.cwd)} && " if base.process.cwd else ""
+        pairs = (*base.environment, *base.process.env)
+        env = "".join(f"{key}={shlex.quote(value)} " for key, value in pairs)
+        env = f"env {'-i ' if base.environment else ''}{env}" if env else ""
+        argv = (base.program or base.process.argv[0], *base.process.argv[1:])
+        out.append(f"{go}{env}setsid nohup {shlex.join(argv)} </dev/null &")
+        out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
+    url = base.url.rstrip("/")
+    out.append(f"curl -sS {shlex.quote(url + '/' + base.ready_path.lstrip('/'))}")
+    out.append(
+        f"curl -sS -H 'Content-Type: application/json' -d {shlex.quote(completion_body(plan))} "
+        f"{shlex.quote(url.removesuffix('/v1') + '/v1/chat/completions')}"
+    )
+    return tuple(out)
+
+
+def completion_body(plan: SealedPlan, before: str = "") -> str:
+    """The JSON body, in ASCII, of the completion that proves the baseline; `before` comes before
+    the prompt."""
+    proof = plan.baseline.completion
+    body: dict[str, object] = {"model": proof.model} if proof.model else {}
+    body["messages"] = [{"role": "user", "content": before + proof.prompt}]
+    body |= {"max_tokens": proof.max_tokens, "temperature": 0, "stream": False}
+    return json.dumps(body)

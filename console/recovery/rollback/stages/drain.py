@@ -23,6 +23,7 @@ from console.common.paths import module_argv
 from console.common.text import decode
 from console.common.units import format_bytes, format_duration
 from console.host import children
+from console.host.memory import meminfo
 from console.host.resident import GIB, TEARDOWN_S
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
@@ -69,7 +70,6 @@ def used(gpus: Sequence[str], call_s: float) -> int | None:
         return None
 
 
-MEMINFO = "/proc/meminfo"
 SCARCE = 0.1
 """The part of RAM below which candidates get no time to end: loads of 5 GB/s take a seventh of
 377 GB in ten seconds, and the sentinel only warns while a rollback runs."""
@@ -94,30 +94,22 @@ def wait_for_ram(context: RollbackContext, killed: bool) -> str:
     With `killed` something was killed just now, so the first check takes longer. The wait reports
     notes and has a limit: see WAIT_S.
     """
-    clock = context.clock
-    try:
-        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        first = available(descriptor)
-        clock.sleep(PAUSE_S if killed else FIRST_PAUSE_S)
-        now = available(descriptor)
-        if first is None or now is None:
-            return "RAM available is not known; going on"
-        if now - first <= (STEP if killed else FIRST_STEP):
-            return f"{format_bytes(now)} of RAM available" if killed else ""
-        return _while_rising(context, descriptor, first, now)
-    finally:
-        os.close(descriptor)
+    first = available()
+    context.clock.sleep(PAUSE_S if killed else FIRST_PAUSE_S)
+    now = available()
+    if first is None or now is None:
+        return "RAM available is not known; going on"
+    if now - first <= (STEP if killed else FIRST_STEP):
+        return f"{format_bytes(now)} of RAM available" if killed else ""
+    return _while_rising(context, first, now)
 
 
-def _while_rising(context: RollbackContext, descriptor: int, first: int, now: int) -> str:
+def _while_rising(context: RollbackContext, first: int, now: int) -> str:
     begun = noted = context.clock.monotonic()
     while True:
         before = now
         context.clock.sleep(PAUSE_S)
-        now = available(descriptor) or before
+        now = available() or before
         at = context.clock.monotonic()
         waited = format_duration(at - begun)
         if now - before <= STEP:
@@ -136,7 +128,7 @@ def lacking(context: RollbackContext) -> str:
     It is empty, too, where this is unknown. The baseline starts all the same: another process may
     have taken that RAM.
     """
-    now = available_now()
+    now = available()
     if now is None or context.available is None:
         return ""
     short = context.available + context.held * (1 - SLACK_PART) - SLACK - now
@@ -155,25 +147,21 @@ def missing(context: RollbackContext, breach: Path) -> str:
     """
     try:
         expected, at = _expected(json.loads(breach.read_bytes()))
-        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ""
     lines, _ = read_lines(context.plan.rollback_dir / PROGRESS_FILE)
-    try:
-        if any(line.get("rung") == "done" and float(line.get("at", 0)) > at for line in lines):
-            return ""  # a rollback has ended since then, and its baseline uses that RAM
-        deadline = context.clock.monotonic() + LATE_S
-        while (now := available(descriptor)) is not None and now < expected:
-            if context.clock.monotonic() >= deadline:
-                short, there = format_bytes(expected - now), format_bytes(now)
-                return (
-                    f"{short} of what was there before is still missing: {there} of RAM available, "
-                    "somebody else has it, or one that was started here got away"
-                )
-            context.clock.sleep(PAUSE_S)
-        return ""
-    finally:
-        os.close(descriptor)
+    if any(line.get("rung") == "done" and float(line.get("at", 0)) > at for line in lines):
+        return ""  # a rollback has ended since then, and its baseline uses that RAM
+    deadline = context.clock.monotonic() + LATE_S
+    while (now := available()) is not None and now < expected:
+        if context.clock.monotonic() >= deadline:
+            short, there = format_bytes(expected - now), format_bytes(now)
+            return (
+                f"{short} of what was there before is still missing: {there} of RAM available, "
+                "somebody else has it, or one that was started here got away"
+            )
+        context.clock.sleep(PAUSE_S)
+    return ""
 
 
 def _expected(breach: dict[str, Any]) -> tuple[float, float]:
@@ -191,41 +179,13 @@ def _expected(breach: dict[str, Any]) -> tuple[float, float]:
     return expected, at
 
 
-def available_now() -> int | None:
-    """MemAvailable in bytes; None where it is unknown."""
-    try:
-        descriptor = os.open(MEMINFO, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return available(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def is_scarce(path: str = MEMINFO) -> bool:
+def is_scarce() -> bool:
     """Whether RAM is nearly full: a candidate that takes still more then gets no time to end."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        left, total = available(descriptor), figure(descriptor, b"MemTotal:")
-    finally:
-        os.close(descriptor)
+    table = meminfo()
+    left, total = table.get("MemAvailable"), table.get("MemTotal")
     return left is not None and total is not None and left < total * SCARCE
 
 
-def available(descriptor: int) -> int | None:
-    """MemAvailable in bytes from an open /proc/meminfo; None when it is not there."""
-    return figure(descriptor, b"MemAvailable:")
-
-
-def figure(descriptor: int, name: bytes) -> int | None:
-    """One row of an open /proc/meminfo in bytes; None when it is not there."""
-    try:
-        data = os.pread(descriptor, 4096, 0)
-        at = data.index(name) + len(name)
-        return int(data[at : data.index(b"kB", at)]) * 1024
-    except (OSError, ValueError):
-        return None
+def available() -> int | None:
+    """MemAvailable in bytes; None where it is unknown."""
+    return meminfo().get("MemAvailable")

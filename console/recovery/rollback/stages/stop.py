@@ -42,7 +42,7 @@ def stop(context: RollbackContext) -> None:
     if context.hurried:
         context.report.note("stop", "RAM is nearly full: candidates are killed at once")
     before, failures = context.stopped, len(context.failures)
-    context.available = drain.available_now()
+    context.available = drain.available()
     groups = _process_groups(context)
     context.groups += groups
     holding = resident.of(one.pid for group in groups for one in process.members(*group))
