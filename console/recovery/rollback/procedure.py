@@ -194,7 +194,7 @@ class Procedure:
 
         # Without a thread to spare the hang is reported later, by the stage that needs the engine.
         with contextlib.suppress(OSError, RuntimeError):
-            threading.Thread(target=ping, name="ladder-knock", daemon=True).start()
+            threading.Thread(target=ping, name="engine-ping", daemon=True).start()
 
     def _serving(self, context: RollbackContext, baseline: Baseline) -> Result:
         report, plan = context.report, self.plan.baseline

@@ -191,7 +191,7 @@ class Report:
             if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
                 os.write(self._descriptor, b"\n")
             # fsync can take seconds under memory pressure, so a thread of its own does it.
-            syncer = threading.Thread(target=self._sync, name="ladder-sync", daemon=True)
+            syncer = threading.Thread(target=self._sync, name="rollback-sync", daemon=True)
             with contextlib.suppress(RuntimeError):  # without a thread the kernel writes it later
                 syncer.start()
                 self._syncer = syncer
