@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from console.host import process
@@ -55,11 +56,16 @@ def left_down(run: RunDir, *, unknown: bool) -> bool:
 
 def served_since(view: RunView, alive: bool) -> float:
     """When the baseline answered a completion after the run took it down, Unix seconds, or 0.0:
-    what a journal cannot know whose runner is dead. Reads one small file."""
-    if not view.outage or alive:
+    what a journal cannot know whose runner is dead. Reads one small file.
+
+    Another proof than that of before the outage was written since, whatever the clock says.
+    """
+    served = last(proof_file(view.site)) if view.outage and not alive else None
+    if served is None:
         return 0.0
-    served = last(proof_file(view.site))
-    return served.at if served is not None and served.at > view.down_since else 0.0
+    if view.proof_before is None:
+        return served.at if view.down_since < served.at <= time.time() else 0.0
+    return served.at if served.at != view.proof_before else 0.0
 
 
 def relay_state(view: RunView, alive: bool) -> str:

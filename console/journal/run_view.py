@@ -80,6 +80,9 @@ class RunView:
     restore_s: float | None = None
     """How long a restore takes as far as is known: an earlier run's until this has measured it."""
     down_since: float = 0.0
+    proof_before: float | None = None
+    """Unix time of the newest proof that the baseline served when its outage began, 0.0 for none;
+    None in a journal of before this was recorded."""
     down_s: float = 0.0
     """How long outages that are over took, in seconds; one that lasts began at `down_since`."""
     back_at: float = 0.0
@@ -299,6 +302,7 @@ def _outage(view: RunView, event: Event) -> None:
     view.outage = bool(event.data.get("down"))
     if view.outage:
         view.down_since = view.down_since or event.at
+        view.proof_before = event.data.get("proof", view.proof_before)
     elif view.down_since:
         view.down_s, view.down_since = view.down_s + event.at - view.down_since, 0.0
     if event.data.get("restore_s") is not None:

@@ -129,6 +129,11 @@ def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
     return None
 
 
+def _in_outage(context: Context, planned: PlannedStep) -> bool:
+    """Whether this step of the playbook runs while the baseline has to be down."""
+    return planned.baseline_down and not (planned.implicit or planned.final) and context.view.outage
+
+
 def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     point("before_intent", planned.id)
     context.control.set(
@@ -146,6 +151,10 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
             peaks.before_gate(context, planned, number)
         if done is None and context.guard is not None:
             context.guard.require(planned, attempt)
+        if done is None and _in_outage(context, planned):
+            service = planned.step.service if planned.step is not None else None
+            starts = service is not None and service.verb == "start"
+            context.services.keep_baseline_down(attempt, starts=starts)
         done = done or executor(planned.kind)(context, planned, attempt)
         point("after_effect", planned.id)
     except Cancelled:

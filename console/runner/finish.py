@@ -27,7 +27,7 @@ from console.recovery.rollback.progress import (
     size_of,
 )
 from console.recovery.rollback.stages import drain
-from console.recovery.rollback.trigger import Answer, StandbyFollower
+from console.recovery.rollback.trigger import Answer, StandbyFollower, end_stopped
 from console.render.report.document import write_report
 from console.runner.attempt import run_attempts
 from console.runner.context import Attempt, Context
@@ -104,6 +104,8 @@ def _by_standby(context: Context, emit: Any) -> Result | None:
     )  # fmt: skip
     while follower.step(clock.monotonic()) is Answer.WAITING:
         clock.sleep(POLL_S)
+    if lines.result is None:
+        end_stopped(directory)
     return lines.result
 
 

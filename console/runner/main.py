@@ -22,11 +22,9 @@ from console.common.paths import module_argv
 from console.common.text import one_line
 from console.config.playbook.load import load_playbook
 from console.config.site.site import load_site
-from console.host import process
 from console.host.ports import listener
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
-from console.journal.run_read import read_view
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.journal.store import Journal
@@ -43,7 +41,7 @@ from console.runner.fault import point
 from console.runner.guard import limits
 from console.runner.guard.client import Guard
 from console.runner.guard.limits import misfits
-from console.runner.guard.process import dismiss, is_watched
+from console.runner.guard.process import dismiss
 from console.runner.loop import Runner
 from console.runner.peaks import Peaks
 from console.runner.prepare import baseline, header
@@ -53,7 +51,8 @@ from console.runner.recover import (
     adopt_services,
     close_after_rollback,
     end_unrecorded,
-    refuse_rolled_back,
+    is_unguarded,
+    refuse_resume,
     settle_intents,
 )
 from console.runner.services import RunServices
@@ -61,8 +60,6 @@ from console.runner.services import RunServices
 WARM_READY_S = 10.0
 FENCED_S = 5.0
 """How long a ladder that was called may take to end its runner."""
-UP = ("process", "step")
-"""Kinds of live.jsonl that no run may leave without a guard."""
 UNGUARDED = "nobody guards what is up: the baseline is brought back now"
 
 
@@ -73,16 +70,23 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
     word = _Word(run, ready_fd)
     lock: HostLock | None = None
     context: Context | None = None
+    announced, replaced = False, None
     try:
         lock = host_lock(patient=close)
+        if resume:
+            refuse_resume(run)
         if not close:
+            announced, replaced = True, pointer.read(os.getuid())
             announce(run)
         context = _context(run, closing=close)
         server = _begin(context, resume=resume, close=close, from_step=from_step)
     except Exception as error:  # whatever it was: what is up is not left without a guard
         if not resume and not close:
             withdraw(run)
-        mine = lock if resume and not isinstance(error, HostBusy) and _unguarded(run) else None
+        at_stake = resume and announced and not isinstance(error, HostBusy)
+        mine = lock if at_stake and is_unguarded(run) else None
+        if resume and announced and mine is None and replaced and replaced.run_id != run.id:
+            pointer.put_back([replaced])
         try:
             return int(word.refuse(error, UNGUARDED if mine else ""))
         finally:
@@ -144,20 +148,6 @@ def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
     if not (waits and standby.trigger(run.rollback, standby.EMERGENCY)):
         plan = context.way_back() if context is not None else of_run(run.path)
         Procedure(plan, settle=lock.release).run()
-
-
-def _unguarded(run: RunDir) -> bool:
-    """Whether something of a run that is not over is up, or the baseline down, with no sentinel.
-    Where no journal can tell, it is taken for granted: a rollback does no harm."""
-    if is_watched(run):
-        return False
-    try:
-        view = read_view(run)
-    except Exception:
-        return True
-    alive = (process.alive(e.pid, e.start) for e in live.read(run.live) if e.kind in UP)
-    up = view.outage or bool(view.services) or not view.seq or any(alive)
-    return up and not view.over
 
 
 class _Word:
@@ -244,7 +234,6 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         return Server(run.socket, context.control)
     facts = baseline.facts(context.plan.site, lambda: context.services.client)
     if resume:
-        refuse_rolled_back(context)
         words = f"run again from {from_step}" if from_step else "the runner was gone"
         context.record("verb", from_step, verb="resume", who=owner(), why=words)
         end_unrecorded(context)
@@ -252,12 +241,14 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         adopt_services(context)
     else:
         _fits(context)
-        proof = baseline.prove(context.plan.site)
+        proven = baseline.prove(context.plan.site)
         if context.plan.takes_down:
             _can_be_stopped(context)
         _created(context)
-        context.record("serving", tok_s=proof.decode_tok_s, degraded=False)
-    seal(context, facts)
+        context.record("serving", tok_s=proven.decode_tok_s, degraded=False)
+    sealed = seal(context, facts)
+    if not resume:
+        baseline.remember(sealed, context.plan.site, proven)
     point("sealed")
     _warm_up(context)
     _guard(context)

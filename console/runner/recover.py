@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from functools import partial
 from typing import Any
 
-from console.common.errors import ConsoleError, UsageError
+from console.common.errors import BaselineNotReady, ConsoleError, InvalidFile, UsageError
 from console.config.playbook.kinds import KINDS
 from console.host import process
 from console.host.cgroups import cgroup, scope
+from console.journal.run_dir import RunDir
+from console.journal.run_read import read_view
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (
@@ -20,14 +23,19 @@ from console.recovery.rollback.progress import (
     result_of,
     who_asked,
 )
+from console.recovery.rollback.sealed_plan import of_run
 from console.recovery.rollback.stages.fence import marked
 from console.runner.context import Context
 from console.runner.finish import restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
+from console.runner.guard.process import is_watched
 from console.runner.prepare.plan import PlannedStep
+from console.runtime import proxy
 from console.runtime.docker.client import ask
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
 
+UP = ("process", "step")
+"""Kinds of live.jsonl that no run may leave without a guard."""
 LEFTOVER_GRACE_S = 2.0
 OPEN = frozenset({StepState.RUNNING, StepState.RETRY_WAIT})
 
@@ -121,18 +129,46 @@ def adopt_services(context: Context) -> None:
             context.record("service", service=name, alive=False)
 
 
-def refuse_rolled_back(context: Context) -> None:
-    """A rollback that the journal does not know yet has ended this run: what the journal says is
-    up is not. Raises UsageError."""
-    lines, _ = read_lines(context.run.rollback / PROGRESS_FILE)
-    known = {line.get("trigger") for line in context.view.stages}
+def refuse_resume(run: RunDir) -> None:
+    """Refuse, before anything is touched, a run that a rollback has ended without the journal's
+    knowing (what it says is up is not), and any run while the clients of its baseline are at the
+    candidate of another one. Raises UsageError and BaselineNotReady."""
+    try:
+        view = read_view(run)
+    except (ConsoleError, OSError):
+        return  # the journal is read once more, with the run announced, and speaks for itself
+    lines, _ = read_lines(run.rollback / PROGRESS_FILE)
+    known = {line.get("trigger") for line in view.stages}
     done = [str(line.get("trigger")) for line in lines if line.get("rung") == "done"]
-    # a climb that the runner asked for is its restore: the journal may lack it, and it goes on
+    # a rollback that the runner asked for is its restore: the journal may lack it, and it goes on
     if done and done[-1] not in known and not is_runners(done[-1]):
         closing = ("its journal is being closed", "omni-console show; start a new run")
         if done[-1].startswith(SCRIPT):  # it needs no Python, so it starts none
             closing = ("rollback.sh does not close its journal", "omni-console rollback does")
-        raise UsageError(f"a rollback has ended run {context.run.id}", *closing)
+        raise UsageError(f"a rollback has ended run {run.id}", *closing)
+    with contextlib.suppress(InvalidFile):
+        url = of_run(run.path).baseline.url
+        other = proxy.at(url)
+        if other is not None and other.run not in ("", run.id):
+            raise BaselineNotReady(
+                "no run goes on: the baseline does not serve",
+                f"{other.service} answers at {url}, by the cutover of {other.run}",
+                "omni-console rollback ends that cutover",
+            )
+
+
+def is_unguarded(run: RunDir) -> bool:
+    """Whether something of a run that is not over is up, or the baseline down, with no sentinel.
+    Where no journal can tell, it is taken for granted: a rollback does no harm."""
+    if is_watched(run):
+        return False
+    try:
+        view = read_view(run)
+    except Exception:
+        return True
+    alive = (process.alive(e.pid, e.start) for e in live.read(run.live) if e.kind in UP)
+    up = view.outage or bool(view.services) or not view.seq or any(alive)
+    return up and not view.over
 
 
 def close_after_rollback(context: Context) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import paths
-from console.common.errors import ServiceError
+from console.common.errors import EngineError, ServiceError
 from console.common.logs.last_lines import keep_end
 from console.common.text import one_line
 from console.host.cgroups import scope
@@ -19,6 +19,7 @@ from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.runner.fault import point
 from console.runner.prepare.admission import fitting
 from console.runner.prepare.baseline import container_ref
+from console.runtime.probe import Health, health
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import (
     ComposeSpec,
@@ -246,6 +247,25 @@ class RunServices:
         scope.end(group, handle.pid, handle.start)
         self.gone(name)
         return True
+
+    def keep_baseline_down(self, attempt: Attempt, *, starts: bool) -> None:
+        """Stop the baseline again where it came back during its outage: its engine was started anew
+        (`restart: always`), or somebody started it. Two engines would be loaded, and the wrong one
+        measured. Raises StepFailed where a step that `starts` a service would load it beside
+        something that answers in the baseline's place and is on no record."""
+        try:
+            back = self.find("baseline") is not None
+        except EngineError:
+            return  # a step that needs the engine says so itself
+        if back:
+            self.context.record("run.note", text="the baseline came back: it is stopped again")
+            self.stop("baseline", attempt)
+        elif starts and not self.handles and not self.context.view.cutover:
+            base = self.context.plan.site.baseline_spec()
+            if health(base.url, base.ready.path)[0] is Health.SERVING:
+                raise StepFailed(
+                    Cause.PRECONDITION, f"something answers at {base.url} during the outage"
+                )
 
     def gone(self, name: str) -> None:
         """Forget a service that does not run any more."""

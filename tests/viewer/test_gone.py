@@ -74,7 +74,7 @@ def test_a_follower_says_down_only_while_it_is(
     monkeypatch.setattr("console.frontends.cli.follow.GRACE_S", 0.0)
     made = hand()
     made.state("running")
-    made.add("outage", down=True)
+    made.add("outage", down=True, proof=0.0)
     if back:
         proof.remember(proof.proof_file(""), time.time() + 1, 5.0, False)
     assert cli.main(["attach", made.run.id, "--json"]) == Exit.HOLD

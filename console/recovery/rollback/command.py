@@ -169,4 +169,6 @@ def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Resul
     )  # fmt: skip
     while standby.step(clock.monotonic()) is Answer.WAITING:
         clock.sleep(POLL_S)
+    if lines.result is None:
+        trigger_fifo.end_stopped(directory)
     return lines.result

@@ -149,6 +149,18 @@ class RollbackContext:
         return text
 
 
+def engine_of(plan: SealedPlan, report: Report) -> RawEngine | None:
+    """The plan's engine; None when it has none, or one that only the docker command can reach."""
+    address = plan.engine
+    if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
+        return None
+    try:
+        return RawEngine(address.socket or address.docker_host)
+    except EngineError as error:
+        report.note("stop", f"{error}; using the docker command")
+        return None
+
+
 def away(error: EngineError, limit_s: float) -> str:
     """Words for an engine that does not answer: for how long it is asked again, and the hint."""
     hint = f"; {error.hint}" if error.hint else ""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 from typing import Any
 
+from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.host import process
 from console.host.ports import ENGINE_PROXY, foreign, listeners
 from console.host.process import BASELINE_COOKIE
 from console.host.resident import pids_of_container
-from console.recovery.rollback.context import RollbackContext
+from console.recovery.rollback.context import RollbackContext, engine_of
+from console.recovery.rollback.progress import Report, new_trigger
+from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy as relay
 from console.runtime.engine_api import NoSuchContainer, RawEngine
 from console.runtime.probe import Health, health
@@ -36,14 +40,14 @@ class Observed:
         answers = health(self.plan.url, self.plan.ready_path, 1.0)[0] is Health.SERVING
         return answers and self.is_ours()
 
-    def is_ours(self, limit_s: float | None = None) -> bool:
+    def is_ours(self, limit_s: float | None = None, *, known: bool = False) -> bool:
         """Whether what answers is the baseline, as far as known.
 
-        After a stop that failed, a candidate may answer in its place: then the baseline has to be
-        known to run.
+        With `known`, and after a stop that failed, when a candidate may answer in its place, the
+        baseline has to be known to run.
         """
         able = self.can_answer(limit_s)
-        known = able is True if self.context.stop_failed else able is not False
+        known = able is True if known or self.context.stop_failed else able is not False
         if not known or relay.at(self.plan.url) is not None:
             return False  # a candidate answers: its cutover could not be ended
         return not self._somebody_else_listens()
@@ -145,6 +149,15 @@ class Observed:
     def _container_pids(self) -> set[int]:
         """The pids of the container's processes, as this machine numbers them."""
         return {*pids_of_container(str((self.inspected or {}).get("Id", "")))}
+
+
+def answers(plan: SealedPlan, *, known: bool) -> bool:
+    """Whether what answers at the baseline's address is the baseline, as far as known; with `known`
+    it has to be on record, or in its engine, as running. Asks the engine for OWNER_S at most."""
+    clock = SystemClock()
+    report = Report(Path(os.devnull), new_trigger(clock), clock, None)
+    context = RollbackContext(plan, clock, report, engine_of(plan, report))
+    return Observed(context).is_ours(OWNER_S, known=known)
 
 
 def _owners(pids: set[int]) -> set[int]:

@@ -20,7 +20,7 @@ from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import proof
 from console.recovery.rollback import trigger as trigger_fifo
-from console.recovery.rollback.context import RollbackContext
+from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -39,7 +39,6 @@ from console.recovery.rollback.stages import fence, stop, verify
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.trigger import Lock
 from console.runtime import probe
-from console.runtime.engine_api import RawEngine
 
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0
@@ -133,7 +132,7 @@ class Procedure:
     def _run_stages(self) -> Result:
         report = Report(self.path, self.trigger, self.clock, self.emit)
         context = RollbackContext(
-            self.plan, self.clock, report, _engine(self.plan, report), self.oom_score
+            self.plan, self.clock, report, engine_of(self.plan, report), self.oom_score
         )
         baseline = Baseline(context)
         self._probe(context)
@@ -261,18 +260,6 @@ def _report_unrecorded(context: RollbackContext) -> None:
             "start", f"{pid} serves that the console did not start as the site file has it now: "
             f"no run will start; {end}, then rollback again"
         )  # fmt: skip
-
-
-def _engine(plan: SealedPlan, report: Report) -> RawEngine | None:
-    """The plan's engine; None when it has none, or one that only the docker command can reach."""
-    address = plan.engine
-    if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
-        return None
-    try:
-        return RawEngine(address.socket or address.docker_host)
-    except EngineError as error:
-        report.note("stop", f"{error}; using the docker command")
-        return None
 
 
 def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:

@@ -13,6 +13,7 @@ import contextlib
 import json
 import math
 import re
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,12 @@ def instead_of_baseline(plan: SealedPlan) -> str:
 
 
 def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None:
-    """Keep this proof of a Unix time, unless the file has a newer one. Never raises."""
+    """Keep this proof of a Unix time, unless the file has a newer one. Never raises.
+
+    A proof of the future is not newer: the clock was set back since.
+    """
     before = last(file)
-    if before is not None and before.at > at:
+    if before is not None and at < before.at <= time.time():
         return
     rate = None if tok_s is None else round(tok_s, 3)
     with contextlib.suppress(OSError, ValueError):

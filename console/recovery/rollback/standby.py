@@ -33,7 +33,14 @@ from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.live import LIVE, Live
 from console.recovery.rollback.procedure import Procedure, load
-from console.recovery.rollback.progress import PROGRESS_FILE, asked, new_trigger, size_of
+from console.recovery.rollback.progress import (
+    PROGRESS_FILE,
+    asked,
+    is_runners,
+    new_trigger,
+    read_lines,
+    size_of,
+)
 from console.recovery.rollback.sealed_plan import PLAN, SealedPlan
 from console.recovery.rollback.trigger import (
     ASKED,
@@ -99,7 +106,8 @@ class Standby:
     def run(self) -> None:
         """Wait, roll back, wait again; a rollback answers the requests that come during it."""
         while True:
-            pending = self.pending or self._wait_for_bytes()
+            known = size_of(self.directory / PROGRESS_FILE)
+            pending = self.pending or self._unanswered(self._wait_for_bytes(), known)
             self.pending = b""
             who = next((w for byte, w in WHO.items() if byte in pending), "")
             if not pending and self._overdue():
@@ -123,6 +131,18 @@ class Standby:
     def _wait_for_bytes(self) -> bytes:
         """The bytes that come next; b"" where none come for LOOK_S."""
         return os.read(self.fifo, 64) if select.select([self.fifo], [], [], LOOK_S)[0] else b""
+
+    def _unanswered(self, pending: bytes, known: int) -> bytes:
+        """What is left of these bytes after the rollbacks that ended since ladder.jsonl was `known`
+        bytes long. Whoever wrote a byte gave this process up while it was stopped or starved, and
+        rolled back another way; it must not do so again in the middle of a later run."""
+        lines = read_lines(self.directory / PROGRESS_FILE, known)[0] if pending else []
+        ended = [is_runners(line.get("trigger")) for line in lines if line.get("rung") == "done"]
+        if ended:
+            pending = pending.translate(None, delete=ASKED)
+        if False in ended:
+            pending = pending.translate(None, delete=EMERGENCY + SENTINEL)
+        return pending
 
     def _is_unneeded(self, *kinds: str) -> bool:
         """Whether none of the run's processes of these kinds lives, and the baseline serves."""

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import signal
 import stat
 from collections.abc import Callable
 from enum import Enum
@@ -144,6 +145,15 @@ def is_standing_by(rollback_dir: Path, *, running: bool = False) -> bool:
         for e in livelog.read(rollback_dir / LIVE)
         if e.kind == "ladder"
     )
+
+
+def end_stopped(rollback_dir: Path) -> None:
+    """Kill a standby that was stopped (Ctrl-Z, a debugger), once its caller rolls back another way:
+    it would act on the old byte when it goes on, in the middle of a later run."""
+    for entry in livelog.read(rollback_dir / LIVE):
+        if entry.kind == "ladder" and is_stopped(entry.pid):
+            with contextlib.suppress(OSError):
+                process.send(entry.pid, entry.start, signal.SIGKILL)
 
 
 def is_stopped(pid: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from console.common.units import format_duration
 from console.journal.state import Cause
+from console.recovery.rollback import proof
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors import cutover
 from console.runner.fault import point
@@ -20,7 +21,10 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         cutover.answers(context, planned.service)
     else:
         context.services.can_start(planned.service)  # no outage for what could be known before
-    context.record("outage", planned.id, attempt.number, down=True)
+    before = proof.last(proof.proof_file(context.plan.site.name))
+    context.record(
+        "outage", planned.id, attempt.number, down=True, proof=before.at if before else 0.0
+    )
     begun = context.clock.monotonic()
     stopped = context.services.stop("baseline", attempt)
     point("baseline_stopped")

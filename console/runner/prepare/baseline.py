@@ -15,8 +15,8 @@ from console.common.text import one_line
 from console.config.site.site import Site
 from console.host import process
 from console.host.process import ProcessSpec
-from console.recovery.rollback import proof
-from console.recovery.rollback.sealed_plan import Baseline, Proof
+from console.recovery.rollback import observe, proof
+from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
 from console.runtime import proxy
 from console.runtime.probe import Completion, Health, complete, health
 from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
@@ -168,11 +168,14 @@ def prove(site: Site) -> Completion:
         ) from error
     if not done.ok:
         raise BaselineNotReady("no run starts: the baseline did not answer", done.detail, HINT)
-    _remember(site, done)
     return done
 
 
-def _remember(site: Site, done: Completion) -> None:
+def remember(plan: SealedPlan, site: Site, done: Completion) -> None:
+    """Keep the completion as the newest proof, if the baseline is known to have answered it: a
+    server of somebody else's at its address proves nothing about the baseline."""
+    if not observe.answers(plan, known=True):
+        return
     file, model = proof.proof_file(site.name), site.model.baseline.reference
     reference = (model.tok_s, model.tolerance) if model else (None, 0.0)
     slow = proof.still_degraded(file, done.decode_tok_s, *reference)

@@ -19,6 +19,7 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
 from console.config.locate import site_file
 from console.host import process
+from console.host.ports import foreign
 from console.host.process import BASELINE_COOKIE
 from console.journal.run_files import Stamp, stamp
 from console.recovery.rollback import proof, records
@@ -180,11 +181,16 @@ class BaselineWatch:
         if not done.ok:
             return f"not serving: {_without(done.detail, plan.baseline.url)}"
         rate, base = done.decode_tok_s, plan.baseline
+        speed = f", {rate:.1f} tok/s" if rate is not None else ""
+        words = f"serving: {done.tokens} token{'s' if done.tokens != 1 else ''}{speed}"
+        from console.recovery.rollback import observe
+
+        if not observe.answers(plan, known=True):
+            return f"{words}; whether it is the baseline that answered is not known"
         file = proof.proof_file(plan.site_name)
         slow = proof.still_degraded(file, rate, base.reference_tok_s, base.tolerance)
         proof.remember(file, self._clock.now(), rate, slow)
-        speed = f", {rate:.1f} tok/s" if rate is not None else ""
-        return f"serving: {done.tokens} token{'s' if done.tokens != 1 else ''}{speed}"
+        return words
 
     def _run(self) -> None:
         while not self._closed:
@@ -258,12 +264,24 @@ class BaselineWatch:
         now = self._clock.monotonic()
         if self.latest is None or self.latest.word not in (SERVING, DEGRADED):
             self._owner_looked, self._stranger = float("-inf"), ""
-        # a process started by hand is on no record: only an engine can say that it is not this one
-        if plan.baseline.kind != "process" and now - self._owner_looked >= OWNER_S:
+        if now - self._owner_looked >= OWNER_S:
             self._owner_looked = now
-            word, detail = _owner(plan)
-            self._stranger = f"something else answers there; {detail}" if word == STOPPED else ""
+            self._stranger = _stranger(plan)
         return (STOPPED, self._stranger) if self._stranger else (SERVING, "")
+
+
+def _stranger(plan: SealedPlan) -> str:
+    """Who answers in the baseline's place, in words; empty for nobody. A process started by hand is
+    on no record: only the user of its socket can say that it is not the baseline."""
+    if plan.baseline.kind == "process":
+        if foreign(plan.baseline.url, here=True) is None:
+            return ""
+        from console.recovery.rollback import observe
+
+        ours = observe.answers(plan, known=False)
+        return "" if ours else "another user's server answers there"
+    word, detail = _owner(plan)
+    return f"something else answers there; {detail}" if word == STOPPED else ""
 
 
 class _Target:
