@@ -18,7 +18,8 @@ from console.common.units import number
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard import config as guard_config
-from console.recovery.guard.config import METRICS, NAMES, Limit
+from console.recovery.guard.config import Limit
+from console.recovery.guard.metrics import FULL, METRICS, RAM, SWAP
 from console.recovery.guard.record.read import open_newest
 from console.recovery.rollback.trigger import say
 
@@ -29,13 +30,8 @@ FAST_FIELDS = 4
 FIGURES = ("value", "tte_s", "rate", "crossed", "gap_s", "mono")
 HELD = ("ram", "swap", "age_s")
 
-RAM, SWAP, FULL = 1, 2, 3
-COLUMNS = {
-    RAM: ("RAM available", "B"), SWAP: ("swap used", "B"),
-    FULL: (NAMES["host.pressure"], "%"),
-}  # fmt: skip
-"""Names and units of the columns of the window's rows; column 0 is the Unix second."""
-DROPS = frozenset({"host.ram_available", "host.time_to_full"})
+COLUMNS = {RAM: "host.ram_available", SWAP: "host.swap_used", FULL: "host.pressure"}
+"""What the columns of the window's rows show; column 0 is the Unix second."""
 Points = tuple[tuple[float, float | None], ...]
 
 
@@ -247,8 +243,9 @@ def _of_column(breach: Mapping[str, Any], column: int, limit: Limit | None) -> C
     kill = number(breach.get("at"))
     then = [figure for at, figure in known if kill is None or at <= kill] or [known[-1][1]]
     level = _level(limit, then[-1], number(breach.get("value")))
-    below = limit is not None and limit.metric in DROPS
-    return Crossed(*COLUMNS[column], points, level, below, column)
+    below = limit is not None and column == RAM
+    shown = METRICS[COLUMNS[column]]
+    return Crossed(shown.words, shown.unit, points, level, below, column)
 
 
 def _level(limit: Limit | None, then: float, value: float | None) -> float | None:
@@ -274,8 +271,8 @@ def _name(curve: Mapping[str, Any], metric: str) -> str:
     of = clean(str(curve.get("of") or ""), 80)
     if curve.get("log"):
         return f"lines in the log of {of}"
-    name = NAMES.get(metric, clean(metric, 40))
-    name += ", a second" if METRICS.get(metric) == "B/s" else ""
+    name = METRICS[metric].words if metric in METRICS else clean(metric, 40)
+    name += ", a second" if Limit(metric).unit == "B/s" else ""
     return f"{name} of {of}" if of else name
 
 

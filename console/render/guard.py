@@ -9,7 +9,8 @@ from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration
 from console.journal.breach import killed_row, limit_in
 from console.journal.run_view import GuardEvent
-from console.recovery.guard.config import NAMES, Limit
+from console.recovery.guard.config import Limit
+from console.recovery.guard.metrics import METRICS
 
 OLD_S, GAP_S = 1.0, 0.1
 """A figure older than the first, and a look later than the second, are told so."""
@@ -30,7 +31,7 @@ def limit_words(limit: Limit) -> str:
         held = f" for {format_duration(limit.for_s)}" if limit.for_s else ""
         of = OF.get(limit.of, f" of {one_line(limit.of, 80)}" if limit.of else "")
         side = "in less than" if limit.metric == "host.time_to_full" else side
-        what = f"{NAMES.get(limit.metric, limit.metric)}{of} {side} "
+        what = f"{METRICS[limit.metric].words}{of} {side} "
         what += f"{value_words(value or 0.0, limit.unit)}{held}"
         if limit.scarce:
             what += f", while RAM available is below {format_bytes(limit.scarce)}"

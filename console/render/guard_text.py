@@ -13,6 +13,7 @@ from console.common.units import number
 from console.journal import guard_status as guards
 from console.journal.guard_status import OLD_S, GuardView, Lease
 from console.recovery.guard.config import Limit
+from console.recovery.guard.metrics import METRICS
 from console.recovery.guard.record.read import utc
 from console.render.cells import Part, Row, amount, cells, rate
 
@@ -20,13 +21,6 @@ SOON_S = 600.0
 """A time to exhaustion further off than this is no news."""
 UNIX = 1e9
 """No machine has been up for that many seconds: what is more is a Unix time."""
-SHORT = {
-    "host.ram_available": "RAM left", "host.swap_used": "swap", "host.swap_free": "swap free",
-    "host.swap_growth": "swap growth", "gpu.memory_used": "VRAM", "gpu.memory_free": "VRAM free",
-    "disk.free": "disk left",
-}  # fmt: skip
-
-
 PROTECTIONS = {
     "priority": "top priority", "oom_score_adj": "OOM protection", "memory": "locked memory",
     "kill path": "a whole kill path",
@@ -163,12 +157,12 @@ def nearest(limits: tuple[Limit, ...]) -> list[str]:
     """The nearest kill limit of each gauge: `RAM left <32 GiB`, `swap >11 GiB`."""
     found: dict[str, Limit] = {}
     for one in limits:
-        if one.act == "kill" and one.metric in SHORT and not one.scarce:
+        if one.act == "kill" and one.metric and METRICS[one.metric].short and not one.scarce:
             before = found.setdefault(one.metric, one)
             nearer = max if one.below is not None else min
             found[one.metric] = nearer(before, one, key=_value)
     return [
-        f"{SHORT[name]} {'<' if one.below is not None else '>'}{amount(_value(one))}"
+        f"{METRICS[name].short} {'<' if one.below is not None else '>'}{amount(_value(one))}"
         for name, one in found.items()
     ]
 

@@ -6,8 +6,8 @@ import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, Limit, defaults
-from console.recovery.guard.decide.metrics import FAR_GRACE_S
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Policy
+from console.recovery.guard.metrics import FAR_GRACE_S
 from console.recovery.guard.observe.snapshot import GpuMemory, LogHit, Memory, Snapshot
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 

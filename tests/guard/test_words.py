@@ -11,12 +11,13 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard.config import GIB, NAMES, GuardConfig, Limit, defaults, figure, words
+from console.recovery.guard.config import GIB, GuardConfig, Limit, defaults
 from console.recovery.guard.decide.forecast import Forecast
 from console.recovery.guard.decide.policy import Decision, Policy
 from console.recovery.guard.kill.helper_client import refusal
 from console.recovery.guard.kill.root_helper import Helper, Refused
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
+from console.recovery.guard.metrics import METRICS, figure
 from console.recovery.guard.observe import log_patterns
 from console.recovery.guard.observe.cards import GpuCollector
 from console.recovery.guard.observe.log_patterns import Logs, Tail
@@ -31,6 +32,7 @@ from console.recovery.guard.observe.snapshot import (
     Swap,
 )
 from console.recovery.rollback.live import Live
+from console.render.guard import limit_words
 from tests.clock import FakeClock
 from tests.guard.judging import MACHINE, PLENTY, Bench
 from tests.guard.kill_parts import ID, made_up
@@ -54,24 +56,18 @@ def lines(found: Decision) -> list[str]:
 
 def test_every_limit_and_figure(snapshot: SnapshotAssertion) -> None:
     machines = {
-        f"{total >> 30} GiB, {swap >> 30} GiB of swap, {bound >> 30} GiB bound": defaults(
-            total, swap, bound
-        ).lines()
+        f"{total >> 30} GiB, {swap >> 30} GiB of swap, {bound >> 30} GiB bound": [
+            limit_words(limit) for limit in defaults(total, swap, bound).limits
+        ]
         for total, swap, bound in (
             (377 * 10**9, 207 * 10**9, 0), (24 * GIB, 0, 0), (64 * GIB, GIB, 16 * GIB),
         )
     }  # fmt: skip
-    card = Limit("gpu.memory_used", above=90 * GIB, of="sum", for_s=5, missing="breach")
-    others = [
-        words(Limit(log="candidate", matches="CUDA error", count=2, act="warn")),
-        words(Limit(log="candidate", matches="CUDA error")),
-        words(card),
-    ]
     figures = {
         metric: " | ".join(figure(metric, value) for value in (0.0, 31.46, 5e5, 5e8, 4.93e9))
-        for metric in NAMES
+        for metric in METRICS
     }
-    assert {"machines": machines, "others": others, "figures": figures} == snapshot
+    assert {"machines": machines, "figures": figures} == snapshot
 
 
 LIMITS: dict[str, Callable[[], Decision]] = {

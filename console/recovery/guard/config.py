@@ -23,27 +23,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.common.units import format_bytes, format_number
 from console.models.sizing.load_curve import Envelope
-
-METRICS = {
-    "host.ram_available": "B", "host.swap_used": "B", "host.swap_free": "B",
-    "host.swap_growth": "B", "host.swap_in_rate": "B/s", "host.swap_out_rate": "B/s",
-    "host.pressure": "%", "host.pressure_some": "%", "host.time_to_full": "s",
-    "gpu.memory_used": "B", "gpu.memory_free": "B", "disk.free": "B",
-    "service.ram_used": "B", "service.restarts": "", "service.oom_kills": "",
-    "runner.silent": "s",
-}  # fmt: skip
-"""The metrics that a limit can name, and their units. Pressure is the share of the last second in
-which all tasks (`host.pressure`) or some tasks (`host.pressure_some`) waited for memory.
-`host.swap_growth` is how much swap use has grown since something of the run came alive."""
-OWN_METRICS = {"host.bound_left": "B"}
-"""Metrics that only default limits use. `host.bound_left` is the RAM that is left to the control
-group around the console; it is known only while a host process of the run lives in that group."""
-OF_CARD = ("sum", "max", "min")
-"""Values of `of` for a gpu limit that cover all GPUs. Otherwise `of` of a gpu limit is a UUID or
-the beginning of one, `of` of a disk limit is a path, and `of` of a service limit is the name of a
-service, or "" for any service."""
+from console.recovery.guard.metrics import METRICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +56,7 @@ class Limit:
 
     @property
     def unit(self) -> str:
-        return (METRICS | OWN_METRICS).get(self.metric, "")
+        return METRICS[self.metric].unit if self.metric in METRICS else ""
 
     def passed(self, value: float) -> bool:
         """Return whether a value is on the wrong side of the limit."""
@@ -94,7 +75,7 @@ class Limit:
         limit = Limit(**data)
         if bool(limit.log) == bool(limit.metric):
             raise ValueError("a limit is on a metric or on a log")
-        if limit.metric and limit.metric not in METRICS | OWN_METRICS:
+        if limit.metric and limit.metric not in METRICS:
             raise ValueError(f"unknown metric {limit.metric}")
         if limit.metric and (limit.below is None) == (limit.above is None):
             raise ValueError(f"{limit.metric}: below or above")
@@ -223,11 +204,6 @@ class Defaults:
     kept: int
     limits: tuple[Limit, ...]
 
-    def lines(self) -> list[str]:
-        """Return one line about the reserve of the forecast and one line per limit."""
-        kept = f"RAM counts as full with {format_bytes(self.reserve)} left"
-        return [kept, *(words(limit) for limit in self.limits)]
-
 
 def floor_of(total: int) -> int:
     """Return the floor for this many bytes of RAM."""
@@ -267,63 +243,6 @@ def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
         kept=min(MARGIN, floor * 4 // 3),
         limits=tuple(limits),
     )
-
-
-NAMES = {
-    "host.ram_available": "RAM available", "host.swap_used": "swap used",
-    "host.bound_left": "RAM left to the console's own control group",
-    "host.swap_free": "swap free", "host.swap_growth": "swap grown",
-    "host.swap_in_rate": "swapped in", "host.swap_out_rate": "swapped out",
-    "host.pressure": "all tasks waiting for memory",
-    "host.pressure_some": "some tasks waiting for memory",
-    "host.time_to_full": "RAM full", "gpu.memory_used": "VRAM used",
-    "gpu.memory_free": "VRAM free", "disk.free": "disk free",
-    "service.ram_used": "RAM", "service.restarts": "restarts",
-    "service.oom_kills": "OOM kills", "runner.silent": "the runner silent",
-}  # fmt: skip
-"""Each metric in words that a value can follow."""
-
-
-def words(limit: Limit) -> str:
-    """Return one limit as a line: what it watches, for how long, and what happens then."""
-    if limit.log:
-        what = f"{limit.count} fatal line{'s' if limit.count > 1 else ''} in the log of {limit.log}"
-    else:
-        level = limit.below if limit.below is not None else limit.above
-        side = "below" if limit.below is not None else "above"
-        name = NAMES[limit.metric]
-        name = f"{name} ({limit.of})" if limit.of else name
-        what = f"{name} {side} {figure(limit.metric, level or 0.0)}"
-        if limit.metric == "host.time_to_full":
-            what = f"{name} in less than {figure(limit.metric, level or 0.0)}"
-    if limit.for_s:
-        what += f" for {format_number(limit.for_s, 's')}"
-    if limit.scarce:
-        what += f", while RAM available is below {format_bytes(limit.scarce)}"
-    if limit.missing == "breach":
-        what += "; no figure counts as well"
-    return f"{what}: {limit.act}"
-
-
-def figure(metric: str, value: float) -> str:
-    """Return a value of a metric with its unit."""
-    if metric.endswith("_rate"):
-        return rate(value)
-    if metric.startswith("host.pressure"):
-        return f"{value:.0f} % of the time"
-    if metric.startswith(("service.restarts", "service.oom")):
-        return f"{value:.0f}"
-    if metric in ("host.time_to_full", "runner.silent"):
-        return f"{value:.1f} s"
-    return format_bytes(value)
-
-
-def rate(value: float) -> str:
-    """Return a rate as `4.93 GB/s`: decimal units, as disks and loaders report it."""
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e3:.3g} kB/s"
 
 
 MESSAGES = frozenset({"beat", "arm", "sheet", "advisory", "outage", "attended", "quit"})

@@ -28,10 +28,10 @@ from console.host.sample import Machine
 from console.models.sizing.assessment import Verdict
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard import config as guard_config
-from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, GuardConfig, Limit, defaults
+from console.recovery.guard.config import NOTHING_PREDICTED, GuardConfig, Limit, defaults
 from console.recovery.guard.decide.forecast import Forecast
-from console.recovery.guard.decide.limit_state import LimitState
-from console.recovery.guard.decide.metrics import Metrics
+from console.recovery.guard.decide.limit_state import LimitState, Metrics
+from console.recovery.guard.metrics import METRICS, OF_CARD
 from console.recovery.guard.observe import snapshot as readings
 from console.recovery.guard.observe.memory import MemoryCollector, field
 from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
@@ -48,11 +48,8 @@ HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
 """Verdicts with a prediction that a load may be held to."""
 
 SAMPLE_S, PAUSE_S = 1.2, 0.05
-MOVING = ("host.pressure", "host.swap_in", "host.swap_out", "host.time_to_full")
-"""These metrics are read for SAMPLE_S, and count only if passed for half a second."""
-MOVING_FOR_S = 0.5
-ABOUT = ("host.", "gpu.", "disk.")
-LATER = frozenset({"host.swap_growth"})
+"""Some metrics are read for SAMPLE_S, and count only if passed for SAMPLED_FOR_S."""
+SAMPLED_FOR_S = 0.5
 BESIDE = "while the baseline serves"
 
 
@@ -216,10 +213,7 @@ def findings(
     """Return what is wrong now with a plan's limits; this takes a moment. `given_back` is how many
     bytes of RAM the baseline returns when it stops, None if not known; it counts only if the plan
     stops the baseline."""
-    limits = [
-        one for one in limits_of(plan)
-        if one.metric.startswith(ABOUT) and one.metric not in LATER
-    ]  # fmt: skip
+    limits = [one for one in limits_of(plan) if one.metric and METRICS[one.metric].before_run]
     if not limits:
         return []
     cards = ask(nvml_s) if any(one.metric.startswith("gpu.") for one in limits) else Cards()
@@ -272,8 +266,12 @@ def _lacking(limit: Limit, state: LimitState, metrics: Metrics) -> str:
     """Return in words what this machine does not have at all (swap), which no grace period changes;
     "" for what only takes time."""
     found = state.read(metrics)
-    waits = found is None or found.value is not None or limit.metric.startswith(MOVING)
+    waits = found is None or found.value is not None or _sampled(limit)
     return "" if waits or found is None else f"{state.name}: {found.why}"
+
+
+def _sampled(limit: Limit) -> bool:
+    return METRICS[limit.metric].before_run == "sampled"
 
 
 def _where(limit: Limit) -> str:
@@ -287,7 +285,7 @@ def _state_after(
     memory = next((snapshot.memory for snapshot in snapshots if snapshot.memory is not None), None)
     found = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
     metrics = Metrics(Forecast(found, NOTHING_PREDICTED), uuids)
-    held = min(limit.for_s, MOVING_FOR_S) if limit.metric.startswith(MOVING) else 0.0
+    held = min(limit.for_s, SAMPLED_FOR_S) if _sampled(limit) else 0.0
     state = LimitState(replace(limit, for_s=held, scarce=0), 0)
     for snapshot in snapshots:
         metrics.take(snapshot)
@@ -301,7 +299,7 @@ def _snapshots(
     """Yield one snapshot, or many over SAMPLE_S if a metric needs time."""
     fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
-    until = begun + SAMPLE_S if any(one.metric.startswith(MOVING) for one in limits) else begun
+    until = begun + SAMPLE_S if any(map(_sampled, limits)) else begun
     asked = any(one.metric == "disk.free" for one in limits)
     free = _disks(plan, begun) if asked else ()
     swap = slow.swap(begun)

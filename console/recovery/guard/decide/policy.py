@@ -21,10 +21,10 @@ from typing import Any, Literal
 
 from console.common.text import one_line
 from console.models.sizing.load_curve import Envelope
-from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, Defaults, Limit
+from console.recovery.guard.config import NOTHING_PREDICTED, Defaults, Limit
 from console.recovery.guard.decide.forecast import Base, Forecast, Slopes
-from console.recovery.guard.decide.limit_state import LimitState
-from console.recovery.guard.decide.metrics import FAST_GRACE_S, Metrics, reader
+from console.recovery.guard.decide.limit_state import LimitState, Metrics
+from console.recovery.guard.metrics import FAST_GRACE_S, METRICS, OF_CARD, reader
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
 ATTENDED_S = 5.0
@@ -303,11 +303,6 @@ class Policy:
 
 
 KEPT = 128
-COLUMNS = {
-    "host.ram_available": 1, "host.time_to_full": 1, "host.swap_used": 2, "host.swap_free": 2,
-    "host.swap_growth": 2, "host.pressure": 3,
-}  # fmt: skip
-"""The metrics whose curve is in the window's rows, and the column there."""
 
 
 class Curves:
@@ -330,8 +325,8 @@ class Curves:
             found: dict[str, Any] = {"log": limit.log, "of": limit.log}
         else:
             found = {"metric": limit.metric, "of": breach.of or limit.of}
-        if limit.metric in COLUMNS:
-            return {**found, "column": COLUMNS[limit.metric]}
+        if not limit.log and (column := METRICS[limit.metric].column):
+            return {**found, "column": column}
         if breach.of and not limit.log and limit.of in ("", *OF_CARD):
             limit = replace(limit, of=breach.of)
         read, points = reader(limit, breach.index)[0], dict(more)
