@@ -18,8 +18,7 @@ from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
 from console.recovery.guard.metrics import RAM, SWAP
 from console.recovery.guard.record.read import utc
-from console.render.guard import deeds, each, limit_words
-from console.render.guard_text import wall_of
+from console.render.guard import deeds, each, limit_words, wall_of
 from console.render.text_chart import Curve, curve_of
 
 AFTER_S = 20.0

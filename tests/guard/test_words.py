@@ -14,14 +14,13 @@ from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, GuardConfig, Limit, defaults
 from console.recovery.guard.decide.forecast import Forecast
 from console.recovery.guard.decide.policy import Decision, Policy
-from console.recovery.guard.kill.helper_client import refusal
 from console.recovery.guard.kill.root_helper import Helper, Refused
+from console.recovery.guard.kill.signals import helper_refusal
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.guard.metrics import METRICS, figure
 from console.recovery.guard.observe import log_patterns
-from console.recovery.guard.observe.cards import GpuCollector
 from console.recovery.guard.observe.log_patterns import Logs, Tail
-from console.recovery.guard.observe.slow_io import SlowIo
+from console.recovery.guard.observe.slow_io import GpuCollector, SlowIo
 from console.recovery.guard.observe.snapshot import (
     Disk,
     GpuMemory,
@@ -205,7 +204,7 @@ def test_what_the_root_helper_refuses(tmp_path: Path, snapshot: SnapshotAssertio
         found.append(str(refused.value).replace(str(tmp_path), "…"))
     answers = (b'{"ok": true}', b"", b'{"ok": false, "error": "no"}', b"{}", b"[]", b"\xff\xfe",
                b'{"error": "\\u001b]52;c;x\\u0007evil\\n"}')  # fmt: skip
-    assert {"refused": found, "answers": [refusal(one) for one in answers]} == snapshot
+    assert {"refused": found, "answers": [helper_refusal(one) for one in answers]} == snapshot
 
 
 def test_whom_it_does_not_kill(tmp_path: Path, snapshot: SnapshotAssertion) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from console.checks.doctor.facts import Check, Facts, Finding, Level
 from console.checks.doctor.machine import may_take
 from console.common.units import format_bytes
-from console.recovery.guard.kill import helper_client
+from console.recovery.guard.kill.signals import helper_is_there
 from console.recovery.guard.record.read import crash_words
 
 LOCKED = 64 << 20
@@ -73,7 +73,7 @@ def signals(facts: Facts, check: Check) -> Iterator[Finding]:
     if has(facts, KILL):
         yield check.ok("processes in containers can be signalled")
         return
-    if helper_client.is_there():
+    if helper_is_there():
         yield check.ok("signals to containers go through the root helper, which is there")
         return
     words = "signals to containers are not permitted"

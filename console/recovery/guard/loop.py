@@ -32,7 +32,6 @@ from console.recovery.guard.observe.quick import gap_s
 from console.recovery.guard.observe.snapshot import Snapshot
 from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
-from console.recovery.guard.self_protection import Protections
 from console.recovery.rollback import trigger
 
 SECOND_S = 1.0
@@ -107,7 +106,8 @@ class GuardLoop:
     def __init__(self, config: GuardConfig, deps: Dependencies, wait: Wait = poll) -> None:
         """Raises ValueError for invalid limits, and OSError if memory cannot be read."""
         self.config = config
-        self.protections = Protections()
+        self.protections: dict[str, Any] = {"protections": {}, "missing": []}
+        """What the sentinel got, for the status page; see `console.recovery.guard.daemon`."""
         self.over = False
         self._deps, self._wait = deps, wait
         self._clock = deps.clock
@@ -190,9 +190,9 @@ class GuardLoop:
             snapshot, decision,
             countdown=self._policy.metrics.countdown,
             limits=self._limits,
-            protections=self.protections,
             lease=(left, self._lease.is_attended(snapshot.at)),
             more={
+                **self.protections,
                 "advisory": self._policy.advised, "armed": self._policy.armed,
                 "acted": self._handler is not None, "outage": self._outage,
                 "own": self._feed.own, "base": self._policy.base,

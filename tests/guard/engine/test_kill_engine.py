@@ -19,7 +19,7 @@ import pytest
 
 from console.host.cgroups import cgroup
 from console.recovery.guard.kill.killer import Killer, KillOperation
-from console.recovery.guard.kill.targets import Deny, Target, find_targets, sort_out
+from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 from console.runtime.docker.client import connect
@@ -93,7 +93,7 @@ def killer_of(deny: Deny, engine: str = "", **more: Any) -> Iterator[Killer]:
 
 def recorded(*identities: str) -> tuple[Target, ...]:
     entries = [Live("container", "cand", container=one) for one in identities]
-    return find_targets(entries, Deny())
+    return sort_out(entries, Deny())[0]
 
 
 def kill_all(killer: Killer, targets: tuple[Target, ...]) -> KillOperation:
@@ -186,11 +186,11 @@ def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> 
 AS_USER = """
 import time
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback.live import Live
 identity, engine = arguments
 killer = Killer("", Deny(), engine=engine, helper="/nowhere", release=False)
-targets = find_targets([Live("container", "hog", container=identity)], Deny())
+targets = sort_out([Live("container", "hog", container=identity)], Deny())[0]
 way, begun = killer.way(targets[0]), time.monotonic()
 operation = killer.kill(targets)
 call = time.monotonic() - begun

@@ -24,7 +24,6 @@ from typing import Any
 
 from console.host import process
 from console.host.cgroups import cgroup
-from console.recovery.guard.kill import helper_client
 from console.recovery.guard.kill.mrelease import Reaper, at_once
 from console.recovery.guard.kill.sequence import (
     SOON_S,
@@ -34,7 +33,7 @@ from console.recovery.guard.kill.sequence import (
     StrayKill,
     TargetKill,
 )
-from console.recovery.guard.kill.signals import socket_of
+from console.recovery.guard.kill.signals import HELPER, helper_is_there, socket_of
 from console.recovery.guard.kill.targets import Deny, Target, refreshed, refusal
 
 GIVE_UP_S = 60.0
@@ -163,7 +162,7 @@ class Killer:
         deny: Deny,
         *,
         engine: str = "",
-        helper: str = helper_client.SOCKET,
+        helper: str = HELPER,
         clock: Callable[[], float] = time.monotonic,
         release: bool = True,
     ) -> None:
@@ -197,7 +196,7 @@ class Killer:
 
     def _kill_of(self, target: Target) -> ContainerKill | ProcessKill:
         if target.container:
-            helper = self._helper if helper_client.is_there(self._helper) else ""
+            helper = self._helper if helper_is_there(self._helper) else ""
             return ContainerKill(target, self.reaper, self._clock, self.trees, self._engine, helper)
         return ProcessKill(target, self.reaper, self._clock)
 
@@ -211,7 +210,7 @@ class Killer:
             return "cgroup.kill"
         if _may_signal(cgroup.pids(target.cgroups[0].path)):
             return "signals"
-        if helper_client.is_there(self._helper):
+        if helper_is_there(self._helper):
             return "the root helper, then the engine"
         if self._engine and os.access(self._engine, os.W_OK):
             return "only the engine's API: it must answer; memory limits come first"

@@ -127,13 +127,6 @@ def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
     return Deny(tuple(word for word in config.spare if word), tuple(pids), since)
 
 
-def find_targets(
-    entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
-) -> tuple[Target, ...]:
-    """Return what of live.jsonl may be killed; `sort_out` also says what is denied."""
-    return sort_out(entries, deny, trees)[0]
-
-
 def sort_out(
     entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
 ) -> tuple[tuple[Target, ...], tuple[str, ...]]:

@@ -13,7 +13,6 @@ from console.recovery.guard.decide.forecast import Countdown
 from console.recovery.guard.decide.policy import Decision
 from console.recovery.guard.observe.memory import opened, pread
 from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, Snapshot
-from console.recovery.guard.self_protection import Protections
 
 FILLING = "RAM"
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
@@ -51,7 +50,6 @@ def status(
     *,
     countdown: Countdown,
     limits: Sequence[dict[str, Any]],
-    protections: Protections,
     lease: tuple[float | None, bool],
     more: dict[str, Any],
 ) -> dict[str, Any]:
@@ -72,8 +70,6 @@ def status(
         "on_course": decision.on_course,
         "lease_s": left,
         "lease": {"left_s": left, "attended": attended} if counting else None,
-        "protections": protections.got,
-        "missing": list(protections.missing),
         "memory": memory and {
             "total": memory.total, "available": memory.available,
             "swap_total": memory.swap_total, "swap_used": memory.swap_used,
