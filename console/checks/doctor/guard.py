@@ -23,7 +23,7 @@ LOCKED = 64 << 20
 """Bytes a sentinel wants to lock: 14 MB when it was measured, and room."""
 HIGHEST = -20
 SCORE = -1000
-KILL, LOCK, NICE, RESOURCE = 5, 14, 23, 24
+KILL, LOCK, NICE = 5, 14, 23
 """Numbers of capabilities, as in linux/capability.h."""
 PIDFD_OPEN, MRELEASE = 434, 448
 """The same number on every architecture Linux runs models on."""

@@ -25,11 +25,11 @@ from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.recovery.guard.config import BREACH, GuardConfig
+from console.recovery.guard.decide.limit_state import Metrics
 from console.recovery.guard.decide.policy import Breach, Curves, Decision
 from console.recovery.guard.kill.killer import Killer, KillOperation
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.memory import Pressure
-from console.recovery.guard.observe.snapshot import Load, Memory, Snapshot
+from console.recovery.guard.observe.snapshot import Load, Snapshot
 from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.guard.record.status import finite
@@ -51,15 +51,19 @@ class RecorderFeed:
         self.window, self.curves = Window(), Curves()
         self.own: dict[str, Any] = {}
         self._ring, self._clock = ring, clock
-        self._pressure, self._upkeep = Pressure(), status.Upkeep()
+        self._upkeep = status.Upkeep()
         self._level = ""
         self._said_at = self._page_at = float("-inf")
 
     def record(
-        self, snapshot: Snapshot, decision: Decision, shown: Callable[[], dict[str, Any]]
-    ) -> None:
+        self, snapshot: Snapshot, decision: Decision, metrics: Metrics,
+        shown: Callable[[], dict[str, Any]],
+    ) -> None:  # fmt: skip
         """Record one tick. `shown` makes the status page and is called only when one is due."""
-        self._sample(snapshot.memory, decision.level)
+        memory, full = snapshot.memory, metrics.full.share
+        if memory is not None:
+            self._ring.tick(memory, metrics.some.share, full, decision.level)
+            self.window.rows.append((self._clock.now(), memory.available, memory.swap_used, full))
         changed = decision.level != self._level
         if changed:
             self._level = decision.level
@@ -68,12 +72,6 @@ class RecorderFeed:
         if changed or snapshot.at - self._page_at >= due:
             self._page_at = snapshot.at
             self._ring.status(shown())
-
-    def _sample(self, memory: Memory | None, level: str) -> None:
-        if memory is not None:
-            some, full = self._pressure.update(memory)
-            self._ring.tick(memory, some, full, level)
-            self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
 
     def second(self, snapshot: Snapshot) -> None:
         """Write the record of one second."""
@@ -127,9 +125,6 @@ class Window:
 
     def __init__(self) -> None:
         self.rows: deque[tuple[float, int, int, float | None]] = deque(maxlen=WINDOW)
-
-    def add(self, wall: float, available: int, swap: int, full: float | None) -> None:
-        self.rows.append((wall, available, swap, full))
 
     def to_json(self) -> dict[str, Any]:
         return {"fast": [list(row) for row in self.rows]}

@@ -19,7 +19,7 @@ import json
 import math
 import os
 import stat
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +139,10 @@ class GuardConfig:
         return Path(self.run_dir) / "rollback"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA, "run_id": self.run_id, "run_dir": self.run_dir, "ring": self.ring,
-            "limits": [limit.to_json() for limit in self.limits],
-            "envelope": self.envelope.to_json(), "spare": list(self.spare),
-            "spare_pids": [list(pair) for pair in self.spare_pids], "engine": self.engine,
-            "gpus": list(self.gpus), "disks": list(self.disks), "logs": self.logs,
-            "runner": list(self.runner), "lease_s": self.lease_s,
-        }  # fmt: skip
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        limits = [limit.to_json() for limit in self.limits]
+        envelope = self.envelope.to_json()
+        return {"schema": SCHEMA, **values, "limits": limits, "envelope": envelope}
 
 
 def read(path: Path) -> GuardConfig:

@@ -179,7 +179,10 @@ class GuardLoop:
         self._wait_s = self._deps.collector.quick.wait_s(rest)
         if decision.fresh and decision.breach is not None:
             self._kill(decision.breach, snapshot)
-        self._feed.record(snapshot, decision, lambda: self._status_page(snapshot, decision))
+        self._feed.record(
+            snapshot, decision, self._policy.metrics,
+            lambda: self._status_page(snapshot, decision),
+        )  # fmt: skip
         if self._handler is not None and not self._handler.over:
             self._handler.advance()
 

@@ -41,12 +41,9 @@ class Metrics:
     def take(self, snapshot: Snapshot) -> None:
         self.snapshot, self.fresh = snapshot, None
         memory = snapshot.memory
-        if memory is not None:
-            self.feed(memory)
-            self.fresh = memory if snapshot.at - memory.at <= FAST_GRACE_S else None
-
-    def feed(self, memory: Memory) -> None:
-        """Feed a sample to the forecast and the pressure. The same sample again changes nothing."""
+        if memory is None:
+            return
+        self.fresh = memory if snapshot.at - memory.at <= FAST_GRACE_S else None
         if self.memory is None or memory.at != self.memory.at:
             self.before_at = None if self.memory is None else self.read_at
             self.memory, self.read_at = memory, memory.at

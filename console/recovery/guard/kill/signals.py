@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from console.common.files import read_bytes
 from console.common.text import clean, decode, one_line
 from console.host import process
 from console.host.cgroups import cgroup
@@ -201,7 +202,7 @@ def signal_group(group: Cgroup, container: str, clock: Clock = time.monotonic) -
     wanted = container.encode()
 
     def is_it(pid: int) -> bool:
-        return wanted in _read(f"/proc/{pid}/cgroup")
+        return wanted in read_bytes(f"/proc/{pid}/cgroup")
 
     return signal_all([(pid, is_it) for pid in found], clock)
 
@@ -297,7 +298,7 @@ def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list
     for s in stats:
         if s.pid in spared or s.parent == own or s.state in "ZX":
             continue
-        data = _read(f"/proc/{s.pid}/environ")
+        data = read_bytes(f"/proc/{s.pid}/environ")
         if wanted in data and wanted in data.split(b"\0"):
             found.append(s)
     return found
@@ -336,9 +337,9 @@ def stuck(pids: Sequence[int]) -> str:
         found = process.stat(pid)
         if found is None or found.state in "ZX":
             continue
-        name = one_line(decode(_read(f"/proc/{pid}/comm")), 20)
+        name = one_line(decode(read_bytes(f"/proc/{pid}/comm")), 20)
         if found.state == "D":
-            where = clean(decode(_read(f"/proc/{pid}/wchan")))[:40]
+            where = clean(decode(read_bytes(f"/proc/{pid}/wchan")))[:40]
             place = f" in {where}" if where not in ("", "0") else ""
             words.append(f"D-state: pid {pid} ({name}) waits in the kernel{place}")
         else:
@@ -346,17 +347,3 @@ def stuck(pids: Sequence[int]) -> str:
     if len(pids) > SHOWN:
         words.append(f"and {len(pids) - SHOWN} more")
     return "; ".join(words)
-
-
-def _read(path: str) -> bytes:
-    """Return the beginning of a file of /proc; empty if it is gone or this user may not read it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, 1 << 17)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ the group is looked for at every tick.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -219,24 +220,19 @@ def _refused_process(target: Target, deny: Deny) -> str:
     """Return why a process is refused, "" if it is not. This takes a few system calls and no
     listing of /proc, because it delays a kill."""
     leaders = deny.leaders()
-    theirs = {number for pid in leaders for number in (_session(pid), _group(pid))} | leaders
-    if {target.pid, _session(target.pid), _group(target.pid)} & (theirs - {0}):
+    theirs = leaders.union(*map(_ids, leaders))
+    if ({target.pid} | _ids(target.pid)) & (theirs - {0}):
         return "its process is the baseline's, protected, or the console's own"
     return ""
 
 
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return 0
-
-
-def _group(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return 0
+def _ids(pid: int) -> set[int]:
+    """Return the session and the group of a process, as far as there are any."""
+    found = set()
+    for of in (os.getsid, os.getpgid):
+        with contextlib.suppress(OSError):
+            found.add(of(pid))
+    return found
 
 
 def _refused_groups(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:

@@ -3,8 +3,6 @@
 One reading is a pread of meminfo and one of pressure/memory, about 10 µs, of which the kernel takes
 8. Text that has not changed is not parsed again. Where a control group limits this process and what
 it watches, each limiting level adds two more reads.
-
-The share of time that tasks waited for memory is computed from the kernel's totals.
 """
 
 from __future__ import annotations
@@ -16,35 +14,6 @@ from pathlib import Path
 from console.common.text import one_line
 from console.host.cgroups.limits import Bound
 from console.recovery.guard.observe.snapshot import Memory
-
-SPAN_S = 1.0
-
-
-class Pressure:
-    """The share of time that tasks waited, in per cent over the last one to two seconds. It is None
-    before the first whole second, and without PSI."""
-
-    def __init__(self) -> None:
-        self._old: Memory | None = None
-        self._middle: Memory | None = None
-
-    def update(self, memory: Memory) -> tuple[float | None, float | None]:
-        """Return (some, full) up to this sample."""
-        middle = self._middle
-        if middle is None or memory.at - middle.at >= SPAN_S:
-            self._old, self._middle = middle, memory
-        old = self._old
-        if old is None or memory.at <= old.at:
-            return None, None
-        span = (memory.at - old.at) * 1e4
-        return _share(old.some_us, memory.some_us, span), _share(old.full_us, memory.full_us, span)
-
-
-def _share(before: int | None, now: int | None, span: float) -> float | None:
-    if before is None or now is None:
-        return None
-    return min(100.0, max(0, now - before) / span)
-
 
 _CHUNK = 8192
 _MEMINFO = 1024
