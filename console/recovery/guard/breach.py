@@ -48,7 +48,8 @@ class RecorderFeed:
     sentinel itself uses."""
 
     def __init__(self, ring: Recorder, clock: Clock) -> None:
-        self.window, self.curves = Window(), Curves()
+        self.window: Window = deque(maxlen=WINDOW)
+        self.curves = Curves()
         self.own: dict[str, Any] = {}
         self._ring, self._clock = ring, clock
         self._upkeep = status.Upkeep()
@@ -63,7 +64,7 @@ class RecorderFeed:
         memory, full = snapshot.memory, metrics.full.share
         if memory is not None:
             self._ring.tick(memory, metrics.some.share, full, decision.level)
-            self.window.rows.append((self._clock.now(), memory.available, memory.swap_used, full))
+            self.window.append((self._clock.now(), memory.available, memory.swap_used, full))
         changed = decision.level != self._level
         if changed:
             self._level = decision.level
@@ -120,14 +121,8 @@ class BreachRecord:
     without page cache, and `age_s`."""
 
 
-class Window:
-    """The last samples for breach.json, as rows of [wall, available, swap used, full %]."""
-
-    def __init__(self) -> None:
-        self.rows: deque[tuple[float, int, int, float | None]] = deque(maxlen=WINDOW)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"fast": [list(row) for row in self.rows]}
+Window = deque[tuple[float, int, int, float | None]]
+"""The last samples for breach.json, as rows of [wall, available, swap used, full %]."""
 
 
 class BreachHandler:
@@ -225,7 +220,7 @@ class BreachHandler:
             "at": record.wall, "wall": record.wall, "mono": record.mono, "crossed": record.crossed,
             "cause": record.cause,
             "run_id": self._config.run_id, "reason": record.reason, **record.data, **report,
-            "killed": killed, "window": self._window.to_json(),
+            "killed": killed, "window": {"fast": list(self._window)},
         }  # fmt: skip
 
     def _trigger(self, now: float) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,15 +57,21 @@ BESIDE = "while the baseline serves"
 def limits_of(plan: Plan) -> tuple[Limit, ...]:
     """Return the limits of the site and those that the playbook adds. Their paths are relative to
     the file that names them. The console's default limits come with the sentinel."""
-    site, playbook = plan.site, plan.playbook
-    placed = [_absolute(one, site.base) for one in site.guards]
-    return (*placed, *(_absolute(one, playbook.base) for one in playbook.guards))
+    return tuple(
+        _with_path(one, partial(_below, file.base))
+        for file in (plan.site, plan.playbook) for one in file.guards
+    )  # fmt: skip
 
 
-def _absolute(limit: Limit, base: Path) -> Limit:
+def _below(base: Path, path: Path) -> Path:
+    return Path(os.path.abspath(base / path.expanduser()))
+
+
+def _with_path(limit: Limit, place: Callable[[Path], Path]) -> Limit:
+    """Return a limit on the disk of a path with that path placed; any other as it is."""
     if limit.metric != "disk.free" or not limit.of:
         return limit
-    return replace(limit, of=os.path.abspath(base / Path(limit.of).expanduser()))
+    return replace(limit, of=str(place(Path(limit.of))))
 
 
 def lease_of(plan: Plan, given: float | None) -> float:
@@ -102,7 +109,8 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
         run_id=run.id,
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
-        limits=tuple(_on_existing_path(one) for one in limits_of(made)),
+        # a directory that a download makes is on the disk of the one above it
+        limits=tuple(_with_path(one, existing) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
         spare_pids=tuple(spared(plan)),
@@ -130,14 +138,6 @@ def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
             yield found
 
 
-def _on_existing_path(limit: Limit) -> Limit:
-    """Replace the path of a disk limit by the nearest existing one: a directory that a download
-    makes is on the disk of the one above it."""
-    if limit.metric != "disk.free" or not limit.of:
-        return limit
-    return replace(limit, of=str(existing(Path(limit.of))))
-
-
 def disks(plan: Plan) -> Iterator[Path]:
     """Yield the paths where a full disk would do harm: the console's state, inputs that are paths,
     downloads, disk limits. For a missing path the nearest existing directory above it is given."""
@@ -160,8 +160,7 @@ def made_later(plan: Plan, path: Path) -> bool:
 def _downloads(plan: Plan) -> Iterator[Path]:
     for planned in plan.steps:
         if planned.step is not None and planned.step.download is not None:
-            to = plan.playbook.base / Path(planned.step.download.to).expanduser()
-            yield Path(os.path.abspath(to))
+            yield _below(plan.playbook.base, Path(planned.step.download.to))
 
 
 def existing(path: Path) -> Path:
