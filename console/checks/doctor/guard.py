@@ -10,11 +10,13 @@ import ctypes
 import errno
 import grp
 import os
+import re
 import resource
 from collections.abc import Iterator
 
 from console.checks.doctor.facts import Check, Facts, Finding, Level
 from console.checks.doctor.machine import may_take
+from console.common.files import read_text
 from console.common.units import format_bytes
 from console.recovery.guard.kill.signals import helper_is_there
 from console.recovery.guard.record.read import crash_words
@@ -134,10 +136,7 @@ def release(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether the kernel counts the time lost to waiting for memory."""
-    try:
-        text = (facts.root / "proc/pressure/memory").read_text()
-    except OSError:
-        text = ""
+    text = read_text(facts.root / "proc/pressure/memory")
     if "full" in text and "total=" in text:
         yield check.ok("PSI: the kernel counts the time lost to waiting for memory")
     else:
@@ -161,12 +160,8 @@ def recording(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def has(facts: Facts, number: int) -> bool:
     """Whether this process has a capability in effect."""
-    try:
-        text = (facts.root / "proc/self/status").read_text()
-        mask = next(row.split()[1] for row in text.splitlines() if row.startswith("CapEff:"))
-        return bool(int(mask, 16) >> number & 1)
-    except (OSError, ValueError, IndexError, StopIteration):
-        return False
+    mask = re.search(r"CapEff:\s*([0-9a-fA-F]+)\b", read_text(facts.root / "proc/self/status"))
+    return mask is not None and bool(int(mask[1], 16) >> number & 1)
 
 
 def in_docker_group() -> bool:

@@ -8,8 +8,6 @@ The default limits scale with the machine and are calibrated by replaying record
 (docs/measurements/replay.md). Two aims conflict: a load that outgrows the machine has to be stopped
 well before the end, and a load that preflight calls GO may end with no more RAM left than
 preflight's margin. Only the prediction tells the two apart, so the forecast takes it into account.
-
-The inbox is a FIFO. Each message is one JSON line of at most PIPE_BUF bytes.
 """
 
 from __future__ import annotations
@@ -86,7 +84,6 @@ class Limit:
 
 
 DIRECTORY = "guard"
-"""The guard's directory inside the run's directory."""
 CONFIG_FILE = "guard.json"
 INBOX = "inbox"
 """A FIFO that takes one JSON line per message, at most PIPE_BUF bytes; see below."""
@@ -193,8 +190,6 @@ class Defaults:
     left. `kept`: a predicted load has to leave this much, so that the forecast lets it end as
     predicted. `limits`: the default limits, in the form of the guard config."""
 
-    total: int
-    swap_total: int
     floor: int
     reserve: int
     kept: int
@@ -232,8 +227,6 @@ def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
         growth = min(max(LEAST_SWAP, total // SWAP_SHARE), swap_total // 2)
         limits.insert(2, Limit("host.swap_growth", above=growth, scarce=low))
     return Defaults(
-        total=total,
-        swap_total=swap_total,
         floor=floor,
         reserve=min(floor * 8 // 3, total // RESERVE_SHARE),
         kept=min(MARGIN, floor * 4 // 3),
@@ -247,8 +240,7 @@ _MOST_LINE = 4096
 
 
 class Inbox:
-    """The reading end of the FIFO, which is made if it is missing. `read` never waits. Lines that
-    are not a known message are counted in `garbage`."""
+    """The reading end of the FIFO, which is made if it is missing. `read` never waits."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError, also if something other than a FIFO lies at `path`."""
@@ -261,26 +253,19 @@ class Inbox:
         if not stat.S_ISFIFO(os.fstat(self.descriptor).st_mode):
             self.close()
             raise OSError(f"{path} is no FIFO")
-        self.garbage = 0
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the messages since the last call, in order."""
+        """Return the messages since the last call, in order. A line that is no known message is
+        left out."""
         try:
             data = os.read(self.descriptor, _MOST)
         except OSError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _MOST_LINE:
-            self._rest, self.garbage = b"", self.garbage + 1
-        found = []
-        for line in lines:
-            message = _message(line)
-            if message is not None:
-                found.append(message)
-            elif line.strip():
-                self.garbage += 1
-        return found
+            self._rest = b""
+        return [message for line in lines if (message := _message(line)) is not None]
 
     def close(self) -> None:
         if self.descriptor >= 0:

@@ -51,10 +51,12 @@ class Metric(NamedTuple):
     `reads` makes the reader of a limit, and `grace_s` is how old its reading may be. A metric that
     is read at every tick has `now`: its value as of this memory, None if not known.
 
-    `own` metrics are for default limits only. `before_run` says how the metric is checked before a
-    run: by one reading, by several, or not at all, because it needs a load. `within` is what of the
-    machine it can never exceed. `short` is its name in the line of the guard, and `column` is where
-    the window of a breach has its curve: each empty for what is not shown there.
+    `own` metrics are for default limits only. Metrics `of_containers` are not counted for
+    processes, which have no control group of their own to count in. `before_run` says how the
+    metric is checked before a run: by one reading, by several, or not at all, because it needs a
+    load. `within` is what of the machine it can never exceed. `short` is its name in the line of
+    the guard, and `column` is where the window of a breach has its curve: each empty for what is
+    not shown there.
     """
 
     unit: Literal["B", "B/s", "%", "s", ""]
@@ -64,6 +66,7 @@ class Metric(NamedTuple):
     low: bool = False
     now: Callable[[Metrics, Memory], float | None] | None = None
     own: bool = False
+    of_containers: bool = False
     before_run: Literal["once", "sampled", ""] = ""
     within: Literal["ram", "swap", "cards", ""] = ""
     short: str = ""
@@ -188,14 +191,13 @@ def _disk(limit: Limit) -> Reader:
     return read
 
 
-def _service(value: Callable[[Load], int | None], limit: Limit, of_all: bool = False) -> Reader:
-    """Return a reader for containers, or with `of_all` for every load: OOM kills and restarts are
-    counted for containers only, because a process has no control group of its own to count in."""
+def _service(value: Callable[[Load], int | None], limit: Limit) -> Reader:
+    of_processes = not METRICS[limit.metric].of_containers
 
     def read(metrics: Metrics) -> Reading | None:
         loads = [
             one for one in metrics.snapshot.loads
-            if (not limit.of or one.name == limit.of) and (of_all or one.kind == "container")
+            if (not limit.of or one.name == limit.of) and (of_processes or one.kind == "container")
         ]  # fmt: skip
         if not loads:
             return None
@@ -327,14 +329,16 @@ METRICS: dict[str, Metric] = {
         "B", "disk free", _disk, FAR_GRACE_S, low=True, before_run="once", short="disk left"
     ),
     "service.ram_used": Metric(
-        "B", "RAM", partial(_service, lambda load: load.ram, of_all=True), SLOW_GRACE_S,
+        "B", "RAM", partial(_service, lambda load: load.ram), SLOW_GRACE_S,
         within="ram",
     ),
     "service.restarts": Metric(
-        "", "restarts", partial(_service, lambda load: load.restarts), SLOW_GRACE_S
+        "", "restarts", partial(_service, lambda load: load.restarts), SLOW_GRACE_S,
+        of_containers=True,
     ),
     "service.oom_kills": Metric(
-        "", "OOM kills", partial(_service, lambda load: load.oom), SLOW_GRACE_S
+        "", "OOM kills", partial(_service, lambda load: load.oom), SLOW_GRACE_S,
+        of_containers=True,
     ),
     "runner.silent": Metric("s", "the runner silent", _silent, SLOW_GRACE_S),
     "host.bound_left": Metric(  # known only while a host process of the run is in that group

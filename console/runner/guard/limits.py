@@ -92,10 +92,9 @@ def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
 
 
 def _uncounted(limit: Limit, plan: Plan) -> str:
-    """Return in words that a limit counts what is only counted for containers; a host process has
-    no control group of its own to count in."""
+    """Return in words that a limit counts what is only counted for containers."""
     spec = plan.services.get(limit.of)
-    counted = limit.metric in ("service.oom_kills", "service.restarts")
+    counted = limit.metric and METRICS[limit.metric].of_containers
     if not counted or spec is None or not isinstance(spec.runs, ProcessSpec):
         return ""
     return f"{limit.metric} of {limit.of}: counted for containers only, it is a host process"

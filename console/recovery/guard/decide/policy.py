@@ -281,18 +281,14 @@ class Policy:
         if self._deviation:
             reasons.append(self._deviation)
         if would_kill and self.breach is None:
-            reasons.append(self._only_watched())
+            why = "a rollback is on its way" if self.armed else "nothing of the run is alive"
+            reasons.append(f"only watched: {why}")
         level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
         forecast = self.forecast
         return Decision(
             level, tuple(reasons), forecast.tte_s, forecast.slopes, self.breach, fresh,
             tuple(dict.fromkeys(unknown)), self._wait(passing), forecast.on_course,
         )  # fmt: skip
-
-    def _only_watched(self) -> str:
-        if not self.armed:
-            return "only watched: nothing of the run is alive"
-        return "only watched: a rollback is on its way"
 
     def _wait(self, passing: bool) -> float:
         memory, tte_s = self.metrics.memory, self.forecast.tte_s

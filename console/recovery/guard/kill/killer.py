@@ -96,7 +96,11 @@ class KillOperation:
         now = self._clock()
         dead = [kill.advance(now) for kill in self._containers]
         left = [kill for kill in self._processes if not kill.over]
-        if left and now >= self._sweep_at and (now >= self._late_at or not _all_live(left)):
+        if (
+            left
+            and now >= self._sweep_at
+            and (now >= self._late_at or not all(kill.lives for kill in left))
+        ):
             stats = process.all_stats()
             spared = self._deny.pids(stats)
             for kill in left:
@@ -253,13 +257,8 @@ class Killer:
         return [] if answered else ["the child for process_mrelease does not answer"]
 
     def close(self) -> None:
-        """End the child that frees memory."""
         if self.reaper is not None:
             self.reaper.close()
-
-
-def _all_live(kills: Sequence[ProcessKill]) -> bool:
-    return all(kill.lives for kill in kills)
 
 
 def _may_signal(pids: Sequence[int]) -> bool:

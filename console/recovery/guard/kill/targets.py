@@ -101,8 +101,7 @@ class Deny:
     def groups(self, trees: Iterable[Hierarchy]) -> tuple[Cgroup, ...]:
         """Return the control groups of denied containers."""
         ids = [word for word in self.spare if FULL_ID.fullmatch(word)]
-        found = [one for word in ids for one in cgroup.find(word, trees, scan=False)]
-        return tuple(found)
+        return tuple(one for word in ids for one in cgroup.find(word, trees, scan=False))
 
     def places(self) -> tuple[tuple[str, str], ...]:
         """Return (kind, path below the mount) of the control groups that this process and the

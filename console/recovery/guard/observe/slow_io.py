@@ -120,16 +120,7 @@ class SlowIo:
         try:
             found = json.loads(line)
             disks = tuple(_disk(one, now) for one in found["disks"])
-            hits = tuple(
-                LogHit(
-                    int(one["limit"]),
-                    int(one["count"]),
-                    one_line(str(one["line"])),
-                    one_line(str(one.get("why", "")), 120),
-                    now,
-                )
-                for one in found["hits"]
-            )
+            hits = tuple(_hit(one, now) for one in found["hits"])
             groups = {int(one["pid"]): _group(one, now) for one in found["groups"]}
             copy = found["copy"] or {}
             troubles = [f"log of {name}: {why}" for name, why in found["logs"].items()]
@@ -179,6 +170,13 @@ def _key(target: Target) -> tuple[int, int]:
 def _group(fields: dict[str, Any], now: float) -> dict[str, Any]:
     largest = [int(pid) for pid in fields.get("largest", ())]
     return {**fields, "largest": largest, "at": now - float(fields["age"] or 0)}
+
+
+def _hit(fields: dict[str, Any], now: float) -> LogHit:
+    why = one_line(str(fields.get("why", "")), 120)
+    return LogHit(
+        int(fields["limit"]), int(fields["count"]), one_line(str(fields["line"])), why, now
+    )
 
 
 def _disk(fields: dict[str, Any], now: float) -> Disk:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.common.units import format_bytes
+from console.common.units import format_bytes, number
 from console.host import process
 from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, RING
 from console.recovery.guard.record import recorder
@@ -83,7 +83,7 @@ class Recording:
         """Return the Unix time of the last write."""
         status = self.status()
         if status is not None:
-            return _number(status.get("wall"))
+            return number(status.get("wall")) or 0.0
         samples = self.fast(0.0)
         return samples[-1].wall if samples else self.made
 
@@ -154,11 +154,7 @@ def _sample(fields: recorder.Fast) -> FastSample:
 
 
 def _mono(record: dict[str, Any]) -> float:
-    return _number(record.get("mono"))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    return number(record.get("mono")) or 0.0
 
 
 TROUBLE = ("warn", "act")

@@ -163,32 +163,25 @@ class Recorder:
     def second(self, values: dict[str, Any]) -> None:
         """Write one slow record as JSON, shortened to its slot. The times are added here."""
         self._slow += 1
-        text = shortened({**self._times(), **values}, SLOW_SLOT - TEXT.size)
-        slot = self._slow % SLOW_SLOTS
-        self._put(SLOW_AT + slot * SLOW_SLOT, packed(self._slow, text))
+        self._write(SLOW_AT, SLOW_SLOT, SLOW_SLOTS, self._slow, values)
 
     def event(self, what: str, text: str) -> None:
         """Write one event. `text` is clean already."""
         self._event += 1
-        line = {**self._times(), "what": what, "text": text}
-        while len(data := _json(line)) > EVENT_MOST:
+        line = {"what": what, "text": text}
+        while len(data := _json({**self._times(), **line})) > EVENT_MOST:
             cut = max(1, (len(data) - EVENT_MOST) // 6)
             line["text"] = line["text"][: -cut - 1] + "…"
-        slot = self._event % EVENT_SLOTS
-        self._put(
-            EVENT_AT + slot * EVENT_SLOT,
-            packed(self._event, data),
-        )
+        self._write(EVENT_AT, EVENT_SLOT, EVENT_SLOTS, self._event, line)
 
     def status(self, page: dict[str, Any]) -> None:
         """Write the status page that viewers show, shortened to 8 KiB."""
         self._status += 1
-        text = shortened({**self._times(), **page}, STATUS_SLOT - TEXT.size)
-        slot = self._status % 2
-        self._put(
-            STATUS_AT + slot * STATUS_SLOT,
-            packed(self._status, text),
-        )
+        self._write(STATUS_AT, STATUS_SLOT, 2, self._status, page)
+
+    def _write(self, at: int, size: int, slots: int, number: int, values: dict[str, Any]) -> None:
+        text = shortened({**self._times(), **values}, size - TEXT.size)
+        self._put(at + number % slots * size, packed(number, text))
 
     def close(self) -> None:
         self._map.close()
