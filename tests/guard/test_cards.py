@@ -50,7 +50,7 @@ def bench(nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         monkeypatch.setenv(name, value)
     one = Bench(nvml, script)
     yield one
-    one.cards.close()
+    one.cards.child.close()
 
 
 def used(cards: dict[str, GpuMemory]) -> list[int | None]:

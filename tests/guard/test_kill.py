@@ -353,17 +353,3 @@ def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
     os.kill(killer.reaper.pid, 9)
     kill_all(killer, targets(lair, lair.sleeper()))
     killer.close()
-
-
-def test_ways_are_named_before_they_are_needed(
-    lair: Den, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killer, target, path = of_files(tmp_path)
-    assert killer.way(target) == "cgroup.kill"
-    assert killer.way(Target("container", "x", "cd" * 32)) == "not running yet"
-    assert killer.way(*targets(lair, lair.sleeper())) == "signals"
-    (path / "cgroup.kill").unlink()
-    monkeypatch.setattr("console.recovery.guard.kill.killer._may_signal", lambda pids: False)
-    assert (before := killer.way(target)) not in ("cgroup.kill", "signals")
-    killer._engine = str(tmp_path)
-    assert killer.way(target) not in ("cgroup.kill", "signals", before)

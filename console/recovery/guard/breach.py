@@ -3,9 +3,6 @@
 `BreachHandler` kills the targets, triggers the standby and writes breach.json. Each call does one
 step and returns, so that sampling goes on meanwhile. Files are written in a thread that is waited
 for only briefly, because the disk may be as stuck as the rest of the machine.
-
-`RecorderFeed` gives the recorder its samples, the records of each second, the status page, and
-changes of level.
 """
 
 from __future__ import annotations
@@ -44,8 +41,8 @@ LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was pass
 
 
 class RecorderFeed:
-    """Writes to the recorder. `window` and `curves` keep the last samples; `own` is what the
-    sentinel itself uses."""
+    """Gives the recorder its samples, the records of each second, the status page, and changes of
+    level. `window` and `curves` keep the last samples; `own` is what the sentinel itself uses."""
 
     def __init__(self, ring: Recorder, clock: Clock) -> None:
         self.window: Window = deque(maxlen=WINDOW)
@@ -79,9 +76,6 @@ class RecorderFeed:
         self.own = self._upkeep.read()
         self.curves.add(snapshot)
         self._ring.second({**status.parts(snapshot), "own": self.own})
-
-    def close(self) -> None:
-        self._upkeep.close()
 
     def _say_level(self, decision: Decision, now: float) -> None:
         """Record a change of level. A level that keeps changing must not push all other events out

@@ -161,7 +161,6 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
     try:
         loop.run()
     finally:
-        loop.close()
         collector.close()
         killer.close()
         ring.close()

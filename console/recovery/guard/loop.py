@@ -137,10 +137,6 @@ class GuardLoop:
         if self._wait([self._deps.inbox.descriptor, *self._deps.collector.descriptors()], seconds):
             self._listen()
 
-    def close(self) -> None:
-        """Close what this object opened. The dependencies stay open for their owner."""
-        self._feed.close()
-
     def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
         """Run one action and record its exception: a guard goes on after an error, and others see
         its status page age. Returns whether the action succeeded."""

@@ -3,12 +3,6 @@
 The code is pure: time comes in with the snapshot, and the replay of an incident runs this very
 code. Each arming allows one breach, which stays until `arm` is called again. While nothing is
 armed, and while a rollback runs, the policy only warns and says so.
-
-`Lease` works like a commit-confirmed trial: while the baseline is down somebody has to stay
-attached, or the baseline comes back.
-
-`Curves` keeps the curve of the metric that was breached. The recorder keeps samples of RAM and swap
-anyway; for services, GPUs, disks and logs the snapshots of the last two minutes are read again.
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ from typing import Any, Literal
 from console.common.text import one_line
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard.config import NOTHING_PREDICTED, Defaults, Limit
-from console.recovery.guard.decide.forecast import Base, Forecast, Slopes
+from console.recovery.guard.decide.forecast import Base, Forecast
 from console.recovery.guard.decide.limit_state import LimitState, Metrics
 from console.recovery.guard.metrics import FAST_GRACE_S, METRICS, OF_CARD, reader
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
@@ -32,8 +26,8 @@ ATTENDED_S = 5.0
 
 
 class Lease:
-    """How long the baseline may be down with nobody attached. All times are monotonic seconds. With
-    `length_s` 0 there is no lease, and it never expires."""
+    """How long the baseline may be down with nobody attached, as in a commit-confirmed trial. All
+    times are monotonic seconds. With `length_s` 0 there is no lease, and it never expires."""
 
     def __init__(self, length_s: float) -> None:
         self.length_s = max(0.0, length_s)
@@ -78,7 +72,6 @@ or while the forecast leaves less than NEAR_S."""
 SLOW_S = 0.25
 """Slow metrics are checked when one of them changed, and this often for their age."""
 DEVIATION_S = 1.0
-NO_SLOPES = Slopes()
 Level = Literal["ok", "warn", "act"]
 
 
@@ -116,7 +109,6 @@ class Decision:
     level: Level
     reasons: tuple[str, ...] = ()
     tte_s: float | None = None
-    slopes: Slopes = NO_SLOPES
     breach: Breach | None = None
     fresh: bool = False
     unknown: tuple[str, ...] = ()
@@ -286,7 +278,7 @@ class Policy:
         level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
         forecast = self.forecast
         return Decision(
-            level, tuple(reasons), forecast.tte_s, forecast.slopes, self.breach, fresh,
+            level, tuple(reasons), forecast.tte_s, self.breach, fresh,
             tuple(dict.fromkeys(unknown)), self._wait(passing), forecast.on_course,
         )  # fmt: skip
 
@@ -302,7 +294,8 @@ KEPT = 128
 
 
 class Curves:
-    """Snapshots, one a second, for the curves of what is not RAM."""
+    """The snapshots of the last two minutes, one a second, for the curves of services, GPUs, disks
+    and logs. The recorder keeps samples of RAM and swap anyway."""
 
     def __init__(self) -> None:
         self._snapshots: deque[Snapshot] = deque(maxlen=KEPT)

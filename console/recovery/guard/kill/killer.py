@@ -82,7 +82,6 @@ class KillOperation:
         self._clock, self._deny = clock, deny
         self._containers = [kill for kill in kills if isinstance(kill, ContainerKill)]
         self._processes = [kill for kill in kills if isinstance(kill, ProcessKill)]
-        self._strays = strays
         if strays is not None:
             self._processes.append(strays)
         self._sweep_at = self._late_at = 0.0
@@ -204,22 +203,6 @@ class Killer:
             return ContainerKill(target, self.reaper, self._clock, self.trees, self._engine, helper)
         return ProcessKill(target, self.reaper, self._clock)
 
-    def way(self, target: Target) -> str:
-        """Return in words how a target could be killed here and now, without changing anything."""
-        if not target.container:
-            return "signals" if _may_signal([target.pid]) else "not permitted to signal it"
-        if target.pending:
-            return "not running yet"
-        if any(os.access(f"{g.path}/cgroup.kill", os.W_OK) for g in target.cgroups if not g.kind):
-            return "cgroup.kill"
-        if _may_signal(cgroup.pids(target.cgroups[0].path)):
-            return "signals"
-        if helper_is_there(self._helper):
-            return "the root helper, then the engine"
-        if self._engine and os.access(self._engine, os.W_OK):
-            return "only the engine's API: it must answer; memory limits come first"
-        return "no way: neither signals nor the engine are open to this user"
-
     def rehearse(self) -> tuple[str, ...]:
         """Run the whole kill path on a child made for it and on a container that does not exist,
         which takes some 60 ms. Returns in words what does not work here."""
@@ -259,15 +242,3 @@ class Killer:
     def close(self) -> None:
         if self.reaper is not None:
             self.reaper.close()
-
-
-def _may_signal(pids: Sequence[int]) -> bool:
-    for pid in pids:
-        try:
-            os.kill(pid, 0)
-        except PermissionError:
-            return False
-        except ProcessLookupError:
-            continue
-        return True
-    return False

@@ -165,22 +165,15 @@ class Signalled:
         return self.denied > 0 and self.reached == 0
 
 
-def open_kill(group: Cgroup) -> int:
-    """Open cgroup.kill. Writing to it kills every process of the group and of the groups below it,
-    including forks and frozen processes (Linux 5.14).
-
-    Raises OSError: ENOENT if the kernel or the hierarchy has no such file or the group is gone,
-    EACCES or EROFS if this user or this mount does not permit it.
-    """
-    if not group.stands:
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return os.open(f"{group.path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
-
-
 def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
-    """Write cgroup.kill. Returns 0 or the errno, and whether the reaper frees the memory."""
+    """Write cgroup.kill, which kills every process of the group and of the groups below it,
+    including forks and frozen processes (Linux 5.14). Returns 0 or the errno, and whether the reaper
+    frees the memory. ENOENT: the kernel or the hierarchy has no such file, or the group is gone;
+    EACCES or EROFS: this user or this mount does not permit it."""
+    if not group.stands:
+        return errno.ENOENT, False
     try:
-        descriptor = open_kill(group)
+        descriptor = os.open(f"{group.path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
         return error.errno or errno.EIO, False
     freed = False

@@ -4,10 +4,6 @@ A container is known by its full id and then by its control groups (with their i
 known by pid and start time. Nothing is ever chosen by size or name. The deny list takes precedence
 over everything: baseline, protected services, pid 1, this process with its ancestors and session,
 the runner and the standby.
-
-`LiveTargets` knows what of the run is alive from its records: it reads them again when they grow,
-and checks them once a second. A recorded container may have no control group yet; while it is new,
-the group is looked for at every tick.
 """
 
 from __future__ import annotations
@@ -257,8 +253,10 @@ GROUP_S = 5.0
 
 
 class LiveTargets:
-    """What of the run is alive. `targets` may be killed; `refused` says in words which recorded
-    ones may not."""
+    """What of the run is alive, from its records, which are read again when they grow and checked
+    once a second. A recorded container may have no control group yet; while it is new, the group is
+    looked for at every tick. `targets` may be killed; `refused` says in words which recorded ones
+    may not."""
 
     def __init__(self, path: Path, trees: tuple[Hierarchy, ...]) -> None:
         self._path = path
@@ -268,17 +266,13 @@ class LiveTargets:
         self._scan_at = self._leaderless_at = 0.0
         self._leaderless: set[int] = set()
         self._pending: tuple[Target, ...] = ()
-        self._any = False
+        self.any = False
         self.targets: tuple[Target, ...] = ()
         self.refused: tuple[str, ...] = ()
 
-    @property
-    def any(self) -> bool:
-        return self._any
-
     def armed(self, now: float) -> bool:
         """Return whether something is alive or is about to start."""
-        return self._any or any(self._is_new(one, now) for one in self._pending)
+        return self.any or any(self._is_new(one, now) for one in self._pending)
 
     def _is_new(self, target: Target, now: float) -> bool:
         return now - self._since.get(target.container, now) < NEW_S
@@ -286,7 +280,7 @@ class LiveTargets:
     def _sort(self) -> None:
         """Find the pending targets. Each costs a stat call or two, so not every tick does this."""
         self._pending = tuple(one for one in self.targets if one.pending)
-        self._any = len(self._pending) < len(self.targets)
+        self.any = len(self._pending) < len(self.targets)
 
     def grew(self) -> bool:
         """Return whether the records changed since they were read; this takes one stat call."""

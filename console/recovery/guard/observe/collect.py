@@ -125,9 +125,9 @@ class Collector:
 
     def close(self) -> None:
         """End the child processes, which copy the recorder to disk one last time."""
-        self.slow_io.close(ENDING_S)
+        self.slow_io.child.close(ENDING_S)
         if self.cards is not None:
-            self.cards.close()
+            self.cards.child.close()
         self.quick.close()
         self._services.close()
         self.machine.close()

@@ -88,7 +88,8 @@ class ServiceMemoryCollector:
         self._read_size = _VMSTAT
         self._page_size = os.sysconf("SC_PAGE_SIZE")
         self._before: tuple[float, int, int] | None = None
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
+        """The containers that can be read, by container id."""
         self._restarts: dict[str, int] = {}
         self._waiting: tuple[Target, ...] = ()
 
@@ -96,11 +97,11 @@ class ServiceMemoryCollector:
         """Set the containers to read. A container whose control group is another one than before
         has been restarted."""
         containers = {one.container: one for one in targets if one.container}
-        for identity in [one for one in self._groups if one not in containers]:
-            self._groups.pop(identity).close()
+        for identity in [one for one in self.groups if one not in containers]:
+            self.groups.pop(identity).close()
             self._restarts.pop(identity, None)
         for identity, target in containers.items():
-            before = self._groups.get(identity)
+            before = self.groups.get(identity)
             if not target.cgroups or (before and before.target.cgroups == target.cgroups):
                 continue
             if before is not None:
@@ -109,24 +110,19 @@ class ServiceMemoryCollector:
                     one.inode for one in target.cgroups
                 }
                 self._restarts[identity] = self._restarts.get(identity, 0) + (not moved)
-            self._groups[identity] = Group(target)
+            self.groups[identity] = Group(target)
         self._waiting = tuple(
-            one for identity, one in containers.items() if identity not in self._groups
+            one for identity, one in containers.items() if identity not in self.groups
         )
 
     def loads(self, at: float) -> tuple[Load, ...]:
         """Read every container. Those without a control group say so in `why`."""
         found = [
             group.read(at, self._restarts.get(identity, 0))
-            for identity, group in self._groups.items()
+            for identity, group in self.groups.items()
         ]
         found += [Load(one.name, one.kind, at, why=NOT_YET) for one in self._waiting]
         return tuple(found)
-
-    @property
-    def groups(self) -> dict[str, Group]:
-        """The containers that can be read, by container id."""
-        return self._groups
 
     def swap(self, at: float) -> Swap:
         """Return swap traffic since the last call. The rates are None at the first call and if the
@@ -155,9 +151,9 @@ class ServiceMemoryCollector:
         return field(text, _IN), field(text, _OUT)
 
     def close(self) -> None:
-        for group in self._groups.values():
+        for group in self.groups.values():
             group.close()
-        self._groups.clear()
+        self.groups.clear()
         if self._vmstat >= 0:
             os.close(self._vmstat)
             self._vmstat = -1

@@ -67,7 +67,7 @@ class SlowIo:
         names = {one.name for one in targets}
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
-            self._armed[name] = self._arming
+            self._armed[name] = int(now * 1000)
         patterns = [(i, one.log, one.matches) for i, one in enumerate(config.limits) if one.log]
         if patterns != self._patterns:
             self._patterns, self._hits = patterns, ()  # the old counts belong to other limits
@@ -84,10 +84,6 @@ class SlowIo:
             del self._armed[name]
         self._message = json.dumps(message).encode()
         self.child.send(self._message)
-
-    @property
-    def _arming(self) -> int:
-        return int(self._clock.monotonic() * 1000)
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -158,10 +154,6 @@ class SlowIo:
             target.name, target.kind, group["at"], ram=int(group["ram"]), pids=int(group["pids"])
         )
 
-    def close(self, wait_s: float) -> None:
-        """End the child, which copies the ring buffer one last time."""
-        self.child.close(wait_s)
-
 
 def _key(target: Target) -> tuple[int, int]:
     return target.pid, target.start
@@ -231,9 +223,6 @@ class GpuCollector:
         if before is None or card.used is not None or now - card.at <= GPU_KEPT_S:
             return card
         return replace(before, why=card.why)
-
-    def close(self) -> None:
-        self.child.close()
 
 
 def _card(fields: dict[str, object], at: float) -> GpuMemory:

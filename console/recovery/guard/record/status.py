@@ -7,12 +7,11 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
+from console.common.files import read_bytes
 from console.recovery.guard.decide.forecast import Countdown
 from console.recovery.guard.decide.policy import Decision
-from console.recovery.guard.observe.memory import opened, pread
 from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, Snapshot
 
 FILLING = "RAM"
@@ -23,22 +22,15 @@ class Upkeep:
     """What the sentinel uses: per cent of a core since the last reading, and bytes of memory."""
 
     def __init__(self) -> None:
-        # /proc/self would name the process that opens it
-        self._statm = opened(Path("/proc", str(os.getpid()), "statm"))
         self._before = (time.monotonic(), time.process_time())
 
     def read(self) -> dict[str, Any]:
         before, self._before = self._before, (time.monotonic(), time.process_time())
         passed = self._before[0] - before[0]
         share = (self._before[1] - before[1]) / passed * 100 if passed > 0 else None
-        words = pread(self._statm, 128).split()
+        words = read_bytes("/proc/self/statm").split()
         rss = int(words[1]) * _PAGE_SIZE if len(words) > 1 else None
         return {"cpu": None if share is None else round(share, 3), "rss": rss}
-
-    def close(self) -> None:
-        if self._statm >= 0:
-            os.close(self._statm)
-            self._statm = -1
 
 
 def status(
