@@ -167,9 +167,9 @@ class Signalled:
 
 def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
     """Write cgroup.kill, which kills every process of the group and of the groups below it,
-    including forks and frozen processes (Linux 5.14). Returns 0 or the errno, and whether the reaper
-    frees the memory. ENOENT: the kernel or the hierarchy has no such file, or the group is gone;
-    EACCES or EROFS: this user or this mount does not permit it."""
+    including forks and frozen processes (Linux 5.14). Returns 0 or the errno, and whether the
+    reaper frees the memory. ENOENT: the kernel or the hierarchy has no such file, or the group is
+    gone; EACCES or EROFS: this user or this mount does not permit it."""
     if not group.stands:
         return errno.ENOENT, False
     try:
