@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.units import format_bytes, format_duration, number
-from console.journal.breach import Crossed, crossed, limit_in
+from console.journal.breach import Crossed, crossed, each, limit_in
 from console.journal.guard_record import LAST_S, Recorded, breach, ending, load, stage_at, table
 from console.journal.guard_status import GuardView
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
 from console.recovery.guard.metrics import RAM, SWAP
 from console.recovery.guard.record.read import utc
-from console.render.guard import deeds, each, limit_words, wall_of
+from console.render.guard import deeds, limit_words, wall_of
 from console.render.text_chart import Curve, curve_of
 
 AFTER_S = 20.0

@@ -14,7 +14,7 @@ from typing import Any
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration, number
 from console.journal import guard_status as guards
-from console.journal.breach import killed_row, limit_in
+from console.journal.breach import each, killed_row, limit_in
 from console.journal.guard_status import OLD_S, GuardView, Lease
 from console.journal.run_view import GuardEvent
 from console.recovery.guard.config import Limit
@@ -251,11 +251,6 @@ def deeds(breach: Mapping[str, Any]) -> list[str]:
     killed = [killed_row(one) for one in each(breach.get("killed")) if isinstance(one, dict)]
     gap = gap_words(breach)
     return [f"killed {killed_words(row, for_s)}" for row in killed] + ([gap] if gap else [])
-
-
-def each(value: object) -> list[Any]:
-    """A list as it is; an empty one for whatever else stands there."""
-    return value if isinstance(value, list) else []
 
 
 def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:

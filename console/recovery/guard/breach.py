@@ -72,7 +72,6 @@ class RecorderFeed:
             self._ring.status(shown())
 
     def second(self, snapshot: Snapshot) -> None:
-        """Write the record of one second."""
         self.own = self._upkeep.read()
         self.curves.add(snapshot)
         self._ring.second({**status.parts(snapshot), "own": self.own})
@@ -268,7 +267,6 @@ class BreachHandler:
 
 
 def record_of(breach: Breach, wall: float) -> BreachRecord:
-    """Return the breach that the policy found as a record."""
     return BreachRecord("guard", breach.reason, wall, breach.at, {
         "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
         "of": breach.of, "tte_s": finite(breach.tte_s), "rate": breach.rate,

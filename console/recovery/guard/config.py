@@ -57,7 +57,6 @@ class Limit:
         return METRICS[self.metric].unit if self.metric in METRICS else ""
 
     def passed(self, value: float) -> bool:
-        """Return whether a value is on the wrong side of the limit."""
         if self.below is not None:
             return value < self.below
         return self.above is not None and value > self.above
@@ -197,7 +196,6 @@ class Defaults:
 
 
 def floor_of(total: int) -> int:
-    """Return the floor for this many bytes of RAM."""
     return min(max(LEAST_FLOOR, total // FLOOR_SHARE), MOST_FLOOR, total // SMALL_SHARE)
 
 

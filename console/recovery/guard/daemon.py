@@ -177,7 +177,6 @@ def _say_ready(directory: Path, got: Protections) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the sentinel and return its exit code."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m console.recovery.guard.daemon RUN/guard\n")
         return 2

@@ -188,7 +188,6 @@ class GuardLoop:
         return status.status(
             snapshot, decision,
             countdown=self._policy.metrics.countdown,
-            limits=self._limits,
             lease=(left, self._lease.is_attended(snapshot.at)),
             more={
                 **self.protections,
@@ -199,6 +198,7 @@ class GuardLoop:
                 "spared": list(self._deps.alive.refused),
                 "trouble": list(self._deps.collector.slow_io.troubles),
                 "copied_s": None if copied is None else status.age(snapshot.at, copied),
+                "limits": self._limits,
             },
         )  # fmt: skip
 

@@ -104,6 +104,7 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
     """Return the guard config for the current state; `plan` is the run's sealed plan."""
     run, made = context.run, context.plan
     base = plan.baseline
+    recorded = process.read_record(plan.records_dir, base.name) if base.kind == "process" else None
     return GuardConfig(
         run_id=run.id,
         run_dir=str(run.path),
@@ -112,7 +113,7 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
         limits=tuple(_with_path(one, existing) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
-        spare_pids=tuple(spared(plan)),
+        spare_pids=(recorded,) if recorded is not None else (),
         engine=plan.engine.socket,
         gpus=plan.gpus,
         disks=tuple(dict.fromkeys(str(path) for path in disks(made))),
@@ -127,14 +128,6 @@ def write(config: GuardConfig) -> None:
     config.directory.mkdir(mode=0o700, exist_ok=True)
     text = json.dumps(config.to_json(), indent=1) + "\n"
     write_atomically(config.directory / guard_config.CONFIG_FILE, text, 0o600)
-
-
-def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
-    """Yield (pid, start) of a baseline that is a host process, as recorded now."""
-    if plan.baseline.kind == "process":
-        found = process.read_record(plan.records_dir, plan.baseline.name)
-        if found is not None:
-            yield found
 
 
 def disks(plan: Plan) -> Iterator[Path]:

@@ -94,17 +94,12 @@ class Forecast:
         self.resume(Base(memory.available, memory.swap_used, used) if memory else None)
 
     def resume(self, base: Base | None) -> None:
-        """Count from these values."""
         self.base, self._line = base, self._least(base)
 
     def stop(self) -> None:
         """Stop counting, because nothing is alive any more."""
         self.resume(None)
         self.on_course = False
-
-    @property
-    def started(self) -> bool:
-        return self.base is not None
 
     def _least(self, base: Base | None) -> float | None:
         """Return how many bytes may be left while the prediction holds; None without a prediction
@@ -171,18 +166,11 @@ class Forecast:
         else:
             self.tte_s = math.inf
 
-    def taken(self, memory: Memory) -> tuple[int, int] | None:
-        """Return RAM and swap in bytes taken since the start; None without a start."""
-        base = self.base
-        if base is None:
-            return None
-        return base.available - memory.available, memory.swap_used - base.swap_used
-
     def outside(self, memory: Memory, cards: tuple[GpuMemory, ...]) -> str | None:
         """Return in words what is above the prediction. Call it once a second at most: it is
         slow."""
-        taken, base = self.taken(memory), self.base
-        if taken is None or base is None or self.predicted is None:
+        base = self.base
+        if base is None or self.predicted is None:
             return None
         known = dict(self.predicted.vram)
         vram = [
@@ -190,7 +178,8 @@ class Forecast:
             for card in cards
             if card.used is not None and card.uuid in known and card.uuid in base.cards
         ]
-        ram, swap = (max(0, part) for part in taken)
+        ram = max(0, base.available - memory.available)
+        swap = max(0, memory.swap_used - base.swap_used)
         return self.envelope.outside(ram=ram, swap=swap, vram=vram)
 
 

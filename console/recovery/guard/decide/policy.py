@@ -151,7 +151,6 @@ class Policy:
         return max((one.below or 0.0 for one in kills), default=0.0)
 
     def is_near(self, memory: Memory) -> bool:
-        """Return whether RAM is near a level that kills."""
         bound = memory.bound is not None and memory.bound < NEAR_FACTOR * self.bound_floor
         return bound or memory.available < NEAR_FACTOR * self.highest
 
@@ -171,7 +170,7 @@ class Policy:
         memory = self.metrics.memory
         if self.metrics.grown_from is None and memory is not None:
             self.metrics.grown_from = memory.swap_used
-        if not self.forecast.started:
+        if self.forecast.base is None:
             self.forecast.start(memory, snapshot.cards)
         if again:
             return

@@ -260,7 +260,6 @@ def _pause(waiting: dict[int, float], now: float) -> float | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the child and return its exit code."""
     if len(arguments) != 1 or not arguments[0].isdigit():
         sys.stderr.write("usage: python -m console.recovery.guard.kill.mrelease FD\n")
         return 2

@@ -190,7 +190,6 @@ def restarted(recording: Recording) -> bool:
 
 
 def utc(at: float, form: str = "%H:%M:%S") -> str:
-    """Return a Unix time in UTC for people."""
     try:
         return time.strftime(f"{form} UTC", time.gmtime(at))
     except (OverflowError, ValueError, OSError):

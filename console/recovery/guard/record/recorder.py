@@ -53,7 +53,6 @@ Fast = tuple[int, float, float, int, int, int, float, float, int]
 
 
 def sealed(record: bytes) -> bytes:
-    """Return a record with its checksum appended."""
     return record + _CRC.pack(zlib.crc32(record))
 
 
@@ -112,7 +111,6 @@ def newest(data: bytes) -> tuple[int, int, int]:
 
 
 def slots(data: bytes, size: int) -> Iterator[bytes]:
-    """Yield the complete slots of one area."""
     for at in range(0, len(data) - size + 1, size):
         yield data[at : at + size]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -38,7 +37,6 @@ def status(
     decision: Decision,
     *,
     countdown: Countdown,
-    limits: Sequence[dict[str, Any]],
     lease: tuple[float | None, bool],
     more: dict[str, Any],
 ) -> dict[str, Any]:
@@ -67,7 +65,6 @@ def status(
         "beat_age_s": None if snapshot.beat_at is None else age(snapshot.at, snapshot.beat_at),
         **parts(snapshot),
         **more,
-        "limits": limits,
     }  # fmt: skip
 
 
