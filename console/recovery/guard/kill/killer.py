@@ -95,11 +95,7 @@ class KillOperation:
         now = self._clock()
         dead = [kill.advance(now) for kill in self._containers]
         left = [kill for kill in self._processes if not kill.over]
-        if (
-            left
-            and now >= self._sweep_at
-            and (now >= self._late_at or not all(kill.lives for kill in left))
-        ):
+        if left and now >= self._sweep_at and (now >= self._late_at or not _all_live(left)):
             stats = process.all_stats()
             spared = self._deny.pids(stats)
             for kill in left:
@@ -242,3 +238,7 @@ class Killer:
     def close(self) -> None:
         if self.reaper is not None:
             self.reaper.close()
+
+
+def _all_live(kills: Sequence[ProcessKill]) -> bool:
+    return all(kill.lives for kill in kills)
