@@ -50,29 +50,6 @@ class Row:
         return field(text, self._name)
 
 
-class Steady:
-    """Values of a table that seldom change, in KiB, which are parsed again only if their bytes
-    changed."""
-
-    __slots__ = ("_at", "_names", "_text", "_values")
-
-    def __init__(self, *names: bytes) -> None:
-        self._names = names
-        self._at, self._text = 0, b""
-        self._values: tuple[int | None, ...] = ()
-
-    def read(self, text: bytes) -> tuple[int | None, ...]:
-        """Return a value for each name; None if the table has no such row."""
-        if not (self._text and text.startswith(self._text, self._at)):
-            self._values = tuple(field(text, name) for name in self._names)
-            self._text = b""
-            if None not in self._values:
-                self._at = text.find(self._names[0])
-                end = text.find(_UNIT, text.find(self._names[-1], self._at))
-                self._text = text[self._at : end + len(_UNIT)] if end >= 0 else b""
-        return self._values
-
-
 class MemoryCollector:
     """Reads the kernel's files under `root`. Call `close()` when done, and use it from one thread.
 
@@ -82,8 +59,8 @@ class MemoryCollector:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._meminfo = self._pressure = -1
-        self._total, self._available = Steady(b"MemTotal:"), Row(b"\nMemAvailable:")
-        self._swap = Steady(b"\nSwapTotal:", b"\nSwapFree:")
+        self._total, self._available = Row(b"MemTotal:"), Row(b"\nMemAvailable:")
+        self._swap, self._swap_free = Row(b"\nSwapTotal:"), Row(b"\nSwapFree:")
         self._psi: bytes | None = None
         self._text = b""
         self._moved_at, self._still = 0.0, False
@@ -126,11 +103,11 @@ class MemoryCollector:
             self.why = one_line(f"meminfo cannot be read: {error.strerror}")
             self._open()
             return None
-        (total,), available = self._total.read(text), self._available.read(text)
+        total, available = self._total.read(text), self._available.read(text)
         if total is None or available is None:
             self.why = "meminfo has no MemTotal or no MemAvailable"
             return None
-        swap, free = self._swap.read(text)
+        swap, free = self._swap.read(text), self._swap_free.read(text)
         before = self._psi
         some, full = self._psi_totals()
         if text != self._text or self._psi != before:
