@@ -77,10 +77,8 @@ def _with_path(limit: Limit, place: Callable[[Path], Path]) -> Limit:
 def lease_of(plan: Plan, given: float | None) -> float:
     """Return the lease in seconds, 0.0 for none: that of the command line, else the playbook's,
     else the site's."""
-    for one in (given, plan.playbook.model.lease, plan.site.model.lease):
-        if one is not None:
-            return one
-    return 0.0
+    wanted = (given, plan.playbook.model.lease, plan.site.model.lease)
+    return next((one for one in wanted if one is not None), 0.0)
 
 
 def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
@@ -157,10 +155,7 @@ def _downloads(plan: Plan) -> Iterator[Path]:
 
 def existing(path: Path) -> Path:
     """Return the path itself, or the nearest existing directory above it."""
-    for one in (path, *path.parents):
-        if os.path.lexists(one):
-            return one
-    return Path("/")
+    return next((one for one in (path, *path.parents) if os.path.lexists(one)), Path("/"))
 
 
 def predicted(view: RunView) -> Envelope:

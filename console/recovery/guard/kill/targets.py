@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.common.text import one_line
@@ -178,9 +178,7 @@ def refreshed(
     if not target.container:
         return target
     groups = cgroup.find(target.container, trees, inside=inside or {})
-    if groups == target.cgroups:
-        return target
-    return Target(target.kind, target.name, target.container, groups)
+    return target if groups == target.cgroups else replace(target, cgroups=groups)
 
 
 def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
@@ -300,8 +298,6 @@ class LiveTargets:
 
     def tick(self, now: float) -> bool:
         """Look for containers that have just been recorded. Returns whether one was found."""
-        if not self._pending:
-            return False
         new = [one for one in self._pending if self._is_new(one, now)]
         if not new:
             return False

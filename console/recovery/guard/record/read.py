@@ -103,14 +103,8 @@ def open_newest(run_dir: Path) -> Recording | None:
 
 def open_ring(path: Path) -> Recording | None:
     """Return the recording in one file; None if it has no valid header."""
-    record = recorder.unsealed(_read(path, 0, recorder.HEADER.size + 4), recorder.HEADER.size)
-    if record is None:
-        return None
-    magic, version, size, run, pid, start, boot, made, _ = recorder.HEADER.unpack(record)
-    if magic != recorder.MAGIC or version != recorder.VERSION or size != recorder.SIZE:
-        return None
-    run_id, boot_id = (one.rstrip(b"\0").decode("utf-8", "replace") for one in (run, boot))
-    return Recording(path, run_id, pid, start, boot_id, made if math.isfinite(made) else 0.0)
+    header = recorder.header_of(_read(path, 0, recorder.HEADER.size + 4))
+    return Recording(path, *header) if header is not None else None
 
 
 def _places(run_dir: Path) -> list[Path]:

@@ -26,7 +26,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from console.common.clock import Clock
 from console.host import process
@@ -61,6 +61,29 @@ def unsealed(data: bytes, size: int) -> bytes | None:
     record, seal = data[:size], data[size : size + 4]
     whole = len(record) == size and len(seal) == 4 and _CRC.unpack(seal)[0] == zlib.crc32(record)
     return record if whole else None
+
+
+class Header(NamedTuple):
+    """The run, the sentinel that writes, its boot, and the Unix time when the file was made."""
+
+    run_id: str
+    pid: int
+    start: int
+    boot: str
+    made: float
+
+
+def header_of(data: bytes) -> Header | None:
+    """Return the header at the beginning of a ring buffer; None if it is not whole, or another
+    version's."""
+    record = unsealed(data, HEADER.size)
+    if record is None:
+        return None
+    magic, version, size, run, pid, start, boot, made, _ = HEADER.unpack(record)
+    if (magic, version, size) != (MAGIC, VERSION, SIZE):
+        return None
+    run_id, boot_id = (one.rstrip(b"\0").decode("utf-8", "replace") for one in (run, boot))
+    return Header(run_id, pid, start, boot_id, made if math.isfinite(made) else 0.0)
 
 
 def packed(number: int, text: bytes) -> bytes:
@@ -250,20 +273,11 @@ def _earlier_recording(path: Path, run_id: str) -> tuple[int, dict[str, Any], by
         return 0, {}, b""
     finally:
         os.close(descriptor)
-    header = unsealed(data, HEADER.size)
-    if header is None:
+    header = header_of(data)
+    mine = (run_id.encode()[:96].decode("utf-8", "replace"), process.boot_id())
+    if header is None or (header.run_id, header.boot) != mine:
         return 0, {}, b""
-    magic, version, size, run, pid, _, boot, _, _ = HEADER.unpack(header)
-    ours = (
-        MAGIC,
-        VERSION,
-        SIZE,
-        run_id.encode()[:96],
-        process.boot_id().encode(),
-    )
-    if (magic, version, size, run.rstrip(b"\0"), boot.rstrip(b"\0")) != ours:
-        return 0, {}, b""
-    return pid, page(data) or {}, data[FAST_AT:]
+    return header.pid, page(data) or {}, data[FAST_AT:]
 
 
 def _create(path: Path) -> mmap.mmap:

@@ -44,7 +44,6 @@ def status(
     and `rate` are the steady values, and `tte_now_s` is what decisions use. `lease` has the seconds
     left and whether somebody is attached. `more` has keys that are shown unchanged."""
     left, attended = lease
-    counting = left is not None or attended
     memory = snapshot.memory
     return {
         "level": decision.level,
@@ -56,7 +55,7 @@ def status(
         "rate": finite(countdown.rate),
         "on_course": decision.on_course,
         "lease_s": left,
-        "lease": {"left_s": left, "attended": attended} if counting else None,
+        "lease": {"left_s": left, "attended": attended} if left is not None or attended else None,
         "memory": memory and {
             "total": memory.total, "available": memory.available,
             "swap_total": memory.swap_total, "swap_used": memory.swap_used,
