@@ -109,7 +109,7 @@ def test_armed_before_memory_was_known() -> None:
     policy.arm(Snapshot(10.0, None))
     memory = Memory(10.1, TOTAL, PLENTY, SWAP, 9 * GIB, 0, 0)
     policy.decide(Snapshot(10.1, memory, beat_at=10.0))
-    assert policy.forecast.started
+    assert policy.forecast.base is not None
     memory = Memory(10.2, TOTAL, 100 * GIB, SWAP, 19 * GIB, 0, 0)
     assert policy.decide(Snapshot(10.2, memory, beat_at=10.0)).breach is None
 

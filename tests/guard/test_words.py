@@ -33,7 +33,7 @@ from console.recovery.guard.observe.snapshot import (
 from console.recovery.rollback.live import Live
 from console.render.guard import limit_words
 from tests.clock import FakeClock
-from tests.guard.judging import MACHINE, PLENTY, Bench
+from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 from tests.guard.kill_parts import ID, made_up
 from tests.guard.made_site import Make
 from tests.guard.test_duty import LOW
@@ -186,7 +186,7 @@ def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
 def test_a_load_that_is_not_as_predicted(snapshot: SnapshotAssertion) -> None:
     envelope = Envelope((Point("loaded", None, 100 * GIB, vram=((A, 20 * GIB),)),))
     forecast = Forecast(MACHINE, envelope)
-    before = Memory(99, MACHINE.total, 300 * GIB, MACHINE.swap_total, 0, 0, 0)
+    before = Memory(99, TOTAL, 300 * GIB, SWAP, 0, 0, 0)
     forecast.start(before, (GpuMemory(A, 99, 4 * GIB, 96 * GIB), GpuMemory(B, 99, GIB, 32 * GIB)))
     more = (GpuMemory(A, 100, 30 * GIB, 96 * GIB), GpuMemory(B, 100, 30 * GIB, 32 * GIB))
     memory = before._replace(at=100, available=150 * GIB, swap_used=3 * GIB)
