@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 
 from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView
 from console.render.cells import glyphs
-from console.render.guard_text import acted, line
+from console.render.guard import acted, line
 from console.render.text_chart import LABEL, Curve, chart
 from screens.base import Page
 from widgets.bars import BaselineBadge, KeyLine

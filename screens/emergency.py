@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from console.common.text import clean
 from console.common.units import format_duration, number
 from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView
-from console.render.guard_text import lines
+from console.render.guard import lines
 from screens.actions import Verbs
 from screens.base import Dialog
 from widgets.bars import rate

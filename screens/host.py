@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from console.common.text import clean
 from console.render.cells import glyphs
 from console.render.gauges import marked_rows
-from console.render.guard_text import line
+from console.render.guard import line
 from screens.base import Page
 from widgets.bars import BaselineBadge, KeyLine
 from widgets.lists import TextView

@@ -12,7 +12,7 @@ from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.render.guard_text import lease_words
+from console.render.guard import lease_words
 from screens.emergency import Guarded
 from screens.log_feed import LogFeed, sources
 from widgets.bars import (

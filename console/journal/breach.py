@@ -18,7 +18,8 @@ from console.common.units import number
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard import config as guard_config
-from console.recovery.guard.config import METRICS, NAMES, Limit
+from console.recovery.guard.config import Limit
+from console.recovery.guard.metrics import FULL, METRICS, RAM, SWAP
 from console.recovery.guard.record.read import open_newest
 from console.recovery.rollback.trigger import say
 
@@ -29,13 +30,8 @@ FAST_FIELDS = 4
 FIGURES = ("value", "tte_s", "rate", "crossed", "gap_s", "mono")
 HELD = ("ram", "swap", "age_s")
 
-RAM, SWAP, FULL = 1, 2, 3
-COLUMNS = {
-    RAM: ("RAM available", "B"), SWAP: ("swap used", "B"),
-    FULL: (NAMES["host.pressure"], "%"),
-}  # fmt: skip
-"""Names and units of the columns of the window's rows; column 0 is the Unix second."""
-DROPS = frozenset({"host.ram_available", "host.time_to_full"})
+COLUMNS = {RAM: "host.ram_available", SWAP: "host.swap_used", FULL: "host.pressure"}
+"""What the columns of the window's rows show; column 0 is the Unix second."""
 Points = tuple[tuple[float, float | None], ...]
 
 
@@ -89,7 +85,7 @@ def look(run: RunDir, sentinel: tuple[int, int]) -> Seen | None:
 
 
 def _reasons(found: object) -> list[str]:
-    return [clean(str(one), 300) for one in _list(found)][:MOST_REASONS]
+    return [clean(str(one), 300) for one in each(found)][:MOST_REASONS]
 
 
 def breach_of(run: RunDir) -> Breach | None:
@@ -105,7 +101,7 @@ def breach_of(run: RunDir) -> Breach | None:
         "cause": "lease" if lease else "guard",
         "reasons": _reasons(page.get("reasons")),
         "limit": page.get("limit") if isinstance(page.get("limit"), dict) else {},
-        "killed": [killed_row(one) for one in _list(page.get("killed"))][:50],
+        "killed": [killed_row(one) for one in each(page.get("killed"))][:50],
         "window": _window(page.get("window")),
         "curve": _curve(page.get("curve")),
         "of": clean(str(page.get("of") or ""), 80),
@@ -126,7 +122,7 @@ def killed_row(one: object) -> dict[str, Any]:
     `empty_s` in seconds since the sample that showed the breach; `held` {ram, swap: bytes, age_s}
     or None."""
     row = one if isinstance(one, dict) else {}
-    stages = ", ".join(map(str, _list(row.get("rungs")))) or row.get("rung")
+    stages = ", ".join(map(str, each(row.get("rungs")))) or row.get("rung")
     told = {"name": row.get("name"), "kind": row.get("kind"), "rung": stages, "why": _why(row)}
     words = {key: clean(str(value), 120) for key, value in told.items() if value}
     held = row.get("held")
@@ -153,7 +149,7 @@ def _curve(found: object) -> dict[str, Any]:
     }
     if isinstance(found.get("column"), int):
         return {**kept, "column": found["column"]}
-    rows = [[number(one) for one in _list(row)[:2]] for row in _list(found.get("points"))]
+    rows = [[number(one) for one in each(row)[:2]] for row in each(found.get("points"))]
     rows = [row for row in rows if len(row) == 2 and row[0] is not None]
     return {**kept, "points": _thinned(rows)}
 
@@ -161,8 +157,8 @@ def _curve(found: object) -> dict[str, Any]:
 def _window(found: object) -> dict[str, Any]:
     """Return the samples before the breach, thinned out: the journal is no recorder."""
     rows: list[list[float | None]] = []
-    for row in _list(found.get("fast") if isinstance(found, dict) else None):
-        values = [number(one) for one in _list(row)][:FAST_FIELDS]
+    for row in each(found.get("fast") if isinstance(found, dict) else None):
+        values = [number(one) for one in each(row)][:FAST_FIELDS]
         if len(values) >= FAST_FIELDS - 1 and None not in values[:2]:
             rows.append(values)
     return {"fast": _thinned(rows)}
@@ -176,7 +172,8 @@ def _thinned(rows: list[list[float | None]]) -> list[list[float | None]]:
     return kept
 
 
-def _list(value: object) -> list[Any]:
+def each(value: object) -> list[Any]:
+    """A list as it is; an empty one for whatever else stands there."""
     return value if isinstance(value, list) else []
 
 
@@ -247,8 +244,9 @@ def _of_column(breach: Mapping[str, Any], column: int, limit: Limit | None) -> C
     kill = number(breach.get("at"))
     then = [figure for at, figure in known if kill is None or at <= kill] or [known[-1][1]]
     level = _level(limit, then[-1], number(breach.get("value")))
-    below = limit is not None and limit.metric in DROPS
-    return Crossed(*COLUMNS[column], points, level, below, column)
+    below = limit is not None and column == RAM
+    shown = METRICS[COLUMNS[column]]
+    return Crossed(shown.words, shown.unit, points, level, below, column)
 
 
 def _level(limit: Limit | None, then: float, value: float | None) -> float | None:
@@ -274,15 +272,15 @@ def _name(curve: Mapping[str, Any], metric: str) -> str:
     of = clean(str(curve.get("of") or ""), 80)
     if curve.get("log"):
         return f"lines in the log of {of}"
-    name = NAMES.get(metric, clean(metric, 40))
-    name += ", a second" if METRICS.get(metric) == "B/s" else ""
+    name = METRICS[metric].words if metric in METRICS else clean(metric, 40)
+    name += ", a second" if Limit(metric).unit == "B/s" else ""
     return f"{name} of {of}" if of else name
 
 
 def _points(rows: object, column: int = 1) -> Points:
     found = [
         (at, number(row[column]))
-        for row in _list(rows)
+        for row in each(rows)
         if isinstance(row, list) and len(row) > column and (at := number(row[0])) is not None
     ]
     return tuple(sorted(found, key=lambda one: one[0]))

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.common.units import format_bytes, format_duration, number
-from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.breach import Crossed, crossed, each, limit_in
 from console.journal.guard_record import LAST_S, Recorded, breach, ending, load, stage_at, table
 from console.journal.guard_status import GuardView
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
-from console.recovery.guard.config import words as limit_words
+from console.recovery.guard.metrics import RAM, SWAP
 from console.recovery.guard.record.read import utc
-from console.render.guard import deeds, each
-from console.render.guard_text import wall_of
+from console.render.guard import deeds, limit_words, wall_of
 from console.render.text_chart import Curve, curve_of
 
 AFTER_S = 20.0
@@ -128,7 +127,7 @@ def _below(found: Found, view: GuardView) -> Iterable[Words]:
     tail = found.run.id[-4:]
     limit = limit_in(found.breach)
     if limit is not None:
-        yield f"the limit: {limit_words(limit)} ({limit.source})", "dim"
+        yield f"the limit: {limit_words(limit)}", "dim"
     yield "What next", "bold"
     yield "Esc, then o: the report, with this breach in it", ""
     yield f"omni-console recorder {tail} prints the last two minutes as a table", ""

@@ -1,17 +1,194 @@
-"""Guards in words: a limit with where it is from, the lease, an event. Pure."""
+"""The guard in words: one line for the console and for `gauges --watch`, limits and leases, events,
+and what was done after a breach.
+
+Rows are parts of (text, tone), as in console.render.cells; a state is a word before it is a colour.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from console.common.text import clean, one_line
-from console.common.units import format_bytes, format_duration
-from console.journal.breach import killed_row, limit_in
+from console.common.units import format_bytes, format_duration, number
+from console.journal import guard_status as guards
+from console.journal.breach import each, killed_row, limit_in
+from console.journal.guard_status import OLD_S, GuardView, Lease
 from console.journal.run_view import GuardEvent
-from console.recovery.guard.config import NAMES, Limit
+from console.recovery.guard.config import Limit
+from console.recovery.guard.metrics import METRICS
+from console.recovery.guard.record.read import utc
+from console.render.cells import Part, Row, amount, cells, rate
 
-OLD_S, GAP_S = 1.0, 0.1
+SOON_S = 600.0
+"""A time to exhaustion further off than this is no news."""
+UNIX = 1e9
+"""No machine has been up for that many seconds: what is more is a Unix time."""
+PROTECTIONS = {
+    "priority": "top priority", "oom_score_adj": "OOM protection", "memory": "locked memory",
+    "kill path": "a whole kill path",
+}  # fmt: skip
+"""What a sentence of what it did not get begins with → what that is."""
+
+
+def line(view: GuardView, now: float, width: int = 0, key: str = "b") -> Row:
+    """`guard ok  RAM full in 41 s  RAM +1.2 GiB/s  acts at RAM left <32 GiB`; what does
+    not fit in `width` cells (0: any number) is left out from its end. `now`: monotonic seconds.
+    `key` shows more in the console; without a console there is none."""
+    view = replace(view, word=view.word_at(now))
+    parts = [*_state(view, key)]
+    if view.alone and view.word != guards.ACTED:
+        parts.append((", its runner is gone", "warn"))
+    old = age(view, now)
+    if old:
+        parts.append((f"  {old}", "warn"))
+    for text, tone in _facts(view, key):
+        if not width or sum(cells(one) for one, _ in parts) + cells(text) + 2 <= width:
+            parts.append((f"  {text}", tone))
+    return tuple(parts)
+
+
+def lines(view: GuardView, now: float, width: int) -> list[Row]:
+    """The line; what a crash left is told in as many as it takes."""
+    if view.word != guards.ENDED or not view.after or view.run is None:
+        return [line(view, now, width)]
+    words = f"{view.after}: omni-console recorder {view.run.id[-4:]} shows it"
+    return [((text, "bad"),) for text in textwrap.wrap(words, max(20, width))]
+
+
+STATES: dict[str, list[Part]] = {
+    guards.NONE: [("no run, nothing guarded", "dim")],
+    guards.LOOKING: [("guard: looking", "dim")],
+    guards.STARTING: [("guard: starting", ""),
+                      ("  the sentinel is there before the first effect", "dim")],
+    guards.GONE: [("no guard: sentinel gone", "alarm"), ("  no load starts without it", "")],
+    guards.SILENT: [("guard SILENT", "alarm"), (": the sentinel lives and says nothing", "bold")],
+    guards.ENDED: [("nothing guarded: this run is over or has no runner", "dim")],
+}  # fmt: skip
+
+
+def _state(view: GuardView, key: str) -> list[Part]:
+    word = view.word
+    if word == guards.ENDED and view.after:
+        return [(f"its runner is gone; {view.after}", "bad")]
+    if word in STATES:
+        return STATES[word]
+    if word == guards.UNREADABLE:
+        return [("guard unknown", "bad"), (f": {view.detail}", "")]
+    if word == guards.ACTED:
+        return [*acted(view.breach), (f": {key} shows why, and what next" if key else "", "bold")]
+    advisory = ", warns only while it rolls back" if view.advisory else ""
+    if word == guards.WARN:
+        words = filling(view) or "; ".join(view.reasons[:1])
+        return [("guard WARN", "warn"), (f": {words}{advisory}" if words else advisory, "bold")]
+    return [("guard ok", "good"), (advisory, "warn")]
+
+
+def _facts(view: GuardView, key: str) -> list[Part]:
+    if view.word not in (guards.OK, guards.WARN):
+        return []
+    facts: list[Part] = []
+    if view.word == guards.WARN:
+        told = filling(view)
+        for text in view.reasons[0 if told else 1 :][:1]:
+            # the forecast's own reason begins with what was just said
+            again = told and text.startswith(f"{view.filling} full in")
+            facts.append((text.partition(": ")[2] if again else text, ""))
+    elif filling(view):
+        facts.append((filling(view), ""))
+    if view.rate is not None and view.rate >= 1 << 20:
+        facts.append((f"{view.filling} +{rate(view.rate)}", "dim"))
+    lead = "acts at "
+    for words in nearest(view.limits):
+        facts.append((f"{lead}{words}", "dim"))
+        lead = ""
+    facts += [(text, "warn") for text in (*view.spared, *view.trouble)]
+    if view.missing:
+        facts.append((lacks(view.missing) + (f" ({key})" if key else ""), "warn"))
+    return facts
+
+
+def filling(view: GuardView) -> str:
+    """`RAM full in 18 s`, or "" where nothing fills up soon."""
+    if view.tte_s is None or view.tte_s > SOON_S:
+        return ""
+    return f"{view.filling} full in {seconds(view.tte_s)}"
+
+
+def seconds(count: float) -> str:
+    """Whole seconds, minutes from 100 on: `18 s`, `4:12`."""
+    whole = max(0, int(count))
+    return f"{whole} s" if whole < 100 else f"{whole // 60}:{whole % 60:02d}"
+
+
+def age(view: GuardView, now: float) -> str:
+    """`data 4 s old` where it is older than OLD_S; without a time of its own that is said."""
+    if view.word not in (guards.OK, guards.WARN, guards.SILENT, guards.GONE):
+        return ""
+    if view.at is None:
+        return "age of its data unknown"
+    old = now - view.at
+    return f"data {seconds(old)} old" if old > OLD_S else ""
+
+
+def lacks(missing: tuple[str, ...]) -> str:
+    """`lacks locked memory, top priority`: protections that it did not get."""
+    names = [text.partition(":")[0] for text in missing]
+    return f"lacks {', '.join(PROTECTIONS.get(one, one) for one in names)}"
+
+
+def acted(breach: dict[str, Any], when: str = "") -> list[Part]:
+    """`guard ACTED 14:03:12 UTC`, or the end of a lease, which is no breach; `when`: other words
+    for the time."""
+    at = wall_of(breach)
+    when = when or (utc(at) if at is not None else "at a time that is not known")
+    if breach.get("cause") == "lease":
+        return [("lease ran out", "warn"), (f" {when}", "bold")]
+    return [("guard ACTED", "alarm"), (f" {when}", "bold")]
+
+
+def wall_of(breach: dict[str, Any]) -> float | None:
+    """When it happened, Unix seconds; None where it does not say."""
+    for key in ("wall", "at"):
+        at = number(breach.get(key))
+        if at is not None and at > UNIX:
+            return at
+    return None
+
+
+def nearest(limits: tuple[Limit, ...]) -> list[str]:
+    """The nearest kill limit of each gauge: `RAM left <32 GiB`, `swap >11 GiB`."""
+    found: dict[str, Limit] = {}
+    for one in limits:
+        if one.act == "kill" and one.metric and METRICS[one.metric].short and not one.scarce:
+            before = found.setdefault(one.metric, one)
+            nearer = max if one.below is not None else min
+            found[one.metric] = nearer(before, one, key=_value)
+    return [
+        f"{METRICS[name].short} {'<' if one.below is not None else '>'}{amount(_value(one))}"
+        for name, one in found.items()
+    ]
+
+
+def _value(limit: Limit) -> float:
+    return limit.below if limit.below is not None else limit.above or 0.0
+
+
+def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
+    """`baseline returns in 4:12 unless somebody attaches`; "" where there is no lease."""
+    if lease is None or lease.left_s is None:
+        return ""
+    left = f"{int(lease.left_s) // 60}:{int(lease.left_s) % 60:02d}"
+    if lease.attended:
+        return f"lease {left}, renewed" if brief else f"lease {left}, renewed: somebody is attached"
+    if brief:
+        return f"back in {left} unless attached"
+    return f"baseline returns in {left} unless somebody attaches"
+
+
+LATE_S, GAP_S = 1.0, 0.1
 """A figure older than the first, and a look later than the second, are told so."""
 OF = {"sum": " of all cards together", "max": " of the fullest card", "min": " of any card"}
 MARKS = {
@@ -30,7 +207,7 @@ def limit_words(limit: Limit) -> str:
         held = f" for {format_duration(limit.for_s)}" if limit.for_s else ""
         of = OF.get(limit.of, f" of {one_line(limit.of, 80)}" if limit.of else "")
         side = "in less than" if limit.metric == "host.time_to_full" else side
-        what = f"{NAMES.get(limit.metric, limit.metric)}{of} {side} "
+        what = f"{METRICS[limit.metric].words}{of} {side} "
         what += f"{value_words(value or 0.0, limit.unit)}{held}"
         if limit.scarce:
             what += f", while RAM available is below {format_bytes(limit.scarce)}"
@@ -50,7 +227,7 @@ def value_words(value: float, unit: str) -> str:
     return f"{value:g} %" if unit == "%" else f"{value:g}"
 
 
-def lease_words(lease_s: float) -> str:
+def lease_terms(lease_s: float) -> str:
     """What the lease does, or that there is none."""
     if not lease_s:
         return "none: the baseline stays down for as long as the run takes"
@@ -74,11 +251,6 @@ def deeds(breach: Mapping[str, Any]) -> list[str]:
     killed = [killed_row(one) for one in each(breach.get("killed")) if isinstance(one, dict)]
     gap = gap_words(breach)
     return [f"killed {killed_words(row, for_s)}" for row in killed] + ([gap] if gap else [])
-
-
-def each(value: object) -> list[Any]:
-    """A list as it is; an empty one for whatever else stands there."""
-    return value if isinstance(value, list) else []
 
 
 def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
@@ -107,11 +279,11 @@ def held_words(held: object) -> str:
     ram = held.get("ram") if isinstance(held, dict) else None
     if not isinstance(held, dict) or not isinstance(ram, int | float):
         return ""
-    swap, age = held.get("swap"), held.get("age_s")
+    swap, old_s = held.get("swap"), held.get("age_s")
     text = f"held {format_bytes(ram)}"
     text += f" and {format_bytes(swap)} of swap" if isinstance(swap, int | float) and swap else ""
-    old = isinstance(age, int | float) and age >= OLD_S
-    return f"{text}, {format_duration(age)} before" if old and age is not None else text
+    old = isinstance(old_s, int | float) and old_s >= LATE_S
+    return f"{text}, {format_duration(old_s)} before" if old and old_s is not None else text
 
 
 def gap_words(breach: Mapping[str, Any]) -> str:

@@ -20,13 +20,13 @@ import psutil
 
 from console.common.clock import SystemClock
 from console.recovery.guard.config import Limit, defaults
+from console.recovery.guard.daemon import NICE
 from console.recovery.guard.decide.policy import Policy
-from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.guard.observe.memory import MEMINFO, PRESSURE, MemoryCollector
 from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.observe.snapshot import Snapshot
 from console.recovery.guard.record.recorder import Recorder
-from console.recovery.guard.self_protection import NICE
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Bar, Figure, Measured, Row, percentile
 from tests.benchmarks.surroundings import CannotRun
@@ -163,7 +163,7 @@ def _a_second(say: Callable[[str], None]) -> list[Measured]:
     """The slow tier in this process: swap traffic and one container's control groups."""
     with hogs.waiting(["alloc", "4096", "0"]) as hog:
         reader, found = ServiceMemoryCollector(), []
-        reader.watch(find_targets([entry(hog)], Deny()))
+        reader.watch(sort_out([entry(hog)], Deny())[0])
         before = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
         for _ in range(SECONDS):

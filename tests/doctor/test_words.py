@@ -163,7 +163,7 @@ def test_the_guard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     said: dict[str, Any] = {}
-    monkeypatch.setattr("console.recovery.guard.kill.helper_client.is_there", lambda: False)
+    monkeypatch.setattr("console.checks.doctor.guard.helper_is_there", lambda: False)
     for check, capabilities, most in PRIVILEGES:
         monkeypatch.setattr(resource, "getrlimit", lambda which, most=most: (most, most))
         facts = privileged(tmp_path, capabilities)
@@ -172,7 +172,7 @@ def test_the_guard(
         monkeypatch.setattr(guard, "in_docker_group", lambda member=member: member)
         facts = [privileged(tmp_path / str(n), one) for n, one in enumerate((NONE, ALL))]
         said[f"docker {member}"] = [tell(look("guard.signals", facts=one)) for one in facts]
-    monkeypatch.setattr("console.recovery.guard.kill.helper_client.is_there", lambda: True)
+    monkeypatch.setattr("console.checks.doctor.guard.helper_is_there", lambda: True)
     said["helper"] = [tell(look("guard.signals", facts=one)) for one in facts]
     for name, files in GROUPS.items():
         said[name] = tell(look("guard.cgroup", facts=tree(tmp_path / name, **files)))

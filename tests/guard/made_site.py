@@ -73,7 +73,6 @@ class Site:
 
     def take_over(self) -> None:
         """Replace the sentinel by a new one, as after a kill."""
-        self.loop.close()
         self.deps.ring.close()
         ring = Recorder(self.root / "ring", self.config.run_id, self.clock)
         self.deps = replace(self.deps, ring=ring)
@@ -135,7 +134,6 @@ class Site:
         self.deps.killer.close()
         self.deps.ring.close()
         self.deps.inbox.close()
-        self.loop.close()
 
 
 Make = Callable[..., Site]

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from console.common.units import format_bytes
 from console.models.sizing.assessment import GIB, HOST_MARGIN, Verdict
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import NOTHING_PREDICTED, defaults
+from console.render.guard import limit_words
 from tests.guard.replay import Outcome, replay, replay_memories
 from tests.guard.replay_idle import idle_hour
 from tests.guard.replay_machine import (
@@ -25,7 +27,7 @@ from tests.guard.replay_machine import (
 from tests.guard.replay_others import others
 from tests.guard.replay_record import all_curves
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "replay.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "measurements" / "replay.md"
 MARK = "<!-- python -m tests.guard.replay --write -->"
 RATES = tuple(rate * GB for rate in (0.2, 1.0, 3.0, 6.0))
 SHARES = (0.60, 0.90, 0.95, 1.005, 1.10, 1.40)
@@ -126,11 +128,17 @@ def _recorded(what: str, length: float, found: Outcome) -> str:
     return f"| {what} | {length:.0f} s | {lowest} | {warned} | {acted} |"
 
 
+def default_limits() -> Iterator[str]:
+    found = defaults(TOTAL, SWAP)
+    yield f"- RAM counts as full with {format_bytes(found.reserve)} left"
+    yield from (f"- {limit_words(limit)}" for limit in found.limits)
+
+
 def text() -> str:
     """Return everything after the mark in the document."""
     parts = [
         ("The defaults on this machine (377 GB of RAM, 207 GB of swap)",
-         (f"- {line}" for line in defaults(TOTAL, SWAP).lines())),
+         default_limits()),
         ("The incident and the conversion", incidents()),
         ("The usual guards' rules on the same curves", beside(compared())),
         ("The family", kin()),

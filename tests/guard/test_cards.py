@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
-from console.recovery.guard.observe.cards import GpuCollector
+from console.recovery.guard.observe.slow_io import GpuCollector
 from console.recovery.guard.observe.snapshot import GpuMemory
 from tests.clock import FakeClock
 from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
@@ -50,7 +50,7 @@ def bench(nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         monkeypatch.setenv(name, value)
     one = Bench(nvml, script)
     yield one
-    one.cards.close()
+    one.cards.child.close()
 
 
 def used(cards: dict[str, GpuMemory]) -> list[int | None]:

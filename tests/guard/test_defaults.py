@@ -7,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.models.sizing import assessment
-from console.recovery.guard import config as module
-from console.recovery.guard.config import (
-    GIB,
-    MARGIN,
-    METRICS,
-    OWN_METRICS,
-    Defaults,
-    Limit,
-    defaults,
-)
+from console.recovery.guard.config import GIB, MARGIN, Defaults, Limit, defaults
 
 SIZES = (4, 8, 16, 24, 64, 128, 384, 2048)
 
@@ -59,7 +50,3 @@ def test_swap_growth_can_be_reached() -> None:
     for total, swap in ((384, 207), (24, 1), (4, 64)):
         (limit,) = kills(defaults(total * GIB, swap * GIB), "host.swap_growth")
         assert 0 < (limit.above or 0) <= swap * GIB / 2
-
-
-def test_every_metric_has_a_name() -> None:
-    assert set(module.NAMES) == {*METRICS, *OWN_METRICS}

@@ -183,7 +183,7 @@ def test_what_is_outside_the_prediction_is_said() -> None:
 
 def test_hours_of_looks_are_not_kept() -> None:
     forecast, stall = made(), Stall()
-    rings = (forecast._short.points, forecast._medium.points, stall._points)
+    rings = (forecast._short.points, forecast._medium.points, stall._ring.points)
     most = [0, 0, 0]
     t = 100.0
     for tick in range(50_000):

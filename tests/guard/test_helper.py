@@ -23,7 +23,7 @@ import pytest
 
 from console.host import process
 from console.host.cgroups import cgroup
-from console.recovery.guard.kill import helper_client, root_helper
+from console.recovery.guard.kill import root_helper, signals
 from console.recovery.guard.kill.root_helper import Helper, Refused
 from tests.guard.kill_parts import ID, made_up
 from tests.guard.unprivileged import as_user
@@ -205,11 +205,11 @@ def test_the_killer_asks_it_when_signals_are_not_permitted(post: Post) -> None:
     code = """
 import time
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback.live import Live
 identity, path = arguments
 killer = Killer("", Deny(), helper=path, release=False)
-targets = find_targets([Live("container", "hog", container=identity)], Deny())
+targets = sort_out([Live("container", "hog", container=identity)], Deny())[0]
 operation = killer.kill(targets)
 while not operation.advance(): time.sleep(0.005)
 operation.close()
@@ -281,9 +281,9 @@ def test_a_file_in_its_place_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_foreign_text() -> None:
-    words = helper_client.refusal(b'{"error": "\\u001b]52;c;x\\u0007evil\\n"}')
+    words = signals.helper_refusal(b'{"error": "\\u001b]52;c;x\\u0007evil\\n"}')
     assert words.isprintable()
-    assert not helper_client.is_there("/nowhere")
+    assert not signals.helper_is_there("/nowhere")
 
 
 def test_peers_are_known_by_the_kernel(tmp_path: Path) -> None:

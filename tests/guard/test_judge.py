@@ -15,7 +15,7 @@ from tests.guard.judging import MACHINE, PLENTY, Bench
 
 def test_a_quiet_machine_is_ok() -> None:
     found = Bench().go(5)
-    assert found == Decision("ok", (), found.tte_s, found.slopes)
+    assert found == Decision("ok", (), found.tte_s)
     assert found.wait_s == POLL_S
     assert found.tte_s is not None
 

@@ -6,8 +6,8 @@ import pytest
 
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, Limit, defaults
-from console.recovery.guard.decide.metrics import FAR_GRACE_S
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Policy
+from console.recovery.guard.metrics import FAR_GRACE_S
 from console.recovery.guard.observe.snapshot import GpuMemory, LogHit, Memory, Snapshot
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 
@@ -109,7 +109,7 @@ def test_armed_before_memory_was_known() -> None:
     policy.arm(Snapshot(10.0, None))
     memory = Memory(10.1, TOTAL, PLENTY, SWAP, 9 * GIB, 0, 0)
     policy.decide(Snapshot(10.1, memory, beat_at=10.0))
-    assert policy.forecast.started
+    assert policy.forecast.base is not None
     memory = Memory(10.2, TOTAL, 100 * GIB, SWAP, 19 * GIB, 0, 0)
     assert policy.decide(Snapshot(10.2, memory, beat_at=10.0)).breach is None
 

@@ -15,7 +15,7 @@ from console.host.cgroups.cgroup import Hierarchy
 from console.recovery.guard.kill import mrelease, sequence, signals
 from console.recovery.guard.kill.killer import RESTARTS, Killer, KillOperation
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, socket_of, status
-from console.recovery.guard.kill.targets import Deny, Target, find_targets
+from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.rollback.live import Live
 from tests.clock import FakeClock
 from tests.guard.kill_parts import ID, Den, finish, lair, line, made_up
@@ -52,7 +52,7 @@ def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
 
 
 def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
-    found = find_targets([line("process", "cand", one) for one in who], Deny(), NONE)
+    found = sort_out([line("process", "cand", one) for one in who], Deny(), NONE)[0]
     assert len(found) == len(who)
     return found
 
@@ -69,7 +69,7 @@ def of_files(root: Path, **killer: object) -> tuple[Killer, Target, Path]:
     trees = made_up(root)
     made = Killer("", Deny(), helper="/nowhere", release=False, **killer)  # type: ignore[arg-type]
     made.trees = trees
-    (target,) = find_targets([Live("container", "cand", container=ID)], Deny(), trees)
+    (target,) = sort_out([Live("container", "cand", container=ID)], Deny(), trees)[0]
     return made, target, root / "docker" / ID
 
 
@@ -353,17 +353,3 @@ def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
     os.kill(killer.reaper.pid, 9)
     kill_all(killer, targets(lair, lair.sleeper()))
     killer.close()
-
-
-def test_ways_are_named_before_they_are_needed(
-    lair: Den, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killer, target, path = of_files(tmp_path)
-    assert killer.way(target) == "cgroup.kill"
-    assert killer.way(Target("container", "x", "cd" * 32)) == "not running yet"
-    assert killer.way(*targets(lair, lair.sleeper())) == "signals"
-    (path / "cgroup.kill").unlink()
-    monkeypatch.setattr("console.recovery.guard.kill.killer._may_signal", lambda pids: False)
-    assert (before := killer.way(target)) not in ("cgroup.kill", "signals")
-    killer._engine = str(tmp_path)
-    assert killer.way(target) not in ("cgroup.kill", "signals", before)

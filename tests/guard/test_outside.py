@@ -277,4 +277,4 @@ def test_a_child_that_was_killed_is_told_again(tmp_path: Path) -> None:
         assert told["copy"] == str(tmp_path / DIRECTORY / RING)
         assert told["patterns"] == [[1, "big", "FATAL"]]
     finally:
-        client.close(60)
+        client.child.close(60)

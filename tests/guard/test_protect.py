@@ -11,7 +11,7 @@ from console.host.privileges import oom_score, set_nice, set_oom_score
 
 PROGRAM = """
 import ctypes, gc, json, os, resource, subprocess, sys
-from console.recovery.guard import self_protection as protect
+from console.recovery.guard import daemon as protect
 if sys.argv[1] == "nobody" and os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)

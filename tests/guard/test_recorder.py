@@ -15,7 +15,6 @@ from console.host import process
 from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, RING
 from console.recovery.guard.observe.snapshot import Memory
 from console.recovery.guard.record import recorder as recorders
-from console.recovery.guard.record import ring_buffer
 from console.recovery.guard.record.read import Recording, open_newest, open_ring
 from console.recovery.guard.record.recorder import (
     EVENT_MOST,
@@ -128,7 +127,7 @@ def test_a_page_that_is_torn_leaves_the_one_before(written: Recorder) -> None:
         written.status({"number": number})
     tear(
         written.path,
-        ring_buffer.STATUS_AT + 2 % 2 * ring_buffer.STATUS_SLOT + ring_buffer.TEXT.size,
+        recorders.STATUS_AT + 2 % 2 * recorders.STATUS_SLOT + recorders.TEXT.size,
     )
     page = found(written).status()
     assert page is not None
@@ -183,13 +182,13 @@ WHOLE = (20, 3, 3, True)
 def places(size: int) -> list[int]:
     """Yield every fifth byte of the header and of the first records of each area, and a sample of
     the rest."""
-    chosen = {*range(0, ring_buffer.HEADER.size + 8, 5)}
+    chosen = {*range(0, recorders.HEADER.size + 8, 5)}
     for at, length in (
-        (ring_buffer.STATUS_AT, 120),
-        (ring_buffer.STATUS_AT + ring_buffer.STATUS_SLOT, 120),
-        (ring_buffer.FAST_AT, 3 * 64),
-        (ring_buffer.SLOW_AT + ring_buffer.SLOW_SLOT, 80),
-        (ring_buffer.EVENT_AT + ring_buffer.EVENT_SLOT, 80),
+        (recorders.STATUS_AT, 120),
+        (recorders.STATUS_AT + recorders.STATUS_SLOT, 120),
+        (recorders.FAST_AT, 3 * 64),
+        (recorders.SLOW_AT + recorders.SLOW_SLOT, 80),
+        (recorders.EVENT_AT + recorders.EVENT_SLOT, 80),
     ):
         chosen |= {*range(at, at + length, 5)}
     return sorted(chosen | {*random.Random(1).sample(range(size), 30)})
@@ -229,12 +228,12 @@ def test_a_file_that_is_cut_off_anywhere(
 @pytest.mark.parametrize("seed", range(5))
 def test_garbage(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "garbage"
-    path.write_bytes(random.Random(seed).randbytes(ring_buffer.SIZE))
+    path.write_bytes(random.Random(seed).randbytes(recorders.SIZE))
     assert open_ring(path) is None
-    header = ring_buffer.HEADER.pack(
-        ring_buffer.MAGIC,
-        ring_buffer.VERSION,
-        ring_buffer.SIZE,
+    header = recorders.HEADER.pack(
+        recorders.MAGIC,
+        recorders.VERSION,
+        recorders.SIZE,
         b"\xff\x00run",
         1,
         2,
@@ -243,16 +242,16 @@ def test_garbage(tmp_path: Path, seed: int) -> None:
         0.0,
     )
     with open(path, "r+b") as file:
-        file.write(ring_buffer.sealed(header))
+        file.write(recorders.sealed(header))
     assert read_all(path) == (0, 0, 0, False)
 
 
 @pytest.mark.parametrize("text", [b"[]", b"1", b"{", b"\xff\xff", b"[" * 3000])
 def test_records_that_are_no_table(written: Recorder, text: bytes) -> None:
     with open(written.path, "r+b") as file:
-        for at in (ring_buffer.STATUS_AT, ring_buffer.SLOW_AT, ring_buffer.EVENT_AT):
+        for at in (recorders.STATUS_AT, recorders.SLOW_AT, recorders.EVENT_AT):
             file.seek(at)
-            file.write(ring_buffer.packed(1, text[:400]))
+            file.write(recorders.packed(1, text[:400]))
     assert read_all(written.path) == (0, 0, 0, False)
 
 
@@ -383,7 +382,7 @@ def test_a_torn_recording_is_taken_over_as_far_as_it_is_whole(
     tmp_path: Path, clock: FakeClock
 ) -> None:
     path = tmp_path / "ring"
-    for size in (0, 100, ring_buffer.SIZE - 1, ring_buffer.SIZE):
+    for size in (0, 100, recorders.SIZE - 1, recorders.SIZE):
         path.write_bytes(random.Random(size).randbytes(size))
         one = Recorder(path, "run-1", clock)
         assert (one.before, found(one).events(), found(one).fast()) == (0, [], [])

@@ -15,7 +15,6 @@ from console.recovery.guard.kill.targets import (
     Deny,
     Target,
     deny_of,
-    find_targets,
     refreshed,
     refusal,
     sort_out,
@@ -36,7 +35,7 @@ def container(identity: str = ID, name: str = "cand", kind: str = "container") -
 def test_processes_and_steps_are_found_by_pid_and_start(lair: Den) -> None:
     one, step, (pid, start) = lair.sleeper(), lair.sleeper(), lair.sleeper()
     entries = [line("process", "cand", one), line("step", "build", step)]
-    found = find_targets([*entries, line("process", "cand", (pid, start - 1))], Deny(), NONE)
+    found = sort_out([*entries, line("process", "cand", (pid, start - 1))], Deny(), NONE)[0]
     assert [(t.kind, t.name, t.pid, t.start) for t in found] == [
         ("process", "cand", *one), ("step", "build", *step)
     ]  # fmt: skip
@@ -50,7 +49,7 @@ def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str, sleeper: Sleep
     pid, start = sleeper(env=env)
     until(Path(f"/proc/{pid}/environ").read_bytes, "the kernel has set its environment")
     entry = line("process", "cand", (pid, start))
-    assert find_targets([entry], Deny(since=start), NONE)
+    assert sort_out([entry], Deny(since=start), NONE)[0]
     found, refused = sort_out([entry], Deny(since=start + 1), NONE)
     assert len(found) == bool(cookie)
     assert len(found) + len(refused) == 1
@@ -64,7 +63,7 @@ def test_one_look_at_all_processes_is_enough_for_any_number(
     listings = []
     listed = os.listdir
     monkeypatch.setattr(os, "listdir", lambda path: listings.append(path) or listed(path))
-    found = find_targets(entries, Deny(), NONE)
+    found = sort_out(entries, Deny(), NONE)[0]
     assert sum(target.pending for target in found) == 9
     assert len(found) == 12
     assert listings == ["/proc", "/proc"]
@@ -72,7 +71,7 @@ def test_one_look_at_all_processes_is_enough_for_any_number(
 
 def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_path: Path) -> None:
     trees = (Hierarchy(str(tmp_path)),)
-    (target,) = find_targets([container()], Deny(), trees)
+    (target,) = sort_out([container()], Deny(), trees)[0]
     assert target.pending
     assert refreshed(target, trees) is target
     made_up(tmp_path)
@@ -83,7 +82,7 @@ def test_a_container_without_a_group_is_pending_and_found_when_it_starts(tmp_pat
 
 def test_a_group_that_was_made_anew_is_another(tmp_path: Path) -> None:
     trees = made_up(tmp_path)
-    (target,) = find_targets([container()], Deny(), trees)
+    (target,) = sort_out([container()], Deny(), trees)[0]
     old = target.cgroups[0]
     changed = cgroup.Cgroup(old.path, old.inode + 1)
     assert Target("container", "cand", ID, (changed,)).pending
@@ -107,7 +106,7 @@ def test_a_forged_line_does_not_reach_the_baselines_container(tmp_path: Path) ->
     for word in (ID, ID[:12], ID[:40]):
         targets, refused = sort_out([container()], Deny((word,)), trees)
         assert (targets, len(refused)) == ((), 1), word
-    assert len(find_targets([container()], Deny(("ab",)), trees)) == 1, "a name, and no id"
+    assert len(sort_out([container()], Deny(("ab",)), trees)[0]) == 1, "a name, and no id"
 
 
 def test_a_service_may_be_called_like_a_container_that_is_denied(tmp_path: Path, lair: Den) -> None:
@@ -146,7 +145,7 @@ def test_this_process_its_ancestors_and_init_are_denied(lair: Den) -> None:
 def test_a_pid_of_the_deny_list_that_is_anothers_by_now_denies_nobody(lair: Den) -> None:
     pid, start = lair.sleeper()
     assert pid not in Deny((), ((pid, start - 5),)).pids()
-    assert len(find_targets([line("process", "x", (pid, start))], Deny((), ((pid, 1),)), NONE)) == 1
+    assert len(sort_out([line("process", "x", (pid, start))], Deny((), ((pid, 1),)), NONE)[0]) == 1
 
 
 def test_a_group_in_which_a_spared_one_runs_is_denied(
@@ -160,7 +159,7 @@ def test_a_group_in_which_a_spared_one_runs_is_denied(
     assert targets == ()
     assert len(refused) == 1
     monkeypatch.setattr(cgroup, "paths_of", lambda pid: [("", f"/docker/{ID}x")])
-    assert len(find_targets([container()], Deny(), trees)) == 1
+    assert len(sort_out([container()], Deny(), trees)[0]) == 1
 
 
 def test_the_sheet_with_runner_and_ladder_makes_the_deny_list(tmp_path: Path) -> None:

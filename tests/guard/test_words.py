@@ -11,16 +11,16 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.models.sizing.load_curve import Envelope, Point
-from console.recovery.guard.config import GIB, NAMES, GuardConfig, Limit, defaults, figure, words
+from console.recovery.guard.config import GIB, GuardConfig, Limit, defaults
 from console.recovery.guard.decide.forecast import Forecast
 from console.recovery.guard.decide.policy import Decision, Policy
-from console.recovery.guard.kill.helper_client import refusal
 from console.recovery.guard.kill.root_helper import Helper, Refused
+from console.recovery.guard.kill.signals import helper_refusal
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
+from console.recovery.guard.metrics import METRICS, figure
 from console.recovery.guard.observe import log_patterns
-from console.recovery.guard.observe.cards import GpuCollector
 from console.recovery.guard.observe.log_patterns import Logs, Tail
-from console.recovery.guard.observe.slow_io import SlowIo
+from console.recovery.guard.observe.slow_io import GpuCollector, SlowIo
 from console.recovery.guard.observe.snapshot import (
     Disk,
     GpuMemory,
@@ -31,8 +31,9 @@ from console.recovery.guard.observe.snapshot import (
     Swap,
 )
 from console.recovery.rollback.live import Live
+from console.render.guard import limit_words
 from tests.clock import FakeClock
-from tests.guard.judging import MACHINE, PLENTY, Bench
+from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 from tests.guard.kill_parts import ID, made_up
 from tests.guard.made_site import Make
 from tests.guard.test_duty import LOW
@@ -54,24 +55,18 @@ def lines(found: Decision) -> list[str]:
 
 def test_every_limit_and_figure(snapshot: SnapshotAssertion) -> None:
     machines = {
-        f"{total >> 30} GiB, {swap >> 30} GiB of swap, {bound >> 30} GiB bound": defaults(
-            total, swap, bound
-        ).lines()
+        f"{total >> 30} GiB, {swap >> 30} GiB of swap, {bound >> 30} GiB bound": [
+            limit_words(limit) for limit in defaults(total, swap, bound).limits
+        ]
         for total, swap, bound in (
             (377 * 10**9, 207 * 10**9, 0), (24 * GIB, 0, 0), (64 * GIB, GIB, 16 * GIB),
         )
     }  # fmt: skip
-    card = Limit("gpu.memory_used", above=90 * GIB, of="sum", for_s=5, missing="breach")
-    others = [
-        words(Limit(log="candidate", matches="CUDA error", count=2, act="warn")),
-        words(Limit(log="candidate", matches="CUDA error")),
-        words(card),
-    ]
     figures = {
         metric: " | ".join(figure(metric, value) for value in (0.0, 31.46, 5e5, 5e8, 4.93e9))
-        for metric in NAMES
+        for metric in METRICS
     }
-    assert {"machines": machines, "others": others, "figures": figures} == snapshot
+    assert {"machines": machines, "figures": figures} == snapshot
 
 
 LIMITS: dict[str, Callable[[], Decision]] = {
@@ -191,7 +186,7 @@ def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
 def test_a_load_that_is_not_as_predicted(snapshot: SnapshotAssertion) -> None:
     envelope = Envelope((Point("loaded", None, 100 * GIB, vram=((A, 20 * GIB),)),))
     forecast = Forecast(MACHINE, envelope)
-    before = Memory(99, MACHINE.total, 300 * GIB, MACHINE.swap_total, 0, 0, 0)
+    before = Memory(99, TOTAL, 300 * GIB, SWAP, 0, 0, 0)
     forecast.start(before, (GpuMemory(A, 99, 4 * GIB, 96 * GIB), GpuMemory(B, 99, GIB, 32 * GIB)))
     more = (GpuMemory(A, 100, 30 * GIB, 96 * GIB), GpuMemory(B, 100, 30 * GIB, 32 * GIB))
     memory = before._replace(at=100, available=150 * GIB, swap_used=3 * GIB)
@@ -209,7 +204,7 @@ def test_what_the_root_helper_refuses(tmp_path: Path, snapshot: SnapshotAssertio
         found.append(str(refused.value).replace(str(tmp_path), "…"))
     answers = (b'{"ok": true}', b"", b'{"ok": false, "error": "no"}', b"{}", b"[]", b"\xff\xfe",
                b'{"error": "\\u001b]52;c;x\\u0007evil\\n"}')  # fmt: skip
-    assert {"refused": found, "answers": [refusal(one) for one in answers]} == snapshot
+    assert {"refused": found, "answers": [helper_refusal(one) for one in answers]} == snapshot
 
 
 def test_whom_it_does_not_kill(tmp_path: Path, snapshot: SnapshotAssertion) -> None:

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 DROP = """
 import json, os, sys
 import console.recovery.guard.kill.killer, console.recovery.guard.kill.targets
-import console.recovery.guard.kill.helper_client
 import console.recovery.guard.kill.signals, console.recovery.rollback.live
 groups, arguments = json.loads(sys.argv[1])
 os.setgroups(groups)

@@ -13,7 +13,7 @@ import pytest
 from console.host import process
 from console.host.cgroups import cgroup, scope
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 from tests.waiting import until
@@ -93,7 +93,7 @@ def test_a_guard_kills_who_got_away(
         escaping.kill()
         escaping.wait()
     deny = Deny()
-    (target,) = find_targets([read], deny)
+    (target,) = sort_out([read], deny)[0]
     killer = Killer("", deny, release=False)
     operation = killer.kill([target])
     until(lambda: operation.advance() or operation.over, "all are dead")

@@ -19,7 +19,7 @@ from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, m
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import GuardConfig, Limit
 from console.render.cells import plain
-from console.render.guard_text import line
+from console.render.guard import line
 from tests.viewer.conftest import gone
 from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record
 from tests.waiting import until

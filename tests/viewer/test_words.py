@@ -24,7 +24,7 @@ from console.journal.state import VERBS, RunState
 from console.recovery.guard.config import defaults
 from console.render.breach import BreachPage, page, read, title
 from console.render.cells import Row
-from console.render.guard_text import lease_words, line, lines
+from console.render.guard import lease_words, line, lines
 from tests.viewer.conftest import Hand
 from tests.viewer.guard_ring import END_S, GIB, KILL_S, MONO, WALL, breach, climbed, record
 from tests.viewer.test_guard import TOLD

@@ -10,20 +10,22 @@ import ctypes
 import errno
 import grp
 import os
+import re
 import resource
 from collections.abc import Iterator
 
 from console.checks.doctor.facts import Check, Facts, Finding, Level
 from console.checks.doctor.machine import may_take
+from console.common.files import read_text
 from console.common.units import format_bytes
-from console.recovery.guard.kill import helper_client
+from console.recovery.guard.kill.signals import helper_is_there
 from console.recovery.guard.record.read import crash_words
 
 LOCKED = 64 << 20
 """Bytes a sentinel wants to lock: 14 MB when it was measured, and room."""
 HIGHEST = -20
 SCORE = -1000
-KILL, LOCK, NICE, RESOURCE = 5, 14, 23, 24
+KILL, LOCK, NICE = 5, 14, 23
 """Numbers of capabilities, as in linux/capability.h."""
 PIDFD_OPEN, MRELEASE = 434, 448
 """The same number on every architecture Linux runs models on."""
@@ -73,7 +75,7 @@ def signals(facts: Facts, check: Check) -> Iterator[Finding]:
     if has(facts, KILL):
         yield check.ok("processes in containers can be signalled")
         return
-    if helper_client.is_there():
+    if helper_is_there():
         yield check.ok("signals to containers go through the root helper, which is there")
         return
     words = "signals to containers are not permitted"
@@ -134,10 +136,7 @@ def release(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
     """Whether the kernel counts the time lost to waiting for memory."""
-    try:
-        text = (facts.root / "proc/pressure/memory").read_text()
-    except OSError:
-        text = ""
+    text = read_text(facts.root / "proc/pressure/memory")
     if "full" in text and "total=" in text:
         yield check.ok("PSI: the kernel counts the time lost to waiting for memory")
     else:
@@ -161,12 +160,8 @@ def recording(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def has(facts: Facts, number: int) -> bool:
     """Whether this process has a capability in effect."""
-    try:
-        text = (facts.root / "proc/self/status").read_text()
-        mask = next(row.split()[1] for row in text.splitlines() if row.startswith("CapEff:"))
-        return bool(int(mask, 16) >> number & 1)
-    except (OSError, ValueError, IndexError, StopIteration):
-        return False
+    mask = re.search(r"CapEff:\s*([0-9a-fA-F]+)\b", read_text(facts.root / "proc/self/status"))
+    return mask is not None and bool(int(mask[1], 16) >> number & 1)
 
 
 def in_docker_group() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -28,12 +28,9 @@ from console.config.validation import Duration, Pattern, Strict, Text
 from console.config.yaml import Document, Loc
 from console.host.matching import TooSlow, quick
 from console.host.sample import Machine
-from console.recovery.guard.config import METRICS, OF_CARD, Limit
+from console.recovery.guard.config import Limit
+from console.recovery.guard.metrics import METRICS, OF_CARD, PUBLIC
 
-LOW = frozenset(
-    {"host.ram_available", "host.swap_free", "host.time_to_full", "gpu.memory_free", "disk.free"}
-)
-"""Metrics that are bad when they are low; all others are bad when they are high."""
 FORMS = {
     "B": BYTES_FORM, "B/s": "bytes a second with a unit, like 400MiB/s",
     "%": "a percentage, like 30%", "s": DURATION_FORM, "": "a whole number",
@@ -47,8 +44,8 @@ LEAST_SILENT_S, MOST_FORECAST_S = 3.0, 600.0
 
 
 def _metric(value: str) -> str:
-    if value not in METRICS:
-        raise ValueError(f"one of {', '.join(METRICS)}")
+    if value not in PUBLIC:
+        raise ValueError(f"one of {', '.join(PUBLIC)}")
     return value
 
 
@@ -58,7 +55,7 @@ def _for(value: float) -> float:
     return value
 
 
-Metric = Annotated[str, AfterValidator(_metric), WithJsonSchema({"enum": list(METRICS)})]
+Metric = Annotated[str, AfterValidator(_metric), WithJsonSchema({"enum": list(PUBLIC)})]
 _VALUE = WithJsonSchema(
     {"type": ["string", "number"], "examples": ["24GiB", "400MiB/s", "30%", "5s", 3]}
 )
@@ -89,7 +86,7 @@ class GuardModel(Strict):
         metric = info.data.get("metric")
         if value is None or metric is None:
             return None
-        return figure(value, METRICS[metric])
+        return figure(value, METRICS[metric].unit)
 
     @model_validator(mode="after")
     def _whole(self) -> GuardModel:
@@ -161,9 +158,9 @@ def _metric_trouble(model: GuardModel) -> str:
         return "a guard on a metric has below or above, and only one of them"
     if model.count != 1:
         return "count belongs to a guard on a log"
-    right = "below" if metric in LOW else "above"
+    side, right = ("low", "below") if METRICS[metric].low else ("high", "above")
     if (model.below is None) == (right == "below"):
-        return f"{metric} is bad when it is {'low' if metric in LOW else 'high'}: write {right}"
+        return f"{metric} is bad when it is {side}: write {right}"
     return _never(metric, value) or _of_trouble(metric, model.of)
 
 
@@ -171,9 +168,9 @@ def _never(metric: str, value: float) -> str:
     """Why a limit could not be breached by anything, or "" ."""
     if not math.isfinite(value):
         return f"{metric}: no such figure exists"
-    if metric in LOW and value <= 0:
+    if METRICS[metric].low and value <= 0:
         return f"{metric} is never below zero: the guard would never act"
-    if METRICS[metric] == "%" and value >= 100:
+    if METRICS[metric].unit == "%" and value >= 100:
         return f"{metric} is never above 100 %: the guard would never act"
     if metric == "host.ram_available" and value < LEAST_RAM:
         return f"{metric} below {format_bytes(value)} is too late: the kernel acts before that"
@@ -187,7 +184,7 @@ def _any_day(metric: str, value: float) -> str:
             f"{metric} above {format_bytes(value)} is breached by any service that lives; "
             f"{format_bytes(LEAST_SERVICE_RAM)} is the least"
         )
-    if METRICS[metric] == "%" and value <= 0:
+    if METRICS[metric].unit == "%" and value <= 0:
         return f"{metric} above 0 % is breached on any day: every task waits for memory at times"
     if metric == "runner.silent" and value < LEAST_SILENT_S:
         return (
@@ -238,31 +235,36 @@ def trouble(limit: Limit, machine: Machine) -> str:
     value = limit.below if limit.below is not None else limit.above
     if value is None:
         return ""
-    side, fault = "below", "breached on any day"
-    if limit.below is None:
-        side, fault = "above", "never breached"
-    for metric, most, name in _ceilings(limit, machine):
-        if metric == limit.metric and most is not None and value >= most:
-            has = f"{name} has {format_bytes(most)}"
-            return f"{metric} {side} {format_bytes(value)} is {fault}: {has}"
-    return ""
+    most, name = _most(limit, machine)
+    if most is None or value < most:
+        return ""
+    side, fault = ("above", "never breached") if limit.below is None else (
+        "below", "breached on any day")  # fmt: skip
+    has = f"{name} has {format_bytes(most)}"
+    return f"{limit.metric} {side} {format_bytes(value)} is {fault}: {has}"
 
 
-def _ceilings(limit: Limit, machine: Machine) -> Iterator[tuple[str, int | None, str]]:
-    """(metric, the most it can be, of what)."""
-    for metric in ("host.ram_available", "service.ram_used"):
-        yield metric, machine.ram_total, "the machine"
-    for metric in ("host.swap_used", "host.swap_free", "host.swap_growth"):
-        # a machine without swap cannot breach a limit on swap; that is no mistake of its author
-        yield metric, machine.swap_total or None, "its swap"
+def _most(limit: Limit, machine: Machine) -> tuple[int | None, str]:
+    """The most that a limit's metric can be, None where that is not known, and of what."""
+    match METRICS[limit.metric].within:
+        case "ram":
+            return machine.ram_total, "the machine"
+        case "swap":
+            # a machine without swap cannot breach a limit on swap; that is no mistake of its author
+            return machine.swap_total or None, "its swap"
+        case "cards":
+            return _most_of_cards(limit.of, machine)
+    return None, ""
+
+
+def _most_of_cards(of: str, machine: Machine) -> tuple[int | None, str]:
     sizes = [card.total for card in machine.cards]
     known = [size for size in sizes if size is not None]
     if not known or len(known) != len(sizes):
-        return
-    most = sum(known) if limit.of == "sum" else max(known)
-    if limit.of not in OF_CARD:
-        most = next(
-            (c.total or 0 for c in machine.cards if c.uuid and c.uuid.startswith(limit.of)), 0
-        )
-    for metric in ("gpu.memory_used", "gpu.memory_free"):
-        yield metric, most or None, "the cards together" if limit.of == "sum" else "the card"
+        return None, ""
+    if of == "sum":
+        return sum(known) or None, "the cards together"
+    if of in OF_CARD:
+        return max(known) or None, "the card"
+    named = (c.total for c in machine.cards if c.uuid and c.uuid.startswith(of))
+    return next(named, None) or None, "the card"

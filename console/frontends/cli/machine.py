@@ -27,8 +27,8 @@ from console.host.sampler import Sampler
 from console.journal.guard_status import GuardView, GuardWatch, run_on
 from console.render.cells import ASCII, UNICODE, Glyphs, plain
 from console.render.gauges import all_rows, one_row
-from console.render.guard_text import lease_words
-from console.render.guard_text import line as guard_line
+from console.render.guard import lease_words
+from console.render.guard import line as guard_line
 from console.runner import boot
 
 SIGNS = {Level.OK: " ok ", Level.NOTE: "note", Level.WARNING: "WARN", Level.FAILED: "FAIL"}

@@ -11,10 +11,11 @@ from typing import Any
 
 from console.common.errors import Exit, UsageError
 from console.common.units import format_bytes, number
+from console.journal.breach import each
 from console.journal.guard_record import Recorded, ending, find
 from console.recovery.guard.record.read import FastSample
 from console.render.breach import cause_of
-from console.render.guard import deeds, each
+from console.render.guard import deeds
 
 DENSE_S = 5.0
 DENSE_EVERY_S = 0.2

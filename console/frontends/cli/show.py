@@ -28,9 +28,8 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.render.breach import cause_of
 from console.render.cells import plain
 from console.render.cutover import BACK, cut_over
-from console.render.guard import deeds, event_words, value_words
-from console.render.guard_text import lease_words
-from console.render.guard_text import line as guard_line
+from console.render.guard import deeds, event_words, lease_words, value_words
+from console.render.guard import line as guard_line
 from console.render.report import compare as comparison
 from console.render.report.benchmarks import figures_line
 from console.render.report.document import TROUBLE, evidence, markdown, write_copy

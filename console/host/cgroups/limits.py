@@ -31,7 +31,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
+class Files:
     """Where a version keeps its figures; `controller` as /proc/PID/cgroup names its groups."""
 
     controller: str
@@ -39,12 +39,13 @@ class _Files:
     used: str
     inactive: str
     active: str
+    events: str
 
 
-_V2 = _Files("", "memory.max", "memory.current", "inactive_file", "active_file")
-_V1 = _Files(
+V2 = Files("", "memory.max", "memory.current", "inactive_file", "active_file", "memory.events")
+V1 = Files(
     "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-    "total_inactive_file", "total_active_file",
+    "total_inactive_file", "total_active_file", "memory.oom_control",
 )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def limits(root: Path) -> list[Limit]:
     return [one for one in found if one is not None]
 
 
-def _groups(root: Path) -> Iterator[tuple[Path, str, _Files]]:
+def _groups(root: Path) -> Iterator[tuple[Path, str, Files]]:
     """Each group that this process is in and that may account memory, its own first and version 2
     before version 1: its directory, its name, its files."""
     rows = [row.split(":", 2) for row in read_text(root / "proc/self/cgroup").splitlines()]
@@ -76,7 +77,7 @@ def _groups(root: Path) -> Iterator[tuple[Path, str, _Files]]:
                 yield one, str(one.relative_to(top.parent)), files
 
 
-def _mounts(root: Path) -> Iterator[tuple[Path, str, _Files]]:
+def _mounts(root: Path) -> Iterator[tuple[Path, str, Files]]:
     """What may account memory: where it is mounted, which part of the tree, its files."""
     for row in read_text(root / "proc/self/mountinfo").splitlines():
         left, _, right = row.partition(" - ")
@@ -85,16 +86,16 @@ def _mounts(root: Path) -> Iterator[tuple[Path, str, _Files]]:
             continue
         shown, point = (_unescaped(field) for field in fields[3:5])
         if kind[0] == "cgroup2":
-            yield root / point.lstrip("/"), shown, _V2
+            yield root / point.lstrip("/"), shown, V2
         elif kind[0] == "cgroup" and "memory" in kind[2].split(","):
-            yield root / point.lstrip("/"), shown, _V1
+            yield root / point.lstrip("/"), shown, V1
 
 
 def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
-def _limit(folder: Path, name: str, files: _Files) -> Limit | None:
+def _limit(folder: Path, name: str, files: Files) -> Limit | None:
     most, used = number_in(folder / files.most), number_in(folder / files.used)
     if most is None or not 0 <= most < UNLIMITED or used is None:
         return None
@@ -151,7 +152,7 @@ class Bound:
         self.levels.clear()
 
 
-def _level(folder: Path, files: _Files, total: int) -> Level | None:
+def _level(folder: Path, files: Files, total: int) -> Level | None:
     limit = number_in(folder / files.most)
     if limit is None or not 0 < limit < total:
         return None

@@ -3,9 +3,6 @@
 `BreachHandler` kills the targets, triggers the standby and writes breach.json. Each call does one
 step and returns, so that sampling goes on meanwhile. Files are written in a thread that is waited
 for only briefly, because the disk may be as stuck as the rest of the machine.
-
-`RecorderFeed` gives the recorder its samples, the records of each second, the status page, and
-changes of level.
 """
 
 from __future__ import annotations
@@ -26,11 +23,11 @@ from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.recovery.guard.config import BREACH, GuardConfig
+from console.recovery.guard.decide.limit_state import Metrics
 from console.recovery.guard.decide.policy import Breach, Curves, Decision
 from console.recovery.guard.kill.killer import Killer, KillOperation
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.memory import Pressure
-from console.recovery.guard.observe.snapshot import Load, Memory, Snapshot
+from console.recovery.guard.observe.snapshot import Load, Snapshot
 from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.guard.record.status import finite
@@ -46,22 +43,27 @@ LEVEL_WORDS = {"ok": "calm", "warn": "a limit is near", "act": "a limit was pass
 
 
 class RecorderFeed:
-    """Writes to the recorder. `window` and `curves` keep the last samples; `own` is what the
-    sentinel itself uses."""
+    """Gives the recorder its samples, the records of each second, the status page, and changes of
+    level. `window` and `curves` keep the last samples; `own` is what the sentinel itself uses."""
 
     def __init__(self, ring: Recorder, clock: Clock) -> None:
-        self.window, self.curves = Window(), Curves()
+        self.window: Window = deque(maxlen=WINDOW)
+        self.curves = Curves()
         self.own: dict[str, Any] = {}
         self._ring, self._clock = ring, clock
-        self._pressure, self._upkeep = Pressure(), status.Upkeep()
+        self._upkeep = status.Upkeep()
         self._level = ""
         self._said_at = self._page_at = float("-inf")
 
     def record(
-        self, snapshot: Snapshot, decision: Decision, shown: Callable[[], dict[str, Any]]
-    ) -> None:
+        self, snapshot: Snapshot, decision: Decision, metrics: Metrics,
+        shown: Callable[[], dict[str, Any]],
+    ) -> None:  # fmt: skip
         """Record one tick. `shown` makes the status page and is called only when one is due."""
-        self._sample(snapshot.memory, decision.level)
+        memory, full = snapshot.memory, metrics.full.share
+        if memory is not None:
+            self._ring.tick(memory, metrics.some.share, full, decision.level)
+            self.window.append((self._clock.now(), memory.available, memory.swap_used, full))
         changed = decision.level != self._level
         if changed:
             self._level = decision.level
@@ -71,20 +73,10 @@ class RecorderFeed:
             self._page_at = snapshot.at
             self._ring.status(shown())
 
-    def _sample(self, memory: Memory | None, level: str) -> None:
-        if memory is not None:
-            some, full = self._pressure.update(memory)
-            self._ring.tick(memory, some, full, level)
-            self.window.add(self._clock.now(), memory.available, memory.swap_used, full)
-
     def second(self, snapshot: Snapshot) -> None:
-        """Write the record of one second."""
         self.own = self._upkeep.read()
         self.curves.add(snapshot)
         self._ring.second({**status.parts(snapshot), "own": self.own})
-
-    def close(self) -> None:
-        self._upkeep.close()
 
     def _say_level(self, decision: Decision, now: float) -> None:
         """Record a change of level. A level that keeps changing must not push all other events out
@@ -129,17 +121,8 @@ class BreachRecord:
     without page cache, and `age_s`."""
 
 
-class Window:
-    """The last samples for breach.json, as rows of [wall, available, swap used, full %]."""
-
-    def __init__(self) -> None:
-        self.rows: deque[tuple[float, int, int, float | None]] = deque(maxlen=WINDOW)
-
-    def add(self, wall: float, available: int, swap: int, full: float | None) -> None:
-        self.rows.append((wall, available, swap, full))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"fast": [list(row) for row in self.rows]}
+Window = deque[tuple[float, int, int, float | None]]
+"""The last samples for breach.json, as rows of [wall, available, swap used, full %]."""
 
 
 class BreachHandler:
@@ -237,7 +220,7 @@ class BreachHandler:
             "at": record.wall, "wall": record.wall, "mono": record.mono, "crossed": record.crossed,
             "cause": record.cause,
             "run_id": self._config.run_id, "reason": record.reason, **record.data, **report,
-            "killed": killed, "window": self._window.to_json(),
+            "killed": killed, "window": {"fast": list(self._window)},
         }  # fmt: skip
 
     def _trigger(self, now: float) -> None:
@@ -282,7 +265,6 @@ class BreachHandler:
 
 
 def record_of(breach: Breach, wall: float) -> BreachRecord:
-    """Return the breach that the policy found as a record."""
     return BreachRecord("guard", breach.reason, wall, breach.at, {
         "reasons": list(breach.reasons), "limit": breach.limit.to_json(), "value": breach.value,
         "of": breach.of, "tte_s": finite(breach.tte_s), "rate": breach.rate,

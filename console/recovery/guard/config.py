@@ -8,8 +8,6 @@ The default limits scale with the machine and are calibrated by replaying record
 (docs/measurements/replay.md). Two aims conflict: a load that outgrows the machine has to be stopped
 well before the end, and a load that preflight calls GO may end with no more RAM left than
 preflight's margin. Only the prediction tells the two apart, so the forecast takes it into account.
-
-The inbox is a FIFO. Each message is one JSON line of at most PIPE_BUF bytes.
 """
 
 from __future__ import annotations
@@ -19,31 +17,12 @@ import json
 import math
 import os
 import stat
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from console.common.units import format_bytes, format_number
 from console.models.sizing.load_curve import Envelope
-
-METRICS = {
-    "host.ram_available": "B", "host.swap_used": "B", "host.swap_free": "B",
-    "host.swap_growth": "B", "host.swap_in_rate": "B/s", "host.swap_out_rate": "B/s",
-    "host.pressure": "%", "host.pressure_some": "%", "host.time_to_full": "s",
-    "gpu.memory_used": "B", "gpu.memory_free": "B", "disk.free": "B",
-    "service.ram_used": "B", "service.restarts": "", "service.oom_kills": "",
-    "runner.silent": "s",
-}  # fmt: skip
-"""The metrics that a limit can name, and their units. Pressure is the share of the last second in
-which all tasks (`host.pressure`) or some tasks (`host.pressure_some`) waited for memory.
-`host.swap_growth` is how much swap use has grown since something of the run came alive."""
-OWN_METRICS = {"host.bound_left": "B"}
-"""Metrics that only default limits use. `host.bound_left` is the RAM that is left to the control
-group around the console; it is known only while a host process of the run lives in that group."""
-OF_CARD = ("sum", "max", "min")
-"""Values of `of` for a gpu limit that cover all GPUs. Otherwise `of` of a gpu limit is a UUID or
-the beginning of one, `of` of a disk limit is a path, and `of` of a service limit is the name of a
-service, or "" for any service."""
+from console.recovery.guard.metrics import METRICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +54,9 @@ class Limit:
 
     @property
     def unit(self) -> str:
-        return (METRICS | OWN_METRICS).get(self.metric, "")
+        return METRICS[self.metric].unit if self.metric in METRICS else ""
 
     def passed(self, value: float) -> bool:
-        """Return whether a value is on the wrong side of the limit."""
         if self.below is not None:
             return value < self.below
         return self.above is not None and value > self.above
@@ -94,7 +72,7 @@ class Limit:
         limit = Limit(**data)
         if bool(limit.log) == bool(limit.metric):
             raise ValueError("a limit is on a metric or on a log")
-        if limit.metric and limit.metric not in METRICS | OWN_METRICS:
+        if limit.metric and limit.metric not in METRICS:
             raise ValueError(f"unknown metric {limit.metric}")
         if limit.metric and (limit.below is None) == (limit.above is None):
             raise ValueError(f"{limit.metric}: below or above")
@@ -105,7 +83,6 @@ class Limit:
 
 
 DIRECTORY = "guard"
-"""The guard's directory inside the run's directory."""
 CONFIG_FILE = "guard.json"
 INBOX = "inbox"
 """A FIFO that takes one JSON line per message, at most PIPE_BUF bytes; see below."""
@@ -158,14 +135,10 @@ class GuardConfig:
         return Path(self.run_dir) / "rollback"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA, "run_id": self.run_id, "run_dir": self.run_dir, "ring": self.ring,
-            "limits": [limit.to_json() for limit in self.limits],
-            "envelope": self.envelope.to_json(), "spare": list(self.spare),
-            "spare_pids": [list(pair) for pair in self.spare_pids], "engine": self.engine,
-            "gpus": list(self.gpus), "disks": list(self.disks), "logs": self.logs,
-            "runner": list(self.runner), "lease_s": self.lease_s,
-        }  # fmt: skip
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        limits = [limit.to_json() for limit in self.limits]
+        envelope = self.envelope.to_json()
+        return {"schema": SCHEMA, **values, "limits": limits, "envelope": envelope}
 
 
 def read(path: Path) -> GuardConfig:
@@ -216,21 +189,13 @@ class Defaults:
     left. `kept`: a predicted load has to leave this much, so that the forecast lets it end as
     predicted. `limits`: the default limits, in the form of the guard config."""
 
-    total: int
-    swap_total: int
     floor: int
     reserve: int
     kept: int
     limits: tuple[Limit, ...]
 
-    def lines(self) -> list[str]:
-        """Return one line about the reserve of the forecast and one line per limit."""
-        kept = f"RAM counts as full with {format_bytes(self.reserve)} left"
-        return [kept, *(words(limit) for limit in self.limits)]
-
 
 def floor_of(total: int) -> int:
-    """Return the floor for this many bytes of RAM."""
     return min(max(LEAST_FLOOR, total // FLOOR_SHARE), MOST_FLOOR, total // SMALL_SHARE)
 
 
@@ -260,70 +225,11 @@ def defaults(total: int, swap_total: int, bound: int = 0) -> Defaults:
         growth = min(max(LEAST_SWAP, total // SWAP_SHARE), swap_total // 2)
         limits.insert(2, Limit("host.swap_growth", above=growth, scarce=low))
     return Defaults(
-        total=total,
-        swap_total=swap_total,
         floor=floor,
         reserve=min(floor * 8 // 3, total // RESERVE_SHARE),
         kept=min(MARGIN, floor * 4 // 3),
         limits=tuple(limits),
     )
-
-
-NAMES = {
-    "host.ram_available": "RAM available", "host.swap_used": "swap used",
-    "host.bound_left": "RAM left to the console's own control group",
-    "host.swap_free": "swap free", "host.swap_growth": "swap grown",
-    "host.swap_in_rate": "swapped in", "host.swap_out_rate": "swapped out",
-    "host.pressure": "all tasks waiting for memory",
-    "host.pressure_some": "some tasks waiting for memory",
-    "host.time_to_full": "RAM full", "gpu.memory_used": "VRAM used",
-    "gpu.memory_free": "VRAM free", "disk.free": "disk free",
-    "service.ram_used": "RAM", "service.restarts": "restarts",
-    "service.oom_kills": "OOM kills", "runner.silent": "the runner silent",
-}  # fmt: skip
-"""Each metric in words that a value can follow."""
-
-
-def words(limit: Limit) -> str:
-    """Return one limit as a line: what it watches, for how long, and what happens then."""
-    if limit.log:
-        what = f"{limit.count} fatal line{'s' if limit.count > 1 else ''} in the log of {limit.log}"
-    else:
-        level = limit.below if limit.below is not None else limit.above
-        side = "below" if limit.below is not None else "above"
-        name = NAMES[limit.metric]
-        name = f"{name} ({limit.of})" if limit.of else name
-        what = f"{name} {side} {figure(limit.metric, level or 0.0)}"
-        if limit.metric == "host.time_to_full":
-            what = f"{name} in less than {figure(limit.metric, level or 0.0)}"
-    if limit.for_s:
-        what += f" for {format_number(limit.for_s, 's')}"
-    if limit.scarce:
-        what += f", while RAM available is below {format_bytes(limit.scarce)}"
-    if limit.missing == "breach":
-        what += "; no figure counts as well"
-    return f"{what}: {limit.act}"
-
-
-def figure(metric: str, value: float) -> str:
-    """Return a value of a metric with its unit."""
-    if metric.endswith("_rate"):
-        return rate(value)
-    if metric.startswith("host.pressure"):
-        return f"{value:.0f} % of the time"
-    if metric.startswith(("service.restarts", "service.oom")):
-        return f"{value:.0f}"
-    if metric in ("host.time_to_full", "runner.silent"):
-        return f"{value:.1f} s"
-    return format_bytes(value)
-
-
-def rate(value: float) -> str:
-    """Return a rate as `4.93 GB/s`: decimal units, as disks and loaders report it."""
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6)):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e3:.3g} kB/s"
 
 
 MESSAGES = frozenset({"beat", "arm", "sheet", "advisory", "outage", "attended", "quit"})
@@ -332,8 +238,7 @@ _MOST_LINE = 4096
 
 
 class Inbox:
-    """The reading end of the FIFO, which is made if it is missing. `read` never waits. Lines that
-    are not a known message are counted in `garbage`."""
+    """The reading end of the FIFO, which is made if it is missing. `read` never waits."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError, also if something other than a FIFO lies at `path`."""
@@ -346,26 +251,19 @@ class Inbox:
         if not stat.S_ISFIFO(os.fstat(self.descriptor).st_mode):
             self.close()
             raise OSError(f"{path} is no FIFO")
-        self.garbage = 0
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the messages since the last call, in order."""
+        """Return the messages since the last call, in order. A line that is no known message is
+        left out."""
         try:
             data = os.read(self.descriptor, _MOST)
         except OSError:
             return []
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _MOST_LINE:
-            self._rest, self.garbage = b"", self.garbage + 1
-        found = []
-        for line in lines:
-            message = _message(line)
-            if message is not None:
-                found.append(message)
-            elif line.strip():
-                self.garbage += 1
-        return found
+            self._rest = b""
+        return [message for line in lines if (message := _message(line)) is not None]
 
     def close(self) -> None:
         if self.descriptor >= 0:

@@ -32,7 +32,6 @@ from console.recovery.guard.observe.quick import gap_s
 from console.recovery.guard.observe.snapshot import Snapshot
 from console.recovery.guard.record import status
 from console.recovery.guard.record.recorder import Recorder
-from console.recovery.guard.self_protection import Protections
 from console.recovery.rollback import trigger
 
 SECOND_S = 1.0
@@ -107,7 +106,8 @@ class GuardLoop:
     def __init__(self, config: GuardConfig, deps: Dependencies, wait: Wait = poll) -> None:
         """Raises ValueError for invalid limits, and OSError if memory cannot be read."""
         self.config = config
-        self.protections = Protections()
+        self.protections: dict[str, Any] = {"protections": {}, "missing": []}
+        """What the sentinel got, for the status page; see `console.recovery.guard.daemon`."""
         self.over = False
         self._deps, self._wait = deps, wait
         self._clock = deps.clock
@@ -136,10 +136,6 @@ class GuardLoop:
     def _hear(self, seconds: float) -> None:
         if self._wait([self._deps.inbox.descriptor, *self._deps.collector.descriptors()], seconds):
             self._listen()
-
-    def close(self) -> None:
-        """Close what this object opened. The dependencies stay open for their owner."""
-        self._feed.close()
 
     def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
         """Run one action and record its exception: a guard goes on after an error, and others see
@@ -179,7 +175,10 @@ class GuardLoop:
         self._wait_s = self._deps.collector.quick.wait_s(rest)
         if decision.fresh and decision.breach is not None:
             self._kill(decision.breach, snapshot)
-        self._feed.record(snapshot, decision, lambda: self._status_page(snapshot, decision))
+        self._feed.record(
+            snapshot, decision, self._policy.metrics,
+            lambda: self._status_page(snapshot, decision),
+        )  # fmt: skip
         if self._handler is not None and not self._handler.over:
             self._handler.advance()
 
@@ -189,10 +188,9 @@ class GuardLoop:
         return status.status(
             snapshot, decision,
             countdown=self._policy.metrics.countdown,
-            limits=self._limits,
-            protections=self.protections,
             lease=(left, self._lease.is_attended(snapshot.at)),
             more={
+                **self.protections,
                 "advisory": self._policy.advised, "armed": self._policy.armed,
                 "acted": self._handler is not None, "outage": self._outage,
                 "own": self._feed.own, "base": self._policy.base,
@@ -200,6 +198,7 @@ class GuardLoop:
                 "spared": list(self._deps.alive.refused),
                 "trouble": list(self._deps.collector.slow_io.troubles),
                 "copied_s": None if copied is None else status.age(snapshot.at, copied),
+                "limits": self._limits,
             },
         )  # fmt: skip
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from console.common.units import format_bytes, format_duration, number
-from console.journal.breach import RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.breach import Crossed, crossed, each, limit_in
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Cause
-from console.render.guard import MARKS, deeds, each, limit_words, value_words
+from console.recovery.guard.metrics import RAM, SWAP
+from console.render.guard import MARKS, deeds, limit_words, value_words
 from console.render.report.charts import (
     LEFT,
     LEFT_EDGE,

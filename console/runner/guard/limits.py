@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,10 @@ from console.host.sample import Machine
 from console.models.sizing.assessment import Verdict
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard import config as guard_config
-from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, GuardConfig, Limit, defaults
+from console.recovery.guard.config import NOTHING_PREDICTED, GuardConfig, Limit, defaults
 from console.recovery.guard.decide.forecast import Forecast
-from console.recovery.guard.decide.limit_state import LimitState
-from console.recovery.guard.decide.metrics import Metrics
+from console.recovery.guard.decide.limit_state import LimitState, Metrics
+from console.recovery.guard.metrics import METRICS, OF_CARD
 from console.recovery.guard.observe import snapshot as readings
 from console.recovery.guard.observe.memory import MemoryCollector, field
 from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
@@ -48,35 +49,36 @@ HOLDS = frozenset({Verdict.GO, Verdict.STREAMING, Verdict.TIGHT})
 """Verdicts with a prediction that a load may be held to."""
 
 SAMPLE_S, PAUSE_S = 1.2, 0.05
-MOVING = ("host.pressure", "host.swap_in", "host.swap_out", "host.time_to_full")
-"""These metrics are read for SAMPLE_S, and count only if passed for half a second."""
-MOVING_FOR_S = 0.5
-ABOUT = ("host.", "gpu.", "disk.")
-LATER = frozenset({"host.swap_growth"})
+"""Some metrics are read for SAMPLE_S, and count only if passed for SAMPLED_FOR_S."""
+SAMPLED_FOR_S = 0.5
 BESIDE = "while the baseline serves"
 
 
 def limits_of(plan: Plan) -> tuple[Limit, ...]:
     """Return the limits of the site and those that the playbook adds. Their paths are relative to
     the file that names them. The console's default limits come with the sentinel."""
-    site, playbook = plan.site, plan.playbook
-    placed = [_absolute(one, site.base) for one in site.guards]
-    return (*placed, *(_absolute(one, playbook.base) for one in playbook.guards))
+    return tuple(
+        _with_path(one, partial(_below, file.base))
+        for file in (plan.site, plan.playbook) for one in file.guards
+    )  # fmt: skip
 
 
-def _absolute(limit: Limit, base: Path) -> Limit:
+def _below(base: Path, path: Path) -> Path:
+    return Path(os.path.abspath(base / path.expanduser()))
+
+
+def _with_path(limit: Limit, place: Callable[[Path], Path]) -> Limit:
+    """Return a limit on the disk of a path with that path placed; any other as it is."""
     if limit.metric != "disk.free" or not limit.of:
         return limit
-    return replace(limit, of=os.path.abspath(base / Path(limit.of).expanduser()))
+    return replace(limit, of=str(place(Path(limit.of))))
 
 
 def lease_of(plan: Plan, given: float | None) -> float:
     """Return the lease in seconds, 0.0 for none: that of the command line, else the playbook's,
     else the site's."""
-    for one in (given, plan.playbook.model.lease, plan.site.model.lease):
-        if one is not None:
-            return one
-    return 0.0
+    wanted = (given, plan.playbook.model.lease, plan.site.model.lease)
+    return next((one for one in wanted if one is not None), 0.0)
 
 
 def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
@@ -88,10 +90,9 @@ def misfits(plan: Plan, machine: Machine, *, always: bool = False) -> list[str]:
 
 
 def _uncounted(limit: Limit, plan: Plan) -> str:
-    """Return in words that a limit counts what is only counted for containers; a host process has
-    no control group of its own to count in."""
+    """Return in words that a limit counts what is only counted for containers."""
     spec = plan.services.get(limit.of)
-    counted = limit.metric in ("service.oom_kills", "service.restarts")
+    counted = limit.metric and METRICS[limit.metric].of_containers
     if not counted or spec is None or not isinstance(spec.runs, ProcessSpec):
         return ""
     return f"{limit.metric} of {limit.of}: counted for containers only, it is a host process"
@@ -101,14 +102,16 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
     """Return the guard config for the current state; `plan` is the run's sealed plan."""
     run, made = context.run, context.plan
     base = plan.baseline
+    recorded = process.read_record(plan.records_dir, base.name) if base.kind == "process" else None
     return GuardConfig(
         run_id=run.id,
         run_dir=str(run.path),
         ring=f"{PREFIX}{os.getuid()}.{run.id}.ring",
-        limits=tuple(_on_existing_path(one) for one in limits_of(made)),
+        # a directory that a download makes is on the disk of the one above it
+        limits=tuple(_with_path(one, existing) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
-        spare_pids=tuple(spared(plan)),
+        spare_pids=(recorded,) if recorded is not None else (),
         engine=plan.engine.socket,
         gpus=plan.gpus,
         disks=tuple(dict.fromkeys(str(path) for path in disks(made))),
@@ -123,22 +126,6 @@ def write(config: GuardConfig) -> None:
     config.directory.mkdir(mode=0o700, exist_ok=True)
     text = json.dumps(config.to_json(), indent=1) + "\n"
     write_atomically(config.directory / guard_config.CONFIG_FILE, text, 0o600)
-
-
-def spared(plan: SealedPlan) -> Iterator[tuple[int, int]]:
-    """Yield (pid, start) of a baseline that is a host process, as recorded now."""
-    if plan.baseline.kind == "process":
-        found = process.read_record(plan.records_dir, plan.baseline.name)
-        if found is not None:
-            yield found
-
-
-def _on_existing_path(limit: Limit) -> Limit:
-    """Replace the path of a disk limit by the nearest existing one: a directory that a download
-    makes is on the disk of the one above it."""
-    if limit.metric != "disk.free" or not limit.of:
-        return limit
-    return replace(limit, of=str(existing(Path(limit.of))))
 
 
 def disks(plan: Plan) -> Iterator[Path]:
@@ -163,16 +150,12 @@ def made_later(plan: Plan, path: Path) -> bool:
 def _downloads(plan: Plan) -> Iterator[Path]:
     for planned in plan.steps:
         if planned.step is not None and planned.step.download is not None:
-            to = plan.playbook.base / Path(planned.step.download.to).expanduser()
-            yield Path(os.path.abspath(to))
+            yield _below(plan.playbook.base, Path(planned.step.download.to))
 
 
 def existing(path: Path) -> Path:
     """Return the path itself, or the nearest existing directory above it."""
-    for one in (path, *path.parents):
-        if os.path.lexists(one):
-            return one
-    return Path("/")
+    return next((one for one in (path, *path.parents) if os.path.lexists(one)), Path("/"))
 
 
 def predicted(view: RunView) -> Envelope:
@@ -216,10 +199,7 @@ def findings(
     """Return what is wrong now with a plan's limits; this takes a moment. `given_back` is how many
     bytes of RAM the baseline returns when it stops, None if not known; it counts only if the plan
     stops the baseline."""
-    limits = [
-        one for one in limits_of(plan)
-        if one.metric.startswith(ABOUT) and one.metric not in LATER
-    ]  # fmt: skip
+    limits = [one for one in limits_of(plan) if one.metric and METRICS[one.metric].before_run]
     if not limits:
         return []
     cards = ask(nvml_s) if any(one.metric.startswith("gpu.") for one in limits) else Cards()
@@ -272,8 +252,12 @@ def _lacking(limit: Limit, state: LimitState, metrics: Metrics) -> str:
     """Return in words what this machine does not have at all (swap), which no grace period changes;
     "" for what only takes time."""
     found = state.read(metrics)
-    waits = found is None or found.value is not None or limit.metric.startswith(MOVING)
+    waits = found is None or found.value is not None or _sampled(limit)
     return "" if waits or found is None else f"{state.name}: {found.why}"
+
+
+def _sampled(limit: Limit) -> bool:
+    return METRICS[limit.metric].before_run == "sampled"
 
 
 def _where(limit: Limit) -> str:
@@ -287,7 +271,7 @@ def _state_after(
     memory = next((snapshot.memory for snapshot in snapshots if snapshot.memory is not None), None)
     found = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
     metrics = Metrics(Forecast(found, NOTHING_PREDICTED), uuids)
-    held = min(limit.for_s, MOVING_FOR_S) if limit.metric.startswith(MOVING) else 0.0
+    held = min(limit.for_s, SAMPLED_FOR_S) if _sampled(limit) else 0.0
     state = LimitState(replace(limit, for_s=held, scarce=0), 0)
     for snapshot in snapshots:
         metrics.take(snapshot)
@@ -301,7 +285,7 @@ def _snapshots(
     """Yield one snapshot, or many over SAMPLE_S if a metric needs time."""
     fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
-    until = begun + SAMPLE_S if any(one.metric.startswith(MOVING) for one in limits) else begun
+    until = begun + SAMPLE_S if any(map(_sampled, limits)) else begun
     asked = any(one.metric == "disk.free" for one in limits)
     free = _disks(plan, begun) if asked else ()
     swap = slow.swap(begun)

@@ -50,10 +50,6 @@ class SentinelProcess:
         """Whether the sentinel has said that it watches, lives, and is not stopped."""
         return ready(self.run) == self.pid and self.alive and not is_stopped(self.pid[0])
 
-    @property
-    def says_ready(self) -> bool:
-        return ready(self.run) == self.pid
-
     def adopt(self) -> bool:
         """Adopt the sentinel that an earlier runner started, if it works; else end it. Returns
         whether it was adopted."""

@@ -14,7 +14,7 @@ from console.host.gpu.inventory import Cards
 from console.host.machine import look
 from console.host.sample import Machine
 from console.recovery.guard.config import defaults
-from console.render.guard import lease_words, limit_words
+from console.render.guard import lease_terms, limit_words
 from console.runner import cutover
 from console.runner.guard import limits
 from console.runner.guard.limits import lease_of, limits_of, misfits
@@ -74,7 +74,7 @@ def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
     out += [f"  lint       {_lint_words(one)}" for one in found]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
-    out.append(f"  lease      {lease_words(lease_of(made, None))}")
+    out.append(f"  lease      {lease_terms(lease_of(made, None))}")
     out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:

@@ -19,7 +19,7 @@ import pytest
 
 from console.host.cgroups import cgroup
 from console.recovery.guard.kill.killer import Killer, KillOperation
-from console.recovery.guard.kill.targets import Deny, Target, find_targets, sort_out
+from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 from console.runtime.docker.client import connect
@@ -93,7 +93,7 @@ def killer_of(deny: Deny, engine: str = "", **more: Any) -> Iterator[Killer]:
 
 def recorded(*identities: str) -> tuple[Target, ...]:
     entries = [Live("container", "cand", container=one) for one in identities]
-    return find_targets(entries, Deny())
+    return sort_out(entries, Deny())[0]
 
 
 def kill_all(killer: Killer, targets: tuple[Target, ...]) -> KillOperation:
@@ -186,17 +186,17 @@ def test_a_forged_line_does_not_reach_the_baseline(pen: Pen, tmp_path: Path) -> 
 AS_USER = """
 import time
 from console.recovery.guard.kill.killer import Killer
-from console.recovery.guard.kill.targets import Deny, find_targets
+from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback.live import Live
 identity, engine = arguments
 killer = Killer("", Deny(), engine=engine, helper="/nowhere", release=False)
-targets = find_targets([Live("container", "hog", container=identity)], Deny())
-way, begun = killer.way(targets[0]), time.monotonic()
+targets = sort_out([Live("container", "hog", container=identity)], Deny())[0]
+begun = time.monotonic()
 operation = killer.kill(targets)
 call = time.monotonic() - begun
 while not operation.advance() and time.monotonic() - begun < 60: time.sleep(0.005)
 operation.close()
-print(json.dumps([way, call, operation.empty, operation.report()]))
+print(json.dumps([call, operation.empty, operation.report()]))
 """
 
 
@@ -219,8 +219,7 @@ def ajar(pen: Pen) -> Iterator[str]:
 @pytest.mark.full
 def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str) -> None:
     candidate = pen.run("sleep", "600", options=("--init",))
-    way, call, empty, report = as_user(AS_USER, [GID], candidate, ajar)
-    assert "engine" in way
+    call, empty, report = as_user(AS_USER, [GID], candidate, ajar)
     assert empty, report
     until(lambda: not pen.up(candidate), "it is down")
     (one,) = report["killed"]
@@ -233,8 +232,7 @@ def test_a_user_of_the_docker_group_kills_through_the_engine(pen: Pen, ajar: str
 def test_a_user_of_no_group_kills_nothing_and_is_told(pen: Pen, ajar: str) -> None:
     candidate = pen.run("sleep", "600")
     quick = AS_USER.replace("begun < 60", "begun < 0.3")
-    way, _, empty, report = as_user(quick, [], candidate, ajar)
-    assert way.startswith("no way")
+    _, empty, report = as_user(quick, [], candidate, ajar)
     assert not empty
     assert "engine: Permission denied" in report["killed"][0]["why"]
     assert report["written_s"] is None

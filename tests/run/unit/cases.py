@@ -56,7 +56,7 @@ LIMITS = (
     Limit("gpu.memory_used", above=GIB, of="GPU-a"), Limit("gpu.memory_free", below=GIB, of="min"),
     Limit("host.time_to_full", below=20.0, source=""), Limit("host.pressure", above=30.0),
     Limit(log="cand", matches="CUDA\x1b[31m", count=3, source=""), Limit(log="c", matches="x"),
-    Limit("service.restarts", above=2.0, of="cand"), Limit("odd", above=1.5),
+    Limit("service.restarts", above=2.0, of="cand"),
     Limit("host.swap_growth", above=GIB, scarce=4 * GIB),
 )  # fmt: skip
 NO_DRIVER = Cards(words="no NVIDIA driver")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from console.journal.breach import FULL, RAM, SWAP, Crossed, crossed, limit_in
+from console.journal.breach import Crossed, crossed, limit_in
+from console.recovery.guard.metrics import FULL, RAM, SWAP
 
 GIB = 1 << 30
 ROWS: list[list[Any]] = [[1.0, 9, 0, None], [2.0, 5, 3, 20.0], [3.0, 7, 1, 10.0]]

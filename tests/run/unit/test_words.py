@@ -330,7 +330,7 @@ def test_words_of_a_guard(snapshot: SnapshotAssertion) -> None:
         "events": [guard.event_words(one) for one in events],
         "killed": [guard.killed_words(row, s) for row in cases.KILLED for s in (0.0, 0.5)],
         "held": [guard.held_words(one) for one in cases.HELD],
-        "leases": [guard.lease_words(lease_s) for lease_s in (0.0, 1800.0)],
+        "leases": [guard.lease_terms(lease_s) for lease_s in (0.0, 1800.0)],
         "gaps": [guard.gap_words(one) for one in gaps],
         "deeds": guard.deeds({"killed": [cases.KILLED[0], 3], "gap_s": 0.25, "limit": limit}),
     } == snapshot  # fmt: skip

@@ -23,12 +23,11 @@ from console.recovery.guard.config import FLOOR_WITHIN_S, Defaults
 from console.recovery.guard.observe.snapshot import GpuMemory, Memory
 
 SHORT_S, MEDIUM_S, SMOOTH_S = 0.5, 3.0, 5.0
-KNOWN_S = 0.3
-"""Slopes over less than this many seconds are not known."""
+KNOWN_S, KNOWN_SHARE_S = 0.3, 0.5
+"""Slopes, and shares of the time, over less than this many seconds are not known."""
 STILL = 1e6
 """Growth slower than this many bytes a second counts as none."""
 SHARE_S = 1.0
-KNOWN_SHARE_S = 0.5
 FINEST_S = 0.015
 """Samples closer together than this are not kept, so that the number of samples has a limit."""
 
@@ -53,10 +52,10 @@ class Base(NamedTuple):
 class _Ring:
     """(time, value) over the last seconds. The oldest one kept is the newest that is old enough."""
 
-    __slots__ = ("points", "seconds")
+    __slots__ = ("known_s", "points", "seconds")
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float, known_s: float = KNOWN_S) -> None:
+        self.seconds, self.known_s = seconds, known_s
         self.points: deque[tuple[float, float]] = deque()
 
     def push(self, at: float, value: float) -> float | None:
@@ -69,7 +68,7 @@ class _Ring:
         while len(points) > 1 and points[1][0] <= edge:
             points.popleft()
         then, before = points[0]
-        return (value - before) / (at - then) if at - then >= KNOWN_S else None
+        return (value - before) / (at - then) if at - then >= self.known_s else None
 
 
 class Forecast:
@@ -95,17 +94,12 @@ class Forecast:
         self.resume(Base(memory.available, memory.swap_used, used) if memory else None)
 
     def resume(self, base: Base | None) -> None:
-        """Count from these values."""
         self.base, self._line = base, self._least(base)
 
     def stop(self) -> None:
         """Stop counting, because nothing is alive any more."""
         self.resume(None)
         self.on_course = False
-
-    @property
-    def started(self) -> bool:
-        return self.base is not None
 
     def _least(self, base: Base | None) -> float | None:
         """Return how many bytes may be left while the prediction holds; None without a prediction
@@ -172,18 +166,11 @@ class Forecast:
         else:
             self.tte_s = math.inf
 
-    def taken(self, memory: Memory) -> tuple[int, int] | None:
-        """Return RAM and swap in bytes taken since the start; None without a start."""
-        base = self.base
-        if base is None:
-            return None
-        return base.available - memory.available, memory.swap_used - base.swap_used
-
     def outside(self, memory: Memory, cards: tuple[GpuMemory, ...]) -> str | None:
         """Return in words what is above the prediction. Call it once a second at most: it is
         slow."""
-        taken, base = self.taken(memory), self.base
-        if taken is None or base is None or self.predicted is None:
+        base = self.base
+        if base is None or self.predicted is None:
             return None
         known = dict(self.predicted.vram)
         vram = [
@@ -191,7 +178,8 @@ class Forecast:
             for card in cards
             if card.used is not None and card.uuid in known and card.uuid in base.cards
         ]
-        ram, swap = (max(0, part) for part in taken)
+        ram = max(0, base.available - memory.available)
+        swap = max(0, memory.swap_used - base.swap_used)
         return self.envelope.outside(ram=ram, swap=swap, vram=vram)
 
 
@@ -201,24 +189,19 @@ class Stall:
 
     def __init__(self) -> None:
         self.share: float | None = None
-        self._points: deque[tuple[float, int]] = deque()
+        self._ring = _Ring(SHARE_S, KNOWN_SHARE_S)
 
     def update(self, at: float, total_us: int | None) -> None:
         """Take one sample. If the total went back (another control group), start again."""
-        points = self._points
+        points = self._ring.points
         if total_us is None or (points and (total_us < points[-1][1] or at < points[-1][0])):
             points.clear()
             self.share = None
         if total_us is None:
             return
-        if not points or at - points[-1][0] >= FINEST_S:
-            points.append((at, total_us))
-        edge = at - SHARE_S
-        while len(points) > 1 and points[1][0] <= edge:
-            points.popleft()
-        then, before = points[0]
-        if at - then >= KNOWN_SHARE_S:
-            self.share = min(100.0, (total_us - before) / (at - then) / 1e4)
+        growth = self._ring.push(at, total_us)
+        if growth is not None:
+            self.share = min(100.0, growth / 1e4)
 
 
 RISE_S, FALL_S = 2.0, 4.0

@@ -1,4 +1,5 @@
-"""One limit over time: since when it has been passed, whether it still holds, what is not known."""
+"""Limits over time: what is known of the metrics now, and for each limit since when it has been
+passed, whether it still holds, and what is not known."""
 
 from __future__ import annotations
 
@@ -6,12 +7,50 @@ import math
 
 from console.common.text import one_line
 from console.common.units import format_bytes, format_number
-from console.recovery.guard.config import NAMES, Limit, figure, rate
-from console.recovery.guard.decide.metrics import Metrics, Reading, reader
+from console.recovery.guard.config import Limit
+from console.recovery.guard.decide.forecast import Countdown, Forecast, Stall
+from console.recovery.guard.metrics import FAST_GRACE_S, METRICS, Reading, figure, rate, reader
+from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
 CLEAR_S, CLEAR_FACTOR = 10.0, 1.25
 """A breached limit is clear again after CLEAR_S on the right side of the level, with CLEAR_FACTOR
 as a distance."""
+
+
+class Metrics:
+    """The current snapshot, and what was computed from earlier ones. Readings are taken from
+    here."""
+
+    def __init__(self, forecast: Forecast, gpus: tuple[str, ...]) -> None:
+        self.forecast: Forecast = forecast
+        self.gpus = gpus
+        self.countdown = Countdown()
+        self.some: Stall = Stall()
+        self.full: Stall = Stall()
+        self.snapshot = Snapshot(0.0, None)
+        self.fresh: Memory | None = None
+        """The snapshot's memory; None if it is not known, or too old."""
+        self.read_at = 0.0
+        self.before_at: float | None = None
+        """When memory was read last, and the time before that."""
+        self.memory: Memory | None = None
+        """The last known memory; its age tells whether it still holds."""
+        self.grown_from: int | None = None
+        """Swap in use when something of the run came alive, in bytes."""
+
+    def take(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.fresh = snapshot, None
+        memory = snapshot.memory
+        if memory is None:
+            return
+        self.fresh = memory if snapshot.at - memory.at <= FAST_GRACE_S else None
+        if self.memory is None or memory.at != self.memory.at:
+            self.before_at = None if self.memory is None else self.read_at
+            self.memory, self.read_at = memory, memory.at
+            self.forecast.update(memory)
+            self.countdown.update(memory, self.forecast)
+            self.some.update(memory.at, memory.some_us)
+            self.full.update(memory.at, memory.full_us)
 
 
 class LimitState:
@@ -22,7 +61,9 @@ class LimitState:
         """`index` is the limit's place in the guard config, -1 for a default. Raises ValueError for
         an invalid limit."""
         self.limit, self.index = limit, index
-        self.read, self.grace_s, self.fast = reader(limit, index)
+        self.read, self.grace_s = reader(limit, index)
+        self._now = METRICS[limit.metric].now if limit.metric else None
+        self.fast = self._now is not None
         self.kills = limit.act == "kill"
         self._excused = index < 0 and limit.metric == "host.swap_growth"
         self._below = -math.inf if limit.below is None else limit.below
@@ -55,7 +96,8 @@ class LimitState:
 
     def update(self, metrics: Metrics) -> None:
         """Take one snapshot. If nothing exists that the limit is about, the state is cleared."""
-        fresh = metrics.fast.get(self.limit.metric) if self.fast else None
+        memory, now_of = metrics.fresh, self._now
+        fresh = now_of(metrics, memory) if now_of is not None and memory is not None else None
         if fresh is not None:
             self.value, self.unknown, self.blind = fresh, "", False
             self._known_at, self._known_before_at = metrics.read_at, metrics.before_at
@@ -157,7 +199,7 @@ class LimitState:
         limit = self.limit
         if limit.log:
             return f"log of {limit.log}"
-        name, of = NAMES[limit.metric], one_line(self.of or limit.of, 60)
+        name, of = METRICS[limit.metric].words, one_line(self.of or limit.of, 60)
         if limit.metric.startswith("service."):
             return f"{name} of {of}" if of else f"{name} of a service"
         return f"{name} ({of})" if of else name

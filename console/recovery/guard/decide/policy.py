@@ -3,12 +3,6 @@
 The code is pure: time comes in with the snapshot, and the replay of an incident runs this very
 code. Each arming allows one breach, which stays until `arm` is called again. While nothing is
 armed, and while a rollback runs, the policy only warns and says so.
-
-`Lease` works like a commit-confirmed trial: while the baseline is down somebody has to stay
-attached, or the baseline comes back.
-
-`Curves` keeps the curve of the metric that was breached. The recorder keeps samples of RAM and swap
-anyway; for services, GPUs, disks and logs the snapshots of the last two minutes are read again.
 """
 
 from __future__ import annotations
@@ -21,10 +15,10 @@ from typing import Any, Literal
 
 from console.common.text import one_line
 from console.models.sizing.load_curve import Envelope
-from console.recovery.guard.config import NOTHING_PREDICTED, OF_CARD, Defaults, Limit
-from console.recovery.guard.decide.forecast import Base, Forecast, Slopes
-from console.recovery.guard.decide.limit_state import LimitState
-from console.recovery.guard.decide.metrics import FAST_GRACE_S, Metrics, reader
+from console.recovery.guard.config import NOTHING_PREDICTED, Defaults, Limit
+from console.recovery.guard.decide.forecast import Base, Forecast
+from console.recovery.guard.decide.limit_state import LimitState, Metrics
+from console.recovery.guard.metrics import FAST_GRACE_S, METRICS, OF_CARD, reader
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
 ATTENDED_S = 5.0
@@ -32,8 +26,8 @@ ATTENDED_S = 5.0
 
 
 class Lease:
-    """How long the baseline may be down with nobody attached. All times are monotonic seconds. With
-    `length_s` 0 there is no lease, and it never expires."""
+    """How long the baseline may be down with nobody attached, as in a commit-confirmed trial. All
+    times are monotonic seconds. With `length_s` 0 there is no lease, and it never expires."""
 
     def __init__(self, length_s: float) -> None:
         self.length_s = max(0.0, length_s)
@@ -78,7 +72,6 @@ or while the forecast leaves less than NEAR_S."""
 SLOW_S = 0.25
 """Slow metrics are checked when one of them changed, and this often for their age."""
 DEVIATION_S = 1.0
-NO_SLOPES = Slopes()
 Level = Literal["ok", "warn", "act"]
 
 
@@ -116,7 +109,6 @@ class Decision:
     level: Level
     reasons: tuple[str, ...] = ()
     tte_s: float | None = None
-    slopes: Slopes = NO_SLOPES
     breach: Breach | None = None
     fresh: bool = False
     unknown: tuple[str, ...] = ()
@@ -159,7 +151,6 @@ class Policy:
         return max((one.below or 0.0 for one in kills), default=0.0)
 
     def is_near(self, memory: Memory) -> bool:
-        """Return whether RAM is near a level that kills."""
         bound = memory.bound is not None and memory.bound < NEAR_FACTOR * self.bound_floor
         return bound or memory.available < NEAR_FACTOR * self.highest
 
@@ -179,7 +170,7 @@ class Policy:
         memory = self.metrics.memory
         if self.metrics.grown_from is None and memory is not None:
             self.metrics.grown_from = memory.swap_used
-        if not self.forecast.started:
+        if self.forecast.base is None:
             self.forecast.start(memory, snapshot.cards)
         if again:
             return
@@ -281,18 +272,14 @@ class Policy:
         if self._deviation:
             reasons.append(self._deviation)
         if would_kill and self.breach is None:
-            reasons.append(self._only_watched())
+            why = "a rollback is on its way" if self.armed else "nothing of the run is alive"
+            reasons.append(f"only watched: {why}")
         level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
         forecast = self.forecast
         return Decision(
-            level, tuple(reasons), forecast.tte_s, forecast.slopes, self.breach, fresh,
+            level, tuple(reasons), forecast.tte_s, self.breach, fresh,
             tuple(dict.fromkeys(unknown)), self._wait(passing), forecast.on_course,
         )  # fmt: skip
-
-    def _only_watched(self) -> str:
-        if not self.armed:
-            return "only watched: nothing of the run is alive"
-        return "only watched: a rollback is on its way"
 
     def _wait(self, passing: bool) -> float:
         memory, tte_s = self.metrics.memory, self.forecast.tte_s
@@ -303,15 +290,11 @@ class Policy:
 
 
 KEPT = 128
-COLUMNS = {
-    "host.ram_available": 1, "host.time_to_full": 1, "host.swap_used": 2, "host.swap_free": 2,
-    "host.swap_growth": 2, "host.pressure": 3,
-}  # fmt: skip
-"""The metrics whose curve is in the window's rows, and the column there."""
 
 
 class Curves:
-    """Snapshots, one a second, for the curves of what is not RAM."""
+    """The snapshots of the last two minutes, one a second, for the curves of services, GPUs, disks
+    and logs. The recorder keeps samples of RAM and swap anyway."""
 
     def __init__(self) -> None:
         self._snapshots: deque[Snapshot] = deque(maxlen=KEPT)
@@ -330,8 +313,8 @@ class Curves:
             found: dict[str, Any] = {"log": limit.log, "of": limit.log}
         else:
             found = {"metric": limit.metric, "of": breach.of or limit.of}
-        if limit.metric in COLUMNS:
-            return {**found, "column": COLUMNS[limit.metric]}
+        if not limit.log and (column := METRICS[limit.metric].column):
+            return {**found, "column": column}
         if breach.of and not limit.log and limit.of in ("", *OF_CARD):
             limit = replace(limit, of=breach.of)
         read, points = reader(limit, breach.index)[0], dict(more)

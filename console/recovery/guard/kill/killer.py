@@ -24,7 +24,6 @@ from typing import Any
 
 from console.host import process
 from console.host.cgroups import cgroup
-from console.recovery.guard.kill import helper_client
 from console.recovery.guard.kill.mrelease import Reaper, at_once
 from console.recovery.guard.kill.sequence import (
     SOON_S,
@@ -34,7 +33,7 @@ from console.recovery.guard.kill.sequence import (
     StrayKill,
     TargetKill,
 )
-from console.recovery.guard.kill.signals import socket_of
+from console.recovery.guard.kill.signals import HELPER, helper_is_there, socket_of
 from console.recovery.guard.kill.targets import Deny, Target, refreshed, refusal
 
 GIVE_UP_S = 60.0
@@ -83,7 +82,6 @@ class KillOperation:
         self._clock, self._deny = clock, deny
         self._containers = [kill for kill in kills if isinstance(kill, ContainerKill)]
         self._processes = [kill for kill in kills if isinstance(kill, ProcessKill)]
-        self._strays = strays
         if strays is not None:
             self._processes.append(strays)
         self._sweep_at = self._late_at = 0.0
@@ -163,7 +161,7 @@ class Killer:
         deny: Deny,
         *,
         engine: str = "",
-        helper: str = helper_client.SOCKET,
+        helper: str = HELPER,
         clock: Callable[[], float] = time.monotonic,
         release: bool = True,
     ) -> None:
@@ -197,25 +195,9 @@ class Killer:
 
     def _kill_of(self, target: Target) -> ContainerKill | ProcessKill:
         if target.container:
-            helper = self._helper if helper_client.is_there(self._helper) else ""
+            helper = self._helper if helper_is_there(self._helper) else ""
             return ContainerKill(target, self.reaper, self._clock, self.trees, self._engine, helper)
         return ProcessKill(target, self.reaper, self._clock)
-
-    def way(self, target: Target) -> str:
-        """Return in words how a target could be killed here and now, without changing anything."""
-        if not target.container:
-            return "signals" if _may_signal([target.pid]) else "not permitted to signal it"
-        if target.pending:
-            return "not running yet"
-        if any(os.access(f"{g.path}/cgroup.kill", os.W_OK) for g in target.cgroups if not g.kind):
-            return "cgroup.kill"
-        if _may_signal(cgroup.pids(target.cgroups[0].path)):
-            return "signals"
-        if helper_client.is_there(self._helper):
-            return "the root helper, then the engine"
-        if self._engine and os.access(self._engine, os.W_OK):
-            return "only the engine's API: it must answer; memory limits come first"
-        return "no way: neither signals nor the engine are open to this user"
 
     def rehearse(self) -> tuple[str, ...]:
         """Run the whole kill path on a child made for it and on a container that does not exist,
@@ -254,22 +236,9 @@ class Killer:
         return [] if answered else ["the child for process_mrelease does not answer"]
 
     def close(self) -> None:
-        """End the child that frees memory."""
         if self.reaper is not None:
             self.reaper.close()
 
 
 def _all_live(kills: Sequence[ProcessKill]) -> bool:
     return all(kill.lives for kill in kills)
-
-
-def _may_signal(pids: Sequence[int]) -> bool:
-    for pid in pids:
-        try:
-            os.kill(pid, 0)
-        except PermissionError:
-            return False
-        except ProcessLookupError:
-            continue
-        return True
-    return False

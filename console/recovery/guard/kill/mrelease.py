@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from console.common.files import read_bytes
 from console.common.paths import module_argv
 
 NUMBER = 448
@@ -106,15 +107,9 @@ def supported() -> str:
 def resident(pid: int) -> int:
     """Return the bytes that a process holds in memory; 0 if it is gone."""
     try:
-        descriptor = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        return int(read_bytes(f"/proc/{pid}/statm").split()[1]) * PAGE
+    except (ValueError, IndexError):
         return 0
-    try:
-        return int(os.read(descriptor, 128).split()[1]) * PAGE
-    except (OSError, ValueError, IndexError):
-        return 0
-    finally:
-        os.close(descriptor)
 
 
 class Reaper:
@@ -265,7 +260,6 @@ def _pause(waiting: dict[int, float], now: float) -> float | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the child and return its exit code."""
     if len(arguments) != 1 or not arguments[0].isdigit():
         sys.stderr.write("usage: python -m console.recovery.guard.kill.mrelease FD\n")
         return 2

@@ -29,7 +29,7 @@ from pathlib import Path
 from console.common.text import one_line
 from console.host.cgroups import cgroup
 from console.host.cgroups.cgroup import FULL_ID, Hierarchy
-from console.recovery.guard.kill import helper_client, signals
+from console.recovery.guard.kill import signals
 
 PROTECTED = "/etc/omni-console/protected"
 UNIT = "omni-guard-helper.service"
@@ -229,7 +229,7 @@ def _log(words: str) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the service. Returns 2 if it cannot or should not run."""
     parser = argparse.ArgumentParser(prog="omni-guard-helper", description=__doc__)
-    parser.add_argument("--socket", default=helper_client.SOCKET)
+    parser.add_argument("--socket", default=signals.HELPER)
     parser.add_argument("--group", default="docker")
     parser.add_argument("--protected", default=PROTECTED)
     parser.add_argument("--unit", action="store_true", help="print the systemd unit and end")

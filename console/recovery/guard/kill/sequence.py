@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from console.host import process
 from console.host.cgroups import cgroup
 from console.host.cgroups.cgroup import Cgroup, Hierarchy
-from console.recovery.guard.kill import helper_client, signals
+from console.recovery.guard.kill import signals
 from console.recovery.guard.kill.mrelease import Reaper
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, status
 from console.recovery.guard.kill.targets import Target, refreshed
@@ -158,7 +158,7 @@ class ContainerKill(TargetKill):
         elif done.not_permitted:
             self._note("this user may not signal it")
             if self._helper and "helper" not in self.requests:
-                question = helper_client.question(self.target.container)
+                question = signals.helper_question(self.target.container)
                 self.requests["helper"] = UnixRequest(self._helper, question, now, REQUEST_S)
                 if self.requests["helper"].sent:
                     self._reached("helper")
@@ -188,9 +188,8 @@ class ContainerKill(TargetKill):
 
     def _read_answer(self, name: str, request: UnixRequest) -> None:
         if name == "helper":
-            self._note(
-                helper_client.refusal(request.answer) or (request.why and f"helper: {request.why}")
-            )
+            refused = signals.helper_refusal(request.answer)
+            self._note(refused or (request.why and f"helper: {request.why}"))
             return
         code = status(request.answer)
         if request.why:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from console.common.files import read_bytes
 from console.common.text import clean, decode, one_line
 from console.host import process
 from console.host.cgroups import cgroup
@@ -28,6 +30,8 @@ from console.recovery.guard.kill import mrelease
 
 ANSWER = 4096
 """How many bytes of an answer are kept."""
+HELPER = "/run/omni-console/guard.sock"
+"""The socket of the root helper; see `root_helper` and docs/how-to/root-helper.md."""
 
 
 class UnixRequest:
@@ -119,6 +123,28 @@ def socket_of(engine: str) -> str:
     return engine if engine.startswith("/") else ""
 
 
+def helper_question(container: str) -> bytes:
+    """Return the only request that the root helper takes; `container` is a full id."""
+    return f"kill {container}\n".encode()
+
+
+def helper_refusal(answer: bytes) -> str:
+    """Return why the helper refused, clean; empty if it did not, or has not answered."""
+    try:
+        value = json.loads(answer)
+    except (ValueError, RecursionError):
+        return "helper: it answered nonsense" if answer else ""
+    if isinstance(value, dict) and value.get("ok") is True:
+        return ""
+    words = value.get("error") if isinstance(value, dict) else None
+    return f"helper: {one_line(str(words or 'it refused'), 160)}"
+
+
+def helper_is_there(path: str = HELPER) -> bool:
+    """Return whether a helper's socket exists and this user may write to it."""
+    return os.access(path, os.W_OK)
+
+
 MOST_SIZED = 64
 """How many processes are measured before a kill, at some 15 µs each."""
 SHOWN = 3
@@ -139,22 +165,15 @@ class Signalled:
         return self.denied > 0 and self.reached == 0
 
 
-def open_kill(group: Cgroup) -> int:
-    """Open cgroup.kill. Writing to it kills every process of the group and of the groups below it,
-    including forks and frozen processes (Linux 5.14).
-
-    Raises OSError: ENOENT if the kernel or the hierarchy has no such file or the group is gone,
-    EACCES or EROFS if this user or this mount does not permit it.
-    """
-    if not group.stands:
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return os.open(f"{group.path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
-
-
 def write_kill(group: Cgroup, reaper: mrelease.Reaper | None = None) -> tuple[int, bool]:
-    """Write cgroup.kill. Returns 0 or the errno, and whether the reaper frees the memory."""
+    """Write cgroup.kill, which kills every process of the group and of the groups below it,
+    including forks and frozen processes (Linux 5.14). Returns 0 or the errno, and whether the
+    reaper frees the memory. ENOENT: the kernel or the hierarchy has no such file, or the group is
+    gone; EACCES or EROFS: this user or this mount does not permit it."""
+    if not group.stands:
+        return errno.ENOENT, False
     try:
-        descriptor = open_kill(group)
+        descriptor = os.open(f"{group.path}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
         return error.errno or errno.EIO, False
     freed = False
@@ -176,7 +195,7 @@ def signal_group(group: Cgroup, container: str, clock: Clock = time.monotonic) -
     wanted = container.encode()
 
     def is_it(pid: int) -> bool:
-        return wanted in _read(f"/proc/{pid}/cgroup")
+        return wanted in read_bytes(f"/proc/{pid}/cgroup")
 
     return signal_all([(pid, is_it) for pid in found], clock)
 
@@ -272,7 +291,7 @@ def strays(run_id: str, stats: Sequence[process.Stat], spared: set[int]) -> list
     for s in stats:
         if s.pid in spared or s.parent == own or s.state in "ZX":
             continue
-        data = _read(f"/proc/{s.pid}/environ")
+        data = read_bytes(f"/proc/{s.pid}/environ")
         if wanted in data and wanted in data.split(b"\0"):
             found.append(s)
     return found
@@ -311,9 +330,9 @@ def stuck(pids: Sequence[int]) -> str:
         found = process.stat(pid)
         if found is None or found.state in "ZX":
             continue
-        name = one_line(decode(_read(f"/proc/{pid}/comm")), 20)
+        name = one_line(decode(read_bytes(f"/proc/{pid}/comm")), 20)
         if found.state == "D":
-            where = clean(decode(_read(f"/proc/{pid}/wchan")))[:40]
+            where = clean(decode(read_bytes(f"/proc/{pid}/wchan")))[:40]
             place = f" in {where}" if where not in ("", "0") else ""
             words.append(f"D-state: pid {pid} ({name}) waits in the kernel{place}")
         else:
@@ -321,17 +340,3 @@ def stuck(pids: Sequence[int]) -> str:
     if len(pids) > SHOWN:
         words.append(f"and {len(pids) - SHOWN} more")
     return "; ".join(words)
-
-
-def _read(path: str) -> bytes:
-    """Return the beginning of a file of /proc; empty if it is gone or this user may not read it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, 1 << 17)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)

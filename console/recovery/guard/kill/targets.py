@@ -4,17 +4,14 @@ A container is known by its full id and then by its control groups (with their i
 known by pid and start time. Nothing is ever chosen by size or name. The deny list takes precedence
 over everything: baseline, protected services, pid 1, this process with its ancestors and session,
 the runner and the standby.
-
-`LiveTargets` knows what of the run is alive from its records: it reads them again when they grow,
-and checks them once a second. A recorded container may have no control group yet; while it is new,
-the group is looked for at every tick.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.common.text import one_line
@@ -100,8 +97,7 @@ class Deny:
     def groups(self, trees: Iterable[Hierarchy]) -> tuple[Cgroup, ...]:
         """Return the control groups of denied containers."""
         ids = [word for word in self.spare if FULL_ID.fullmatch(word)]
-        found = [one for word in ids for one in cgroup.find(word, trees, scan=False)]
-        return tuple(found)
+        return tuple(one for word in ids for one in cgroup.find(word, trees, scan=False))
 
     def places(self) -> tuple[tuple[str, str], ...]:
         """Return (kind, path below the mount) of the control groups that this process and the
@@ -125,13 +121,6 @@ def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
         pids[config.runner] = None
     since = min((e.start for e in entries if e.kind == "runner"), default=config.runner[1])
     return Deny(tuple(word for word in config.spare if word), tuple(pids), since)
-
-
-def find_targets(
-    entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
-) -> tuple[Target, ...]:
-    """Return what of live.jsonl may be killed; `sort_out` also says what is denied."""
-    return sort_out(entries, deny, trees)[0]
 
 
 def sort_out(
@@ -189,9 +178,7 @@ def refreshed(
     if not target.container:
         return target
     groups = cgroup.find(target.container, trees, inside=inside or {})
-    if groups == target.cgroups:
-        return target
-    return Target(target.kind, target.name, target.container, groups)
+    return target if groups == target.cgroups else replace(target, cgroups=groups)
 
 
 def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
@@ -226,24 +213,19 @@ def _refused_process(target: Target, deny: Deny) -> str:
     """Return why a process is refused, "" if it is not. This takes a few system calls and no
     listing of /proc, because it delays a kill."""
     leaders = deny.leaders()
-    theirs = {number for pid in leaders for number in (_session(pid), _group(pid))} | leaders
-    if {target.pid, _session(target.pid), _group(target.pid)} & (theirs - {0}):
+    theirs = leaders.union(*map(_ids, leaders))
+    if ({target.pid} | _ids(target.pid)) & (theirs - {0}):
         return "its process is the baseline's, protected, or the console's own"
     return ""
 
 
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return 0
-
-
-def _group(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return 0
+def _ids(pid: int) -> set[int]:
+    """Return the session and the group of a process, as far as there are any."""
+    found = set()
+    for of in (os.getsid, os.getpgid):
+        with contextlib.suppress(OSError):
+            found.add(of(pid))
+    return found
 
 
 def _refused_groups(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
@@ -269,8 +251,10 @@ GROUP_S = 5.0
 
 
 class LiveTargets:
-    """What of the run is alive. `targets` may be killed; `refused` says in words which recorded
-    ones may not."""
+    """What of the run is alive, from its records, which are read again when they grow and checked
+    once a second. A recorded container may have no control group yet; while it is new, the group is
+    looked for at every tick. `targets` may be killed; `refused` says in words which recorded ones
+    may not."""
 
     def __init__(self, path: Path, trees: tuple[Hierarchy, ...]) -> None:
         self._path = path
@@ -280,17 +264,13 @@ class LiveTargets:
         self._scan_at = self._leaderless_at = 0.0
         self._leaderless: set[int] = set()
         self._pending: tuple[Target, ...] = ()
-        self._any = False
+        self.any = False
         self.targets: tuple[Target, ...] = ()
         self.refused: tuple[str, ...] = ()
 
-    @property
-    def any(self) -> bool:
-        return self._any
-
     def armed(self, now: float) -> bool:
         """Return whether something is alive or is about to start."""
-        return self._any or any(self._is_new(one, now) for one in self._pending)
+        return self.any or any(self._is_new(one, now) for one in self._pending)
 
     def _is_new(self, target: Target, now: float) -> bool:
         return now - self._since.get(target.container, now) < NEW_S
@@ -298,7 +278,7 @@ class LiveTargets:
     def _sort(self) -> None:
         """Find the pending targets. Each costs a stat call or two, so not every tick does this."""
         self._pending = tuple(one for one in self.targets if one.pending)
-        self._any = len(self._pending) < len(self.targets)
+        self.any = len(self._pending) < len(self.targets)
 
     def grew(self) -> bool:
         """Return whether the records changed since they were read; this takes one stat call."""
@@ -318,8 +298,6 @@ class LiveTargets:
 
     def tick(self, now: float) -> bool:
         """Look for containers that have just been recorded. Returns whether one was found."""
-        if not self._pending:
-            return False
         new = [one for one in self._pending if self._is_new(one, now)]
         if not new:
             return False

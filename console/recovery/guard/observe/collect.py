@@ -12,11 +12,10 @@ from console.common.clock import Clock
 from console.recovery.guard.config import GuardConfig
 from console.recovery.guard.decide.policy import NEAR_S, POLL_S, Decision, Policy
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.cards import GpuCollector
 from console.recovery.guard.observe.memory import MemoryCollector
 from console.recovery.guard.observe.quick import Quick
 from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
-from console.recovery.guard.observe.slow_io import SlowIo
+from console.recovery.guard.observe.slow_io import GpuCollector, SlowIo
 from console.recovery.guard.observe.snapshot import FASTEST, Load, Memory, Snapshot, Swap
 
 REST_POLL_S = 0.25
@@ -126,9 +125,9 @@ class Collector:
 
     def close(self) -> None:
         """End the child processes, which copy the recorder to disk one last time."""
-        self.slow_io.close(ENDING_S)
+        self.slow_io.child.close(ENDING_S)
         if self.cards is not None:
-            self.cards.close()
+            self.cards.child.close()
         self.quick.close()
         self._services.close()
         self.machine.close()

@@ -90,16 +90,11 @@ class Tail:
         self._rest = b""
 
     @property
-    def lost(self) -> str:
-        """`why`, once it has lasted for LOST_S."""
-        return self.why if time.monotonic() - self._lost_at >= LOST_S else ""
-
-    @property
     def trouble(self) -> str:
-        """Why a line may have been missed, in words."""
-        if not self.skipped:
-            return self.lost
-        return f"{format_bytes(self.skipped)} of its log were not read: too much at once"
+        """Why a line may have been missed, in words. `why` counts once it has lasted for LOST_S."""
+        if self.skipped:
+            return f"{format_bytes(self.skipped)} of its log were not read: too much at once"
+        return self.why if time.monotonic() - self._lost_at >= LOST_S else ""
 
     def close(self) -> None:
         if self._file >= 0:

@@ -3,8 +3,6 @@
 One reading is a pread of meminfo and one of pressure/memory, about 10 µs, of which the kernel takes
 8. Text that has not changed is not parsed again. Where a control group limits this process and what
 it watches, each limiting level adds two more reads.
-
-The share of time that tasks waited for memory is computed from the kernel's totals.
 """
 
 from __future__ import annotations
@@ -16,35 +14,6 @@ from pathlib import Path
 from console.common.text import one_line
 from console.host.cgroups.limits import Bound
 from console.recovery.guard.observe.snapshot import Memory
-
-SPAN_S = 1.0
-
-
-class Pressure:
-    """The share of time that tasks waited, in per cent over the last one to two seconds. It is None
-    before the first whole second, and without PSI."""
-
-    def __init__(self) -> None:
-        self._old: Memory | None = None
-        self._middle: Memory | None = None
-
-    def update(self, memory: Memory) -> tuple[float | None, float | None]:
-        """Return (some, full) up to this sample."""
-        middle = self._middle
-        if middle is None or memory.at - middle.at >= SPAN_S:
-            self._old, self._middle = middle, memory
-        old = self._old
-        if old is None or memory.at <= old.at:
-            return None, None
-        span = (memory.at - old.at) * 1e4
-        return _share(old.some_us, memory.some_us, span), _share(old.full_us, memory.full_us, span)
-
-
-def _share(before: int | None, now: int | None, span: float) -> float | None:
-    if before is None or now is None:
-        return None
-    return min(100.0, max(0, now - before) / span)
-
 
 _CHUNK = 8192
 _MEMINFO = 1024
@@ -81,29 +50,6 @@ class Row:
         return field(text, self._name)
 
 
-class Steady:
-    """Values of a table that seldom change, in KiB, which are parsed again only if their bytes
-    changed."""
-
-    __slots__ = ("_at", "_names", "_text", "_values")
-
-    def __init__(self, *names: bytes) -> None:
-        self._names = names
-        self._at, self._text = 0, b""
-        self._values: tuple[int | None, ...] = ()
-
-    def read(self, text: bytes) -> tuple[int | None, ...]:
-        """Return a value for each name; None if the table has no such row."""
-        if not (self._text and text.startswith(self._text, self._at)):
-            self._values = tuple(field(text, name) for name in self._names)
-            self._text = b""
-            if None not in self._values:
-                self._at = text.find(self._names[0])
-                end = text.find(_UNIT, text.find(self._names[-1], self._at))
-                self._text = text[self._at : end + len(_UNIT)] if end >= 0 else b""
-        return self._values
-
-
 class MemoryCollector:
     """Reads the kernel's files under `root`. Call `close()` when done, and use it from one thread.
 
@@ -113,8 +59,8 @@ class MemoryCollector:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._meminfo = self._pressure = -1
-        self._total, self._available = Steady(b"MemTotal:"), Row(b"\nMemAvailable:")
-        self._swap = Steady(b"\nSwapTotal:", b"\nSwapFree:")
+        self._total, self._available = Row(b"MemTotal:"), Row(b"\nMemAvailable:")
+        self._swap, self._swap_free = Row(b"\nSwapTotal:"), Row(b"\nSwapFree:")
         self._psi: bytes | None = None
         self._text = b""
         self._moved_at, self._still = 0.0, False
@@ -157,11 +103,11 @@ class MemoryCollector:
             self.why = one_line(f"meminfo cannot be read: {error.strerror}")
             self._open()
             return None
-        (total,), available = self._total.read(text), self._available.read(text)
+        total, available = self._total.read(text), self._available.read(text)
         if total is None or available is None:
             self.why = "meminfo has no MemTotal or no MemAvailable"
             return None
-        swap, free = self._swap.read(text)
+        swap, free = self._swap.read(text), self._swap_free.read(text)
         before = self._psi
         some, full = self._psi_totals()
         if text != self._text or self._psi != before:

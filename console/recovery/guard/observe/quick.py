@@ -11,10 +11,10 @@ largest are read, and the rest are taken from the last second.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from console.host import process
@@ -22,7 +22,7 @@ from console.host.cgroups import cgroup
 from console.recovery.guard.config import Limit
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Breach
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.memory import pread
+from console.recovery.guard.observe.memory import opened, pread
 from console.recovery.guard.observe.snapshot import FASTEST, Load
 
 METRIC = "service.ram_used"
@@ -62,7 +62,9 @@ class Members:
         inside = {pid for path in groups for pid in cgroup.pids(path)}
         for pid in unknown:
             if self._is_mine(pid, inside):
-                descriptor = opened_statm(pid)
+                # The descriptor belongs to this very process: it reads nothing once the pid is
+                # another's.
+                descriptor = opened(Path(f"/proc/{pid}/statm"))
                 if descriptor >= 0:
                     self._open[pid] = descriptor
         self._rest = 0
@@ -219,14 +221,6 @@ def level_of(target: Target, limits: Sequence[Limit]) -> float | None:
         if one.metric == METRIC and one.above is not None and one.of in ("", target.name)
     ]  # fmt: skip
     return min(levels, default=None)
-
-
-def opened_statm(pid: int) -> int:
-    """Open the statm file of a process. The descriptor belongs to that very process: it reads
-    nothing once the pid is another's."""
-    with contextlib.suppress(OSError):
-        return os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
-    return -1
 
 
 def own_pages(descriptor: int) -> int | None:

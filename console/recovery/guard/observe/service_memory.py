@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from console.host.cgroups.limits import number_in
+from console.host.cgroups.limits import UNLIMITED, V1, V2, Files, number_in
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.memory import field, opened, pread
 from console.recovery.guard.observe.snapshot import Load, Swap
@@ -20,31 +19,6 @@ _IN, _OUT = b"\npswpin ", b"\npswpout "
 GONE = "its control group is gone"
 NOT_YET = "it has no control group yet"
 NO_MEMORY = "its control group does not account memory"
-UNLIMITED = 1 << 60
-"""Limits from this number of bytes on mean "no limit": version 1 of control groups gives a number
-near 2⁶³ then."""
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names that the two versions of control groups use for the same things. `usage`, `limit` and
-    `events` are files, `cache` and `swap` lines of memory.stat."""
-
-    usage: str
-    limit: str
-    events: str
-    cache: tuple[bytes, bytes]
-    swap: bytes
-
-
-V2 = Names(
-    "memory.current", "memory.max", "memory.events",
-    (b"\nactive_file ", b"\ninactive_file "), b"",
-)  # fmt: skip
-V1 = Names(
-    "memory.usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control",
-    (b"\ntotal_active_file ", b"\ntotal_inactive_file "), b"\ntotal_swap ",
-)  # fmt: skip
 
 
 class Group:
@@ -52,14 +26,15 @@ class Group:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._names, memory = _memory_group(target)
+        names, memory = _memory_group(target)
+        self._cache_rows = tuple(f"\n{row} ".encode() for row in (names.active, names.inactive))
+        self._swap_row = b"\ntotal_swap " if names is V1 else b""
         pids = [one.path for one in target.cgroups if one.kind in ("", "pids")]
-        self.limit = number_in(memory / self._names.limit) if memory else None
-        names = (self._names.usage, "memory.stat", self._names.events)
-        self._usage, self._stat, self._events = (
-            opened(memory / name) if memory else -1 for name in names
+        self.limit = number_in(memory / names.most) if memory else None
+        self._usage, self._stat, self._events, self._swap = (
+            opened(memory / name) if memory else -1
+            for name in (names.used, "memory.stat", names.events, "memory.swap.current")
         )
-        self._swap = opened(memory / "memory.swap.current") if memory else -1
         self._pids = next((d for one in pids if (d := opened(Path(one, "pids.current"))) >= 0), -1)
         self._oom_before = self._oom() or 0
         self._cache: int | None = None
@@ -78,7 +53,7 @@ class Group:
     def read(self, at: float, restarts: int) -> Load:
         target, limit = self.target, self.limit
         usage, stat = _number(pread(self._usage, 64)), pread(self._stat, _STAT)
-        cache = [field(stat, name) for name in self._names.cache]
+        cache = [field(stat, name) for name in self._cache_rows]
         oom = self._oom()
         known = usage is not None and None not in cache
         self._restarts = restarts
@@ -86,7 +61,7 @@ class Group:
         return Load(
             target.name, target.kind, at,
             ram=None if self._cache is None else max(0, (usage or 0) - self._cache),
-            swap=field(stat, self._names.swap) if self._names.swap
+            swap=field(stat, self._swap_row) if self._swap_row
             else _number(pread(self._swap, 64)),
             limit=limit if limit is not None and limit < UNLIMITED else None,
             oom=None if oom is None else max(0, oom - self._oom_before),
@@ -113,7 +88,8 @@ class ServiceMemoryCollector:
         self._read_size = _VMSTAT
         self._page_size = os.sysconf("SC_PAGE_SIZE")
         self._before: tuple[float, int, int] | None = None
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
+        """The containers that can be read, by container id."""
         self._restarts: dict[str, int] = {}
         self._waiting: tuple[Target, ...] = ()
 
@@ -121,11 +97,11 @@ class ServiceMemoryCollector:
         """Set the containers to read. A container whose control group is another one than before
         has been restarted."""
         containers = {one.container: one for one in targets if one.container}
-        for identity in [one for one in self._groups if one not in containers]:
-            self._groups.pop(identity).close()
+        for identity in [one for one in self.groups if one not in containers]:
+            self.groups.pop(identity).close()
             self._restarts.pop(identity, None)
         for identity, target in containers.items():
-            before = self._groups.get(identity)
+            before = self.groups.get(identity)
             if not target.cgroups or (before and before.target.cgroups == target.cgroups):
                 continue
             if before is not None:
@@ -134,24 +110,19 @@ class ServiceMemoryCollector:
                     one.inode for one in target.cgroups
                 }
                 self._restarts[identity] = self._restarts.get(identity, 0) + (not moved)
-            self._groups[identity] = Group(target)
+            self.groups[identity] = Group(target)
         self._waiting = tuple(
-            one for identity, one in containers.items() if identity not in self._groups
+            one for identity, one in containers.items() if identity not in self.groups
         )
 
     def loads(self, at: float) -> tuple[Load, ...]:
         """Read every container. Those without a control group say so in `why`."""
         found = [
             group.read(at, self._restarts.get(identity, 0))
-            for identity, group in self._groups.items()
+            for identity, group in self.groups.items()
         ]
         found += [Load(one.name, one.kind, at, why=NOT_YET) for one in self._waiting]
         return tuple(found)
-
-    @property
-    def groups(self) -> dict[str, Group]:
-        """The containers that can be read, by container id."""
-        return self._groups
 
     def swap(self, at: float) -> Swap:
         """Return swap traffic since the last call. The rates are None at the first call and if the
@@ -180,19 +151,19 @@ class ServiceMemoryCollector:
         return field(text, _IN), field(text, _OUT)
 
     def close(self) -> None:
-        for group in self._groups.values():
+        for group in self.groups.values():
             group.close()
-        self._groups.clear()
+        self.groups.clear()
         if self._vmstat >= 0:
             os.close(self._vmstat)
             self._vmstat = -1
 
 
-def _memory_group(target: Target) -> tuple[Names, Path | None]:
+def _memory_group(target: Target) -> tuple[Files, Path | None]:
     """Return the directory that accounts the target's memory, of version 2 if it can."""
     for one in target.cgroups:
         names = V2 if not one.kind else V1 if "memory" in one.kind.split(",") else None
-        if names is not None and os.path.exists(f"{one.path}/{names.usage}"):
+        if names is not None and os.path.exists(f"{one.path}/{names.used}"):
             return names, Path(one.path)
     return V2, None
 

@@ -1,9 +1,11 @@
-"""The client of the process `slow_io_child`: it sends what to watch and keeps the reports."""
+"""The clients of the two processes that read what may hang: `slow_io_child` for disks, logs and
+process groups, and the GPU reader for VRAM, because a call to NVML may hang forever."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,24 @@ from console.common.text import one_line
 from console.host.children import Child
 from console.recovery.guard.config import RING, GuardConfig
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
+from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, LogHit
 
 SILENT_S = 5.0
+"""After this many seconds without output a process is reported as silent. NVML takes a second or
+two to wake a GPU."""
 FIRST_READ_S = 3.0
 """How long the first reading of a new process may take before the delay is reported."""
 NOT_YET = "its processes have not been read yet"
+GPU_EVERY_S = 1.0
+GPU_KEPT_S = 3.0
+"""A GPU that has not answered for longer keeps its last reading, with the time of that reading."""
+
+
+def silence(child: Child, seconds: float) -> str:
+    """Return for how long a child has said nothing and how it ended, "" while that is no news."""
+    if seconds <= SILENT_S:
+        return ""
+    return f"{seconds:.0f} s" + (f" ({child.how}, {child.died} times)" if child.died else "")
 
 
 class SlowIo:
@@ -53,7 +67,7 @@ class SlowIo:
         names = {one.name for one in targets}
         gone = [name for name in self._armed if name not in names]
         for name in names - self._armed.keys():
-            self._armed[name] = self._arming
+            self._armed[name] = int(now * 1000)
         patterns = [(i, one.log, one.matches) for i, one in enumerate(config.limits) if one.log]
         if patterns != self._patterns:
             self._patterns, self._hits = patterns, ()  # the old counts belong to other limits
@@ -72,18 +86,11 @@ class SlowIo:
         self.child.send(self._message)
 
     @property
-    def _arming(self) -> int:
-        return int(self._clock.monotonic() * 1000)
-
-    @property
     def troubles(self) -> tuple[str, ...]:
         """What is not watched as it should be, in words."""
-        now = self._clock.monotonic()
-        if now - self._heard_at <= SILENT_S:
-            return self._troubles
-        how = f" ({self.child.how}, {self.child.died} times)" if self.child.died else ""
-        words = f"disks and logs have not been read for {now - self._heard_at:.0f} s{how}"
-        return (words, *self._troubles)
+        silent = silence(self.child, self._clock.monotonic() - self._heard_at)
+        words = [f"disks and logs have not been read for {silent}"] if silent else []
+        return (*words, *self._troubles)
 
     @property
     def hits(self) -> tuple[LogHit, ...]:
@@ -109,16 +116,7 @@ class SlowIo:
         try:
             found = json.loads(line)
             disks = tuple(_disk(one, now) for one in found["disks"])
-            hits = tuple(
-                LogHit(
-                    int(one["limit"]),
-                    int(one["count"]),
-                    one_line(str(one["line"])),
-                    one_line(str(one.get("why", "")), 120),
-                    now,
-                )
-                for one in found["hits"]
-            )
+            hits = tuple(_hit(one, now) for one in found["hits"])
             groups = {int(one["pid"]): _group(one, now) for one in found["groups"]}
             copy = found["copy"] or {}
             troubles = [f"log of {name}: {why}" for name, why in found["logs"].items()]
@@ -156,10 +154,6 @@ class SlowIo:
             target.name, target.kind, group["at"], ram=int(group["ram"]), pids=int(group["pids"])
         )
 
-    def close(self, wait_s: float) -> None:
-        """End the child, which copies the ring buffer one last time."""
-        self.child.close(wait_s)
-
 
 def _key(target: Target) -> tuple[int, int]:
     return target.pid, target.start
@@ -170,6 +164,13 @@ def _group(fields: dict[str, Any], now: float) -> dict[str, Any]:
     return {**fields, "largest": largest, "at": now - float(fields["age"] or 0)}
 
 
+def _hit(fields: dict[str, Any], now: float) -> LogHit:
+    why = one_line(str(fields.get("why", "")), 120)
+    return LogHit(
+        int(fields["limit"]), int(fields["count"]), one_line(str(fields["line"])), why, now
+    )
+
+
 def _disk(fields: dict[str, Any], now: float) -> Disk:
     age, free = fields["age"], fields["free"]
     known = age is not None and free is not None
@@ -177,3 +178,55 @@ def _disk(fields: dict[str, Any], now: float) -> Disk:
         str(fields["path"]), now - float(age) if known else now,
         int(free) if known else None, one_line(str(fields["why"])),
     )  # fmt: skip
+
+
+class GpuCollector:
+    """Starts the GPU reader. Call `tend()` every tick; `cards` and `trouble` are what is known."""
+
+    def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
+        reader = (*module_argv("console.host.gpu.child"), "--every", f"{GPU_EVERY_S:g}")
+        self.child = Child(argv or reader, clock)
+        self._clock = clock
+        self._known: dict[str, GpuMemory] = {}
+        self._heard_at = clock.monotonic()
+        self._trouble = ""
+
+    @property
+    def cards(self) -> tuple[GpuMemory, ...]:
+        return tuple(self._known.values())
+
+    @property
+    def trouble(self) -> str:
+        """Why no GPU is known, or why the readings grow old; "" if all is well."""
+        silent = silence(self.child, self._clock.monotonic() - self._heard_at)
+        return f"the GPU reader has been silent for {silent}" if silent else self._trouble
+
+    def tend(self) -> None:
+        """Take the output of the reader."""
+        for line in self.child.tend():
+            self.take(line, self._clock.monotonic())
+
+    def take(self, line: bytes, now: float) -> None:
+        """Take one line of the reader. An incomplete line changes nothing."""
+        try:
+            found = json.loads(line)
+            ages = found.get("ages", {})
+            cards = [_card(one, now - float(ages.get(one["uuid"], 0))) for one in found["gpus"]]
+            trouble = one_line(str(found["trouble"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+        self._heard_at, self._trouble = now, trouble
+        self._known = {card.uuid: self._kept(card, now) for card in cards}
+
+    def _kept(self, card: GpuMemory, now: float) -> GpuMemory:
+        before = self._known.get(card.uuid)
+        if before is None or card.used is not None or now - card.at <= GPU_KEPT_S:
+            return card
+        return replace(before, why=card.why)
+
+
+def _card(fields: dict[str, object], at: float) -> GpuMemory:
+    uuid, why = str(fields["uuid"]), str(fields.get("why", ""))
+    sizes = [fields.get(name) for name in ("used_bytes", "total_bytes")]
+    used, total = (one if isinstance(one, int) and one >= 0 else None for one in sizes)
+    return GpuMemory(one_line(uuid, 80), at, used, total, one_line(why))

@@ -28,10 +28,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from console.common.files import read_bytes
 from console.common.text import one_line
 from console.host import process
 from console.host.cgroups import cgroup
 from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
+from console.recovery.guard.observe.memory import field
 
 EVERY_S = 1.0
 LOGS_S = 0.25
@@ -202,16 +204,9 @@ def _members(every: list[process.Stat], pid: int, start: int, inside: set[int]) 
 
 def own_memory(pid: int) -> tuple[int, int] | None:
     """Return a process's bytes of anonymous and of shared memory; None if it is gone."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            data = file.read()
-        anon, shared = (
-            int(data[(at := data.index(name) + len(name)) : data.index(b"kB", at)]) * 1024
-            for name in (b"RssAnon:", b"RssShmem:")
-        )
-    except (OSError, ValueError):
-        return None
-    return anon, shared
+    data = read_bytes(f"/proc/{pid}/status")
+    anon, shared = field(data, b"RssAnon:"), field(data, b"RssShmem:")
+    return None if anon is None or shared is None else (anon * 1024, shared * 1024)
 
 
 class SlowIoWorker:

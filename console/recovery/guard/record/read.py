@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.common.units import format_bytes
+from console.common.units import format_bytes, number
 from console.host import process
 from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, RING
-from console.recovery.guard.record import ring_buffer
+from console.recovery.guard.record import recorder
 from console.recovery.guard.record.recorder import LIVE, place
 
 
@@ -54,15 +54,15 @@ class Recording:
 
     def status(self) -> dict[str, Any] | None:
         """Return the newest whole status page, which reads 17 KiB."""
-        return ring_buffer.page(_read(self.path, 0, ring_buffer.FAST_AT))
+        return recorder.page(_read(self.path, 0, recorder.FAST_AT))
 
     def fast(self, last_s: float = math.inf) -> list[FastSample]:
         """Return the samples of the last seconds before the newest one, oldest first."""
-        data = _read(self.path, ring_buffer.FAST_AT, ring_buffer.FAST_SLOT * ring_buffer.FAST_SLOTS)
+        data = _read(self.path, recorder.FAST_AT, recorder.FAST_SLOT * recorder.FAST_SLOTS)
         found = []
-        for slot in ring_buffer.slots(data, ring_buffer.FAST_SLOT):
-            record = ring_buffer.unsealed(slot, ring_buffer.FAST.size)
-            if record is not None and (fields := ring_buffer.FAST.unpack(record))[0]:
+        for slot in recorder.slots(data, recorder.FAST_SLOT):
+            record = recorder.unsealed(slot, recorder.FAST.size)
+            if record is not None and (fields := recorder.FAST.unpack(record))[0]:
                 found.append(fields)
         found.sort()
         # Wall clocks jump, so the monotonic time gives the order.
@@ -71,28 +71,26 @@ class Recording:
 
     def slow(self, last_s: float = math.inf) -> list[dict[str, Any]]:
         """Return the records of the last seconds before the newest one, oldest first."""
-        found = self._texts(ring_buffer.SLOW_AT, ring_buffer.SLOW_SLOT, ring_buffer.SLOW_SLOTS)
+        found = self._texts(recorder.SLOW_AT, recorder.SLOW_SLOT, recorder.SLOW_SLOTS)
         since = _mono(found[-1]) - last_s if found else 0.0
         return [one for one in found if _mono(one) >= since]
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events, oldest first: `wall`, `mono`, `what`, `text`."""
-        return self._texts(ring_buffer.EVENT_AT, ring_buffer.EVENT_SLOT, ring_buffer.EVENT_SLOTS)
+        return self._texts(recorder.EVENT_AT, recorder.EVENT_SLOT, recorder.EVENT_SLOTS)
 
     def newest(self) -> float:
         """Return the Unix time of the last write."""
         status = self.status()
         if status is not None:
-            return _number(status.get("wall"))
+            return number(status.get("wall")) or 0.0
         samples = self.fast(0.0)
         return samples[-1].wall if samples else self.made
 
     def _texts(self, at: int, size: int, count: int) -> list[dict[str, Any]]:
         found = []
-        for slot in ring_buffer.slots(_read(self.path, at, size * count), size):
-            if (pair := ring_buffer.unpacked(slot)) and (
-                value := ring_buffer.table(pair[1])
-            ) is not None:
+        for slot in recorder.slots(_read(self.path, at, size * count), size):
+            if (pair := recorder.unpacked(slot)) and (value := recorder.table(pair[1])) is not None:
                 found.append((pair[0], value))
         return [value for _, value in sorted(found, key=lambda one: one[0])]
 
@@ -105,22 +103,14 @@ def open_newest(run_dir: Path) -> Recording | None:
 
 def open_ring(path: Path) -> Recording | None:
     """Return the recording in one file; None if it has no valid header."""
-    record = ring_buffer.unsealed(
-        _read(path, 0, ring_buffer.HEADER.size + 4), ring_buffer.HEADER.size
-    )
-    if record is None:
-        return None
-    magic, version, size, run, pid, start, boot, made, _ = ring_buffer.HEADER.unpack(record)
-    if magic != ring_buffer.MAGIC or version != ring_buffer.VERSION or size != ring_buffer.SIZE:
-        return None
-    run_id, boot_id = (one.rstrip(b"\0").decode("utf-8", "replace") for one in (run, boot))
-    return Recording(path, run_id, pid, start, boot_id, made if math.isfinite(made) else 0.0)
+    header = recorder.header_of(_read(path, 0, recorder.HEADER.size + 4))
+    return Recording(path, *header) if header is not None else None
 
 
 def _places(run_dir: Path) -> list[Path]:
     directory = run_dir / DIRECTORY
     places = [directory / RING, directory / LIVE]
-    config = ring_buffer.table(_read(directory / CONFIG_FILE, 0, 1 << 20)) or {}
+    config = recorder.table(_read(directory / CONFIG_FILE, 0, 1 << 20)) or {}
     name = config.get("ring")
     if isinstance(name, str) and name:
         shared = place(name, directory)[0]
@@ -150,19 +140,15 @@ def _read(path: Path, at: int, size: int) -> bytes:
         os.close(descriptor)
 
 
-def _sample(fields: ring_buffer.Fast) -> FastSample:
+def _sample(fields: recorder.Fast) -> FastSample:
     _, wall, mono, total, available, swap, some, full, level = fields
-    name = ring_buffer.LEVELS[level] if level < len(ring_buffer.LEVELS) else ""
+    name = recorder.LEVELS[level] if level < len(recorder.LEVELS) else ""
     known = [None if math.isnan(one) else one for one in (some, full)]
     return FastSample(wall, mono, total, available, swap, known[0], known[1], name)
 
 
 def _mono(record: dict[str, Any]) -> float:
-    return _number(record.get("mono"))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    return number(record.get("mono")) or 0.0
 
 
 TROUBLE = ("warn", "act")
@@ -198,7 +184,6 @@ def restarted(recording: Recording) -> bool:
 
 
 def utc(at: float, form: str = "%H:%M:%S") -> str:
-    """Return a Unix time in UTC for people."""
     try:
         return time.strftime(f"{form} UTC", time.gmtime(at))
     except (OverflowError, ValueError, OSError):

@@ -1,7 +1,18 @@
-"""Writes the flight recorder, an mmap in /dev/shm, so that no sample waits for a disk.
+"""The flight recorder: the layout of its file, and its writer.
 
-A child process (`observe.slow_io_child`) copies it to RUN/guard/recorder.ring and fsyncs it.
-Readers (`read`) take whichever is newer. If /dev/shm cannot be used, the file is in RUN/guard.
+The file is an mmap in /dev/shm, so that no sample waits for a disk. A child process
+(`observe.slow_io_child`) copies it to RUN/guard/recorder.ring and fsyncs it. Readers (`read`) take
+whichever is newer. If /dev/shm cannot be used, the file is in RUN/guard.
+
+The layout has fixed places, and a checksum for each record, so that a torn one is noticed:
+
+    header   run, pid, start, boot, when it was made
+    status   two slots of JSON, written in turn, so that one of them is always whole
+    fast     one sample per tick, 122 s of them at the shortest interval
+    slow     one JSON record per second: GPUs, loads, rates
+    events   the last 64 lines: armed, warned, breach, each stage of a kill
+
+Each record has a number; the newest records have the highest. Little-endian, no padding.
 """
 
 from __future__ import annotations
@@ -11,13 +22,121 @@ import json
 import math
 import mmap
 import os
+import struct
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from console.common.clock import Clock
 from console.host import process
 from console.recovery.guard.observe.snapshot import Memory
-from console.recovery.guard.record import ring_buffer
+
+MAGIC = b"OMNIRING"
+VERSION = 1
+HEADER = struct.Struct("<8sII96sIQ40sdd")
+STATUS_AT, STATUS_SLOT = 256, 8192
+FAST = struct.Struct("<QddQQQffI")
+"""number, wall, mono, total, available, swap used, some %, full % (NaN: not known), level."""
+FAST_SLOT, FAST_SLOTS = 64, 6112
+FAST_AT = STATUS_AT + 2 * STATUS_SLOT
+TEXT = struct.Struct("<QHI")
+"""number, length, checksum; the JSON follows."""
+SLOW_SLOT, SLOW_SLOTS = 2048, 128
+SLOW_AT = FAST_AT + FAST_SLOT * FAST_SLOTS
+EVENT_SLOT, EVENT_SLOTS = 512, 64
+EVENT_AT = SLOW_AT + SLOW_SLOT * SLOW_SLOTS
+SIZE = EVENT_AT + EVENT_SLOT * EVENT_SLOTS
+LEVELS = ("", "ok", "warn", "act")
+_CRC = struct.Struct("<I")
+Fast = tuple[int, float, float, int, int, int, float, float, int]
+
+
+def sealed(record: bytes) -> bytes:
+    return record + _CRC.pack(zlib.crc32(record))
+
+
+def unsealed(data: bytes, size: int) -> bytes | None:
+    """Return the record of `size` bytes at the start of `data`; None if it is not whole."""
+    record, seal = data[:size], data[size : size + 4]
+    whole = len(record) == size and len(seal) == 4 and _CRC.unpack(seal)[0] == zlib.crc32(record)
+    return record if whole else None
+
+
+class Header(NamedTuple):
+    """The run, the sentinel that writes, its boot, and the Unix time when the file was made."""
+
+    run_id: str
+    pid: int
+    start: int
+    boot: str
+    made: float
+
+
+def header_of(data: bytes) -> Header | None:
+    """Return the header at the beginning of a ring buffer; None if it is not whole, or another
+    version's."""
+    record = unsealed(data, HEADER.size)
+    if record is None:
+        return None
+    magic, version, size, run, pid, start, boot, made, _ = HEADER.unpack(record)
+    if (magic, version, size) != (MAGIC, VERSION, SIZE):
+        return None
+    run_id, boot_id = (one.rstrip(b"\0").decode("utf-8", "replace") for one in (run, boot))
+    return Header(run_id, pid, start, boot_id, made if math.isfinite(made) else 0.0)
+
+
+def packed(number: int, text: bytes) -> bytes:
+    """Return JSON text as a record."""
+    return TEXT.pack(number, len(text), zlib.crc32(text, number & 0xFFFFFFFF)) + text
+
+
+def unpacked(slot: bytes) -> tuple[int, bytes] | None:
+    """Return (number, JSON) of a slot; None if it is empty or torn."""
+    if len(slot) < TEXT.size:
+        return None
+    number, length, seal = TEXT.unpack_from(slot)
+    text = slot[TEXT.size : TEXT.size + length]
+    if not number or len(text) != length or zlib.crc32(text, number & 0xFFFFFFFF) != seal:
+        return None
+    return number, text
+
+
+def table(text: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def page(head: bytes) -> dict[str, Any] | None:
+    """Return the newest whole status page at the beginning of a ring buffer, or None."""
+    found = []
+    for slot in slots(head[STATUS_AT:FAST_AT], STATUS_SLOT):
+        if (pair := unpacked(slot)) and (value := table(pair[1])) is not None:
+            found.append((pair[0], value))
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def newest(data: bytes) -> tuple[int, int, int]:
+    """Return the highest numbers of fast records, slow records and events in `data`, which begins
+    after the status; 0 for none."""
+    fast, rest = data[: SLOW_AT - FAST_AT], data[SLOW_AT - FAST_AT :]
+    slow, events = rest[: EVENT_AT - SLOW_AT], rest[EVENT_AT - SLOW_AT :]
+    whole = (one for slot in slots(fast, FAST_SLOT) if (one := unsealed(slot, FAST.size)))
+    texts = [
+        max((pair[0] for slot in slots(area, size) if (pair := unpacked(slot))), default=0)
+        for area, size in ((slow, SLOW_SLOT), (events, EVENT_SLOT))
+    ]
+    return max((FAST.unpack(one)[0] for one in whole), default=0), texts[0], texts[1]
+
+
+def slots(data: bytes, size: int) -> Iterator[bytes]:
+    for at in range(0, len(data) - size + 1, size):
+        yield data[at : at + size]
+
 
 SHM = Path("/dev/shm")
 LIVE = "recorder.live"
@@ -41,58 +160,49 @@ class Recorder:
         self.before, self.last, earlier = _earlier_recording(path, run_id)
         self._map = _create(path)
         self._status = 0
-        self._put(ring_buffer.FAST_AT, earlier)
-        self._fast, self._slow, self._event = ring_buffer.newest(earlier) if earlier else (0, 0, 0)
+        self._put(FAST_AT, earlier)
+        self._fast, self._slow, self._event = newest(earlier) if earlier else (0, 0, 0)
         pid = os.getpid()
-        header = ring_buffer.HEADER.pack(
-            ring_buffer.MAGIC, ring_buffer.VERSION, ring_buffer.SIZE, run_id.encode()[:96], pid,
+        header = HEADER.pack(
+            MAGIC, VERSION, SIZE, run_id.encode()[:96], pid,
             process.start_time(pid) or 0, process.boot_id().encode()[:40],
             clock.now(), clock.monotonic(),
         )  # fmt: skip
-        self._put(0, ring_buffer.sealed(header))
+        self._put(0, sealed(header))
 
     def tick(self, memory: Memory, some: float | None, full: float | None, level: str) -> None:
         """Write one fast sample; pressure is in per cent, None if not known."""
         self._fast += 1
-        record = ring_buffer.FAST.pack(
+        record = FAST.pack(
             self._fast, self._clock.now(), memory.at, memory.total, memory.available,
             memory.swap_used, _NAN if some is None else some, _NAN if full is None else full,
-            ring_buffer.LEVELS.index(level) if level in ring_buffer.LEVELS else 0,
+            LEVELS.index(level) if level in LEVELS else 0,
         )  # fmt: skip
-        slot = self._fast % ring_buffer.FAST_SLOTS
-        self._put(ring_buffer.FAST_AT + slot * ring_buffer.FAST_SLOT, ring_buffer.sealed(record))
+        slot = self._fast % FAST_SLOTS
+        self._put(FAST_AT + slot * FAST_SLOT, sealed(record))
 
     def second(self, values: dict[str, Any]) -> None:
         """Write one slow record as JSON, shortened to its slot. The times are added here."""
         self._slow += 1
-        text = shortened({**self._times(), **values}, ring_buffer.SLOW_SLOT - ring_buffer.TEXT.size)
-        slot = self._slow % ring_buffer.SLOW_SLOTS
-        self._put(
-            ring_buffer.SLOW_AT + slot * ring_buffer.SLOW_SLOT, ring_buffer.packed(self._slow, text)
-        )
+        self._write(SLOW_AT, SLOW_SLOT, SLOW_SLOTS, self._slow, values)
 
     def event(self, what: str, text: str) -> None:
         """Write one event. `text` is clean already."""
         self._event += 1
-        line = {**self._times(), "what": what, "text": text}
-        while len(data := _json(line)) > EVENT_MOST:
+        line = {"what": what, "text": text}
+        while len(data := _json({**self._times(), **line})) > EVENT_MOST:
             cut = max(1, (len(data) - EVENT_MOST) // 6)
             line["text"] = line["text"][: -cut - 1] + "…"
-        slot = self._event % ring_buffer.EVENT_SLOTS
-        self._put(
-            ring_buffer.EVENT_AT + slot * ring_buffer.EVENT_SLOT,
-            ring_buffer.packed(self._event, data),
-        )
+        self._write(EVENT_AT, EVENT_SLOT, EVENT_SLOTS, self._event, line)
 
     def status(self, page: dict[str, Any]) -> None:
         """Write the status page that viewers show, shortened to 8 KiB."""
         self._status += 1
-        text = shortened({**self._times(), **page}, ring_buffer.STATUS_SLOT - ring_buffer.TEXT.size)
-        slot = self._status % 2
-        self._put(
-            ring_buffer.STATUS_AT + slot * ring_buffer.STATUS_SLOT,
-            ring_buffer.packed(self._status, text),
-        )
+        self._write(STATUS_AT, STATUS_SLOT, 2, self._status, page)
+
+    def _write(self, at: int, size: int, slots: int, number: int, values: dict[str, Any]) -> None:
+        text = shortened({**self._times(), **values}, size - TEXT.size)
+        self._put(at + number % slots * size, packed(number, text))
 
     def close(self) -> None:
         self._map.close()
@@ -140,10 +250,10 @@ def _is_written(path: Path) -> bool:
     """Return whether the sentinel of a file lives; without a header it does not."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
-        head = file.read(ring_buffer.HEADER.size)
-    if len(head) < ring_buffer.HEADER.size:
+        head = file.read(HEADER.size)
+    if len(head) < HEADER.size:
         return False
-    header = ring_buffer.HEADER.unpack(head)
+    header = HEADER.unpack(head)
     boot = header[6].rstrip(b"\0").decode("ascii", "replace")
     return boot == process.boot_id() and process.alive(header[4], header[5])
 
@@ -156,27 +266,18 @@ def _earlier_recording(path: Path, run_id: str) -> tuple[int, dict[str, Any], by
         return 0, {}, b""
     try:
         found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or found.st_size != ring_buffer.SIZE:
+        if found.st_uid != os.getuid() or found.st_size != SIZE:
             return 0, {}, b""
-        data = os.pread(descriptor, ring_buffer.SIZE, 0)
+        data = os.pread(descriptor, SIZE, 0)
     except OSError:
         return 0, {}, b""
     finally:
         os.close(descriptor)
-    header = ring_buffer.unsealed(data, ring_buffer.HEADER.size)
-    if header is None:
+    header = header_of(data)
+    mine = (run_id.encode()[:96].decode("utf-8", "replace"), process.boot_id())
+    if header is None or (header.run_id, header.boot) != mine:
         return 0, {}, b""
-    magic, version, size, run, pid, _, boot, _, _ = ring_buffer.HEADER.unpack(header)
-    ours = (
-        ring_buffer.MAGIC,
-        ring_buffer.VERSION,
-        ring_buffer.SIZE,
-        run_id.encode()[:96],
-        process.boot_id().encode(),
-    )
-    if (magic, version, size, run.rstrip(b"\0"), boot.rstrip(b"\0")) != ours:
-        return 0, {}, b""
-    return pid, ring_buffer.page(data) or {}, data[ring_buffer.FAST_AT :]
+    return header.pid, page(data) or {}, data[FAST_AT:]
 
 
 def _create(path: Path) -> mmap.mmap:
@@ -188,8 +289,8 @@ def _create(path: Path) -> mmap.mmap:
     descriptor = os.open(path, flags, 0o600)
     try:
         # Allocate the space now: a write into a full tmpfs would raise SIGBUS.
-        os.posix_fallocate(descriptor, 0, ring_buffer.SIZE)
-        return mmap.mmap(descriptor, ring_buffer.SIZE)
+        os.posix_fallocate(descriptor, 0, SIZE)
+        return mmap.mmap(descriptor, SIZE)
     except OSError:
         with contextlib.suppress(OSError):
             path.unlink()

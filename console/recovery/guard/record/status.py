@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
+from console.common.files import read_bytes
 from console.recovery.guard.decide.forecast import Countdown
 from console.recovery.guard.decide.policy import Decision
-from console.recovery.guard.observe.memory import opened, pread
 from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, Snapshot
-from console.recovery.guard.self_protection import Protections
 
 FILLING = "RAM"
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
@@ -23,26 +21,15 @@ class Upkeep:
     """What the sentinel uses: per cent of a core since the last reading, and bytes of memory."""
 
     def __init__(self) -> None:
-        self._statm = opened_own()
         self._before = (time.monotonic(), time.process_time())
 
     def read(self) -> dict[str, Any]:
         before, self._before = self._before, (time.monotonic(), time.process_time())
         passed = self._before[0] - before[0]
         share = (self._before[1] - before[1]) / passed * 100 if passed > 0 else None
-        fields = pread(self._statm, 128).split()
-        rss = int(fields[1]) * _PAGE_SIZE if len(fields) > 1 else None
+        words = read_bytes("/proc/self/statm").split()
+        rss = int(words[1]) * _PAGE_SIZE if len(words) > 1 else None
         return {"cpu": None if share is None else round(share, 3), "rss": rss}
-
-    def close(self) -> None:
-        if self._statm >= 0:
-            os.close(self._statm)
-            self._statm = -1
-
-
-def opened_own() -> int:
-    """Open this process's own statm file: /proc/self would name the process that opens it."""
-    return opened(Path("/proc", str(os.getpid()), "statm"))
 
 
 def status(
@@ -50,8 +37,6 @@ def status(
     decision: Decision,
     *,
     countdown: Countdown,
-    limits: Sequence[dict[str, Any]],
-    protections: Protections,
     lease: tuple[float | None, bool],
     more: dict[str, Any],
 ) -> dict[str, Any]:
@@ -59,7 +44,6 @@ def status(
     and `rate` are the steady values, and `tte_now_s` is what decisions use. `lease` has the seconds
     left and whether somebody is attached. `more` has keys that are shown unchanged."""
     left, attended = lease
-    counting = left is not None or attended
     memory = snapshot.memory
     return {
         "level": decision.level,
@@ -71,9 +55,7 @@ def status(
         "rate": finite(countdown.rate),
         "on_course": decision.on_course,
         "lease_s": left,
-        "lease": {"left_s": left, "attended": attended} if counting else None,
-        "protections": protections.got,
-        "missing": list(protections.missing),
+        "lease": {"left_s": left, "attended": attended} if left is not None or attended else None,
         "memory": memory and {
             "total": memory.total, "available": memory.available,
             "swap_total": memory.swap_total, "swap_used": memory.swap_used,
@@ -82,7 +64,6 @@ def status(
         "beat_age_s": None if snapshot.beat_at is None else age(snapshot.at, snapshot.beat_at),
         **parts(snapshot),
         **more,
-        "limits": limits,
     }  # fmt: skip
 
 
@@ -90,10 +71,10 @@ def parts(snapshot: Snapshot) -> dict[str, Any]:
     """Return GPUs, disks, loads and swap traffic, each with its age."""
     swap = snapshot.swap
     return {
-        "cards": [_card(card, snapshot.at) for card in snapshot.cards],
+        "cards": [_aged(card, snapshot.at) for card in snapshot.cards],
         "gpu_trouble": snapshot.gpu_trouble,
-        "disks": [_disk(disk, snapshot.at) for disk in snapshot.disks],
-        "loads": [_load(load, snapshot.at) for load in snapshot.loads],
+        "disks": [_aged(disk, snapshot.at) for disk in snapshot.disks],
+        "loads": [_aged(load, snapshot.at) for load in snapshot.loads],
         "swap_in": swap and swap.in_rate,
         "swap_out": swap and swap.out_rate,
     }
@@ -109,20 +90,7 @@ def age(now: float, at: float) -> float:
     return round(max(0.0, now - at), 2)
 
 
-def _card(card: GpuMemory, now: float) -> dict[str, Any]:
-    return {
-        "uuid": card.uuid, "used": card.used, "total": card.total, "why": card.why,
-        "age_s": age(now, card.at),
-    }  # fmt: skip
-
-
-def _disk(disk: Disk, now: float) -> dict[str, Any]:
-    return {"path": disk.path, "free": disk.free, "why": disk.why, "age_s": age(now, disk.at)}
-
-
-def _load(load: Load, now: float) -> dict[str, Any]:
-    return {
-        "name": load.name, "kind": load.kind, "ram": load.ram, "swap": load.swap,
-        "limit": load.limit, "oom": load.oom, "restarts": load.restarts, "pids": load.pids,
-        "why": load.why, "age_s": age(now, load.at),
-    }  # fmt: skip
+def _aged(part: GpuMemory | Disk | Load, now: float) -> dict[str, Any]:
+    """Return the fields of a reading with its age in place of its time."""
+    values = {one.name: getattr(part, one.name) for one in fields(part) if one.name != "at"}
+    return {**values, "age_s": age(now, part.at)}
