@@ -17,7 +17,7 @@ from textual.screen import ModalScreen, Screen
 from console.common.text import clean
 from widgets.bars import BaselineBadge, KeyLine, badge, emergency
 from widgets.lists import TextView
-from widgets.rows import FineCompositor, Row
+from widgets.rows import FineCompositor, Row, Rows, RowsView
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
@@ -176,10 +176,25 @@ class RunDialog(Dialog[T]):
 
 
 class Page(Base[None]):
-    """What every screen beside the run has: the baseline above, keys below, Esc back. Compose
-    `BaselineBadge()`, the content and `KeyLine()`; the rest is here."""
+    """What every screen beside the run has: the baseline above, a line of its own where it has a
+    `HEAD`, what `body` gives, keys below, Esc back."""
 
     SCOPE = "page"
+    HEAD = True
+    DEFAULT_CSS = """
+    Page #head { background: $panel; }
+    Page TextView { padding: 0 1; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        if self.HEAD:
+            yield Rows(id="head")
+        yield from self.body()
+        yield KeyLine()
+
+    def body(self) -> ComposeResult:
+        yield TextView(id="text")
 
     def on_mount(self) -> None:
         if not self.stands:
@@ -188,6 +203,8 @@ class Page(Base[None]):
         app.run_changed.subscribe(self, lambda snapshot: self.redraw_frame())
         app.baseline_changed.subscribe(self, lambda view: self.redraw_frame())
         self.redraw_frame()
+        self.set_focus(self.query_one(RowsView))
+        self.redraw()
         self.stand()
 
     def on_resize(self) -> None:
@@ -219,25 +236,23 @@ class Page(Base[None]):
 
 
 class ReadingPage(Page):
-    """One text to read on a page of its own, laid out for the width there is. `rows` gives the
-    text; it is asked again when the width changes."""
+    """One text to read, laid out by `rows` for the width there is, and `head` above it."""
 
-    DEFAULT_CSS = "ReadingPage TextView { padding: 0 1; }"
+    def head(self, width: int) -> list[Row]:
+        """What stands above the text, where the page has a `HEAD`."""
+        return []
 
     def rows(self, width: int) -> list[Row]:
         """The text in lines of at most `width` columns."""
         raise NotImplementedError
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield TextView(id="text")
-        yield KeyLine()
-
-    def stand(self) -> None:
-        self.set_focus(self.query_one(TextView))
-        self.redraw()
-
     def redraw(self) -> None:
         view = self.query_one(TextView)
         if view.size.width:  # else it is drawn when its size is known
+            self.draw_head()
             view.show(self.rows(max(LEAST, view.size.width - 3)))
+
+    def draw_head(self) -> None:
+        if self.HEAD and self.stands:
+            head = self.query_one("#head", Rows)
+            head.show(self.head(head.size.width or self.app.size.width))

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SCOPES = {
+    "app": "Everywhere", "run": "The run on show", "log": "The log pane, when it has the focus",
+    "runs": "The list of runs", "plan": "A playbook's plan", "preflight": "Preflight",
+    "lessons": "The lessons",
+}  # fmt: skip
+"""What a scope is called in the help and in the list of keys."""
+
 
 @dataclass(frozen=True, slots=True)
 class Action:

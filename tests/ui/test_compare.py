@@ -69,7 +69,7 @@ async def test_marked_runs_are_compared(
         page._loaded([row for row in page.rows if row.id != three[1].id])
         assert page.marked == {three[0].id}, "a mark goes with its run"
         app.push_screen(CompareScreen([one.id for one in three]))
-        await settled(pilot, lambda: app.screen.query("#compare"))
-        view = app.screen.query_one("#compare", TextView)
+        await settled(pilot, lambda: app.screen.query("#text"))
+        view = app.screen.query_one("#text", TextView)
         await settled(pilot, lambda: "split" in view.text)
         assert f"{three[2].id}: the journal cannot be read" in " ".join(view.text.split())
