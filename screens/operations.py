@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Size
 
+from console.common.logs.line import LogLine
+from console.common.logs.tail import Tail
 from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
+from console.journal.run_files import SERVICE, STEP, LogFile
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.render.guard_text import lease_words
 from screens.emergency import Guarded
-from screens.log_feed import LogFeed, sources
 from widgets.bars import (
     STANDING,
     TENS,
@@ -30,7 +34,15 @@ from widgets.gauge_strip import GaugeStrip
 from widgets.lists import StepList, TextView
 from widgets.log_pane import LogPane
 from widgets.rows import Row, Rows, RowsView
-from widgets.step_text import detail_rows, lessons_of, result_row, summary_rows, wrapped
+from widgets.step_text import detail_rows, lessons_of, paragraph, result_row, summary_rows
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.baseline_log import BaselineLog
+
+BEHIND = 4
+"""Batches on their way to the screen; more means the screen is behind and the reader waits."""
+CONTAINER = "container"
+"""The kind of a log that is followed only while somebody reads it."""
 
 TICK_S = 2.5
 STALE_S = 2.5
@@ -48,6 +60,101 @@ FIRST = (
 )
 
 
+def sources(logs: tuple[LogFile, ...], container: BaselineLog | None = None) -> list[LogFile]:
+    """A run's logs in their order, the baseline container's behind the services."""
+    found = list(logs)
+    if container is not None:
+        at = max((n for n, log in enumerate(found) if log.kind == SERVICE), default=-1) + 1
+        at = at or min(1, len(found))
+        found.insert(at, LogFile("baseline", container.path, CONTAINER))
+    return found
+
+
+class LogFeed:
+    """One tail at a time, its lines handed to the pane on the UI loop."""
+
+    def __init__(self, pane: LogPane, call: Callable[..., object]) -> None:
+        """`call` runs a function on the UI loop from any thread."""
+        self.pane = pane
+        self._call = call
+        self._tail: Tail | None = None
+        self._waiting = 0
+        self._turn = 0
+        self.container: BaselineLog | None = None
+        self.sources: list[LogFile] = []
+        self.source: LogFile | None = None
+        self.chosen = False
+
+    def offer(self, found: list[LogFile]) -> None:
+        """Take the sources that there are now; follow the run unless the operator chose one."""
+        self.sources = found
+        paths = [log.path for log in found]
+        if self.source is not None and self.chosen and self.source.path in paths:
+            return
+        filled = (log for log in found if log.filled)  # the first that has something in it
+        wanted = next(filled, found[0] if found else None)
+        if wanted is None or self.source is None or wanted.path != self.source.path:
+            self.chosen = False
+            self.show(wanted)
+
+    def turn(self, by: int) -> None:
+        """The next or previous source; from now on it stays."""
+        if self.sources:
+            self.choose(self.sources[(self._at(self.source) + by) % len(self.sources)])
+
+    def _at(self, source: LogFile | None) -> int:
+        """Where a source stands among those there are, else 0."""
+        paths = [log.path for log in self.sources]
+        return paths.index(source.path) if source is not None and source.path in paths else 0
+
+    def choose(self, source: LogFile) -> None:
+        self.chosen = True
+        self.show(source)
+
+    def output_of(self, step: str) -> bool:
+        """Show a step's output; False where it has none."""
+        for source in self.sources:
+            if source.kind == STEP and source.step == step:
+                self.choose(source)
+                return True
+        return False
+
+    def show(self, source: LogFile | None) -> None:
+        """End the tail that runs and begin the next."""
+        self.close()
+        self.source = source
+        self._turn += 1
+        if source is None:
+            self.pane.attach("log", "nothing is logged yet")
+            return
+        if source.kind == CONTAINER and self.container is not None:
+            self.container.start()
+        at = self._at(source) + 1
+        many = f" {at}/{len(self.sources)}" if len(self.sources) > 1 else ""
+        self.pane.attach(f"{source.name}{many}", "nothing in it yet")
+        turn = self._turn
+        self._tail = Tail(source.path, lambda batch: self._deliver(turn, batch))
+        self._tail.start()
+
+    def _deliver(self, turn: int, batch: list[LogLine]) -> bool:
+        """In the tail's thread: pass a batch on unless the screen is behind."""
+        if self._waiting >= BEHIND:
+            return False
+        self._waiting += 1
+        self._call(self._take, turn, batch)
+        return True
+
+    def _take(self, turn: int, batch: list[LogLine]) -> None:
+        self._waiting -= 1
+        if turn == self._turn:
+            self.pane.take(batch)
+
+    def close(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+
 class OperationsScreen(Guarded):
     """Where the console opens. Draws the latest snapshot; keeps nothing of its own."""
 
@@ -56,7 +163,6 @@ class OperationsScreen(Guarded):
     def __init__(self) -> None:
         super().__init__()
         self.feed: LogFeed | None = None
-        self.live = False
         self.tens = -1
 
     def compose(self) -> ComposeResult:
@@ -83,10 +189,10 @@ class OperationsScreen(Guarded):
             self.sampled(app.sample)
         self.draw()
 
-    def _call(self, function: object, *args: object) -> None:
+    def _call(self, function: Callable[..., object], *args: object) -> None:
         """From a reader's thread; a screen on its way out takes nothing."""
         if self.is_attached:
-            self.app.call_later(function, *args)  # type: ignore[arg-type]
+            self.app.call_later(function, *args)
 
     def on_unmount(self) -> None:
         if self.feed is not None:
@@ -218,19 +324,17 @@ class OperationsScreen(Guarded):
         if snapshot is None:
             return [(("reading the journal …", "dim"),)]
         if snapshot.trouble:
-            return [((line, "bad"),) for line in wrapped(snapshot.trouble, width)]
+            return paragraph(snapshot.trouble, width, "bad")
         step = view.step(step_id)
         if step is None:
-            return [((text, ""),) for line in FIRST for text in wrapped(line, width)]
-        confirm = str(snapshot.control.get("confirm") or "")
+            return [row for line in FIRST for row in paragraph(line, width)]
         if view.over and not self.query_one(StepList).chosen:
             return summary_rows(view, width)
         current = step.id == (self.at or (view.current or step).id)
-        can = (
-            option_rows(view, self.word, confirm, width, self.at)
-            if current and self.ready and not self.console.watchers.readonly
-            else []
-        )
+        can: list[Row] = []
+        if current and self.ready and not self.console.watchers.readonly:
+            confirm = str(snapshot.control.get("confirm") or "")
+            can = option_rows(view, self.word, confirm, width, self.at)
         last = view.current
         before = [result_row(last, width)] if current and last and last.id != step.id else []
         return [*before, *detail_rows(view, step, can, width)]

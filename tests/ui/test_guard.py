@@ -16,7 +16,7 @@ from console.journal.guard_status import NOBODY, GuardView, Lease
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.render import cells
-from screens.breach import BreachScreen
+from screens.emergency import BreachScreen
 from screens.host import HostScreen
 from screens.operations import OperationsScreen
 from tests.ui import scene
@@ -36,7 +36,7 @@ LATER = scene.NOW + 86400
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The screens' clocks stand at the scene's time: nothing ages while a test takes its time."""
     clock = SimpleNamespace(time=lambda: LATER, monotonic=lambda: 100.0)
-    for name in ("emergency", "breach", "operations", "host"):
+    for name in ("emergency", "operations", "host"):
         monkeypatch.setattr(f"screens.{name}.time", clock)
 
 

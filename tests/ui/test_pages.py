@@ -18,7 +18,7 @@ from console.journal.run_files import log_files
 from console.runner import launch
 from console.runner.prepare.load import LintRefused
 from screens.dialogs import AskScreen, FormField, FormScreen
-from screens.log_feed import sources
+from screens.operations import sources
 from screens.plan import PlanScreen, plan_rows
 from screens.preflight import PreflightScreen
 from tests.testbed import hub_shapes

@@ -35,7 +35,7 @@ SAYS = {
 """What stands on the screen that a key opens."""
 
 
-CLOCKS = ("screens.operations", "screens.emergency", "screens.breach", "screens.base",
+CLOCKS = ("screens.operations", "screens.emergency", "screens.base",
           "widgets.bars", "widgets.step_text")  # fmt: skip
 STANDING = SimpleNamespace(
     time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
