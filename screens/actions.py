@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, partialmethod
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -52,16 +52,11 @@ class Verbs(Base[None]):
     """A screen with the verbs of the run on show."""
 
     asked_at = 0.0
-    asked_for = ("", 0, "")
+    asked_for: tuple[object, ...] = (None, None, None)
 
     def note_question(self, snapshot: Snapshot) -> None:
         """Remember when a question came into view."""
-        control = snapshot.control
-        now = (
-            str(control.get("step", "")),
-            int(control.get("attempt") or 0),
-            str(control.get("state", "")),
-        )
+        now = tuple(snapshot.control.get(name) for name in ("step", "attempt", "state"))
         if now != self.asked_for:
             self.asked_for, self.asked_at = now, time.monotonic()
 
@@ -112,22 +107,16 @@ class Verbs(Base[None]):
         if snapshot is not None:
             self.send(snapshot, verb)
 
-    def action_next(self) -> None:
-        self._plain("next")
-
-    def action_auto(self) -> None:
-        self._plain("auto")
-
-    def action_pause(self) -> None:
-        self._plain("pause")
+    action_next = partialmethod(_plain, "next")
+    action_auto = partialmethod(_plain, "auto")
+    action_pause = partialmethod(_plain, "pause")
 
     def action_reject(self) -> None:
         snapshot = self._possible("reject")
         if snapshot is None:
             return
-        question = Question(
-            "Turn it down", [clean(snapshot.view.detail)], "why (may stay empty)", verb="reject"
-        )
+        lines = [clean(snapshot.view.detail)]
+        question = Question("Turn it down", lines, "why (may stay empty)")
         self._question(snapshot, "reject", question)
 
     def action_approve(self) -> None:
@@ -139,15 +128,11 @@ class Verbs(Base[None]):
             return
         confirm = str(snapshot.control.get("confirm") or "")
         if snapshot.view.state is RunState.PAUSED:
-            question = Question(
-                "Override the gate", self._verdict_lines(snapshot), "reason",
-                verb="approve", required=True,
-            )  # fmt: skip
+            lines = self._verdict_lines(snapshot)
+            question = Question("Override the gate", lines, "reason", required=True)
         elif confirm:
-            question = Question(
-                "Approve", [clean(snapshot.view.detail)], f"type {clean(confirm, 60)}",
-                verb="approve", confirm=confirm,
-            )  # fmt: skip
+            lines, prompt = [clean(snapshot.view.detail)], f"type {clean(confirm, 60)}"
+            question = Question("Approve", lines, prompt, confirm=confirm)
         else:
             self.send(snapshot, "approve")
             return
@@ -168,36 +153,29 @@ class Verbs(Base[None]):
             return
         view = snapshot.view
         step = view.step(str(snapshot.control.get("step") or "")) or view.current
-        if step is not None and (step.kind == "gate" or step.implicit):
-            gate = "a gate is not skipped: y overrides it, with a reason"
-            self.console.say(
-                gate if step.kind == "gate" else "this row is the plan's own: x aborts"
-            )
+        if step is not None and step.kind == "gate":
+            self.console.say("a gate is not skipped: y overrides it, with a reason")
+            return
+        if step is not None and step.implicit:
+            self.console.say("this row is the plan's own: x aborts")
             return
         lines = [clean(f"{step.id}: {step.title}")] if step else []
-        question = Question("Skip this step", lines, "reason", verb="skip", required=True)
+        question = Question("Skip this step", lines, "reason", required=True)
         self._question(snapshot, "skip", question)
 
     def action_abort(self) -> None:
         snapshot = self._possible("abort")
         if snapshot is None:
             return
-        down = "The baseline is down: it is brought back." if snapshot.view.outage else ""
-        lines = ["The step that runs is stopped; what is alive is rolled back.", down]
-        question = Question(
-            "Abort the run", [line for line in lines if line], "type abort",
-            verb="abort", confirm="abort",
-        )  # fmt: skip
+        lines = ["The step that runs is stopped; what is alive is rolled back."]
+        lines += ["The baseline is down: it is brought back."] if snapshot.view.outage else []
+        question = Question("Abort the run", lines, "type abort", confirm="abort")
         self._question(snapshot, "abort", question)
 
     def _question(self, snapshot: Snapshot, verb: str, question: Question) -> None:
         def answered(text: str | None) -> None:
-            if text is None:
-                return
-            if question.confirm:
-                self.send(snapshot, verb, confirm=text)
-            else:
-                self.send(snapshot, verb, why=text)
+            if text is not None:
+                self.send(snapshot, verb, **{"confirm" if question.confirm else "why": text})
 
         from screens.dialogs import AskScreen
 

@@ -40,7 +40,6 @@ class Question:
     title: str
     lines: list[str] = field(default_factory=list)
     prompt: str = ""
-    verb: str = ""
     confirm: str = ""
     required: bool = False
 

@@ -19,7 +19,7 @@ from console.runner import launch
 from console.runner.prepare.load import LintRefused
 from screens.dialogs import AskScreen, FormField, FormScreen
 from screens.operations import sources
-from screens.plan import PlanScreen, plan_rows
+from screens.playbooks import PlanScreen, plan_rows
 from screens.preflight import PreflightScreen
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub

@@ -18,7 +18,7 @@ from screens.dialogs import AskScreen, FormScreen
 from screens.emergency import RollbackScreen
 from screens.lessons import LessonsScreen
 from screens.operations import OperationsScreen
-from screens.plan import PlanScreen
+from screens.playbooks import PlanScreen
 from screens.preflight import PreflightScreen
 from screens.runs import RunsScreen
 from tests.ui import scene
