@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from rich.console import Console
+from rich.control import Control
+from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.events import Idle
+from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
+from textual.strip import Strip
 
 from console.common.text import clean
 from widgets.bars import BaselineBadge, KeyLine, badge, emergency
-from widgets.lists import TextView
-from widgets.rows import FineCompositor, Row, Rows, RowsView
+from widgets.rows import Row, Rows, RowsView, TextView
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
@@ -42,6 +46,56 @@ class Question:
     prompt: str = ""
     confirm: str = ""
     required: bool = False
+
+
+class FineUpdate(ChopsUpdate):
+    """Spans cropped at both ends."""
+
+    def render_segments(self, console: Console) -> str:
+        out: list[str] = []
+        for y, begin, end in self.spans:
+            ends = self.chop_ends[y]
+            for right, (left, strip) in zip(ends, self.chops[y].items(), strict=False):
+                if strip is None or left >= end or right <= begin:
+                    continue
+                first, last = max(left, begin), min(right, end)
+                out.append(Control.move_to(first, y).segment.text)
+                out.append(strip.crop(first - left, last - left).render(console))
+        return "".join(out)
+
+
+class FineCompositor(Compositor):
+    """A screen's compositor, set after the screen's own `__init__`, that sends changed cells only.
+
+    Textual 8.2.8 repaints a row from a widget's left edge to its last changed cell: `ChopsUpdate`
+    crops a span at its right end and not at its left. A clock at the right edge of a line would
+    cost the whole line each second. The names used here are Textual's own private ones; its version
+    is pinned.
+    """
+
+    _dirty: list[Region] | None = None
+    """The regions of a partial update while it is rendered."""
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        self._dirty = list(self._dirty_regions)
+        try:
+            update = super().render_partial_update()
+        finally:
+            self._dirty = None
+        return update and FineUpdate(update.chops, update.spans, update.chop_ends)
+
+    def _get_renders(
+        self, crop: Region | None = None
+    ) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        """Of a partial update only the widgets in it: Textual renders all that its clip touches."""
+        if self._dirty is None:
+            yield from super()._get_renders(crop)
+            return
+        for widget, (region, clip) in self.visible_widgets.items():
+            seen = region.intersection(clip)
+            if seen and any(seen.overlaps(dirty) for dirty in self._dirty):
+                part = seen.translate((-region.x, -region.y))
+                yield region, clip, widget.render_lines(part)
 
 
 class Base(Screen[T]):

@@ -18,7 +18,7 @@ from textual.widgets import Button, Input, Static
 from console.common.text import clean
 from screens.base import Dialog, Question, RunDialog
 from widgets.log_bars import Plain, Typed
-from widgets.step_text import wrapped
+from widgets.steps import wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot

@@ -18,9 +18,8 @@ from console.render.text_chart import LABEL, Curve, chart
 from screens.actions import Verbs
 from screens.base import Dialog, ReadingPage
 from widgets.bars import rate
-from widgets.lists import TextView
-from widgets.rows import Row, Rows, fit, spread
-from widgets.step_text import behind, paragraph, wrapped
+from widgets.rows import Row, Rows, TextView, fit, spread
+from widgets.steps import behind, paragraph, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp

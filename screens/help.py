@@ -8,7 +8,7 @@ from textual.command import CommandList, CommandPalette
 from console.render.keymap import EMERGENCY, SCOPES, Action, of_scope
 from screens.base import ReadingPage
 from widgets.rows import Row
-from widgets.step_text import behind, paragraph
+from widgets.steps import behind, paragraph
 
 MOVING = (
     "j k, arrows, PgUp PgDn, ^U ^D, g G move in every list; Tab goes to the next part; Enter "

@@ -11,7 +11,7 @@ from console.render.gauges import marked_rows
 from console.render.guard_text import line
 from screens.base import ReadingPage
 from widgets.rows import Row, width_of
-from widgets.step_text import behind, wrapped
+from widgets.steps import behind, wrapped
 
 if TYPE_CHECKING:
     from console.checks.doctor.facts import Finding

@@ -12,10 +12,9 @@ from console.common.text import clean
 from console.render.cells import glyphs
 from screens.base import Page, ReadingPage
 from widgets.bars import bindings
-from widgets.lists import PickList
 from widgets.log_bars import LogPrompt
-from widgets.rows import Row, Rows, fit
-from widgets.step_text import paragraph, wrapped
+from widgets.rows import PickList, Row, Rows, fit
+from widgets.steps import paragraph, wrapped
 
 if TYPE_CHECKING:
     from console.config.lessons.registry import Lesson, Registry

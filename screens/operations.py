@@ -23,6 +23,7 @@ from widgets.bars import (
     STANDING,
     TENS,
     BaselineBadge,
+    GaugeStrip,
     KeyLine,
     StatusLine,
     bindings,
@@ -30,11 +31,9 @@ from widgets.bars import (
     status,
     verbs_now,
 )
-from widgets.gauge_strip import GaugeStrip
-from widgets.lists import StepList, TextView
 from widgets.log_pane import LogPane
-from widgets.rows import Row, Rows, RowsView
-from widgets.step_text import detail_rows, lessons_of, paragraph, result_row, summary_rows
+from widgets.rows import Row, Rows, RowsView, TextView
+from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_row, summary_rows
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.baseline_log import BaselineLog
@@ -225,7 +224,7 @@ class OperationsScreen(Guarded):
 
     def sampled(self, sample: Sample) -> None:
         """Once a second; what counts, counts on in the same frame."""
-        self.query_one(GaugeStrip).show(sample, sample.at, self.guard.marks)
+        self.query_one(GaugeStrip).draw(sample, sample.at, self.guard.marks)
         self.draw_guard()
         self.count_on()
 
@@ -234,7 +233,7 @@ class OperationsScreen(Guarded):
         sample = self.console.sample
         if sample is None or time.monotonic() - sample.at > STALE_S:
             if sample is not None:
-                self.query_one(GaugeStrip).show(sample, time.monotonic(), self.guard.marks)
+                self.query_one(GaugeStrip).draw(sample, time.monotonic(), self.guard.marks)
             self.draw_guard()
             self.count_on()
 

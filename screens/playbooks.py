@@ -16,9 +16,8 @@ from console.config.locate import site
 from screens.base import Page, Question, ReadingPage
 from screens.dialogs import AskScreen, FormField, FormScreen
 from widgets.bars import bindings
-from widgets.lists import PickList, TextView
-from widgets.rows import Row, fit
-from widgets.step_text import hanging, paragraph
+from widgets.rows import PickList, Row, TextView, fit
+from widgets.steps import hanging, paragraph
 
 if TYPE_CHECKING:
     from console.checks.lint.unit import Finding

@@ -17,7 +17,7 @@ from screens.base import ReadingPage
 from screens.dialogs import FormField, FormScreen
 from widgets.bars import bindings
 from widgets.rows import Row
-from widgets.step_text import hanging, paragraph
+from widgets.steps import hanging, paragraph
 
 if TYPE_CHECKING:
     from console.checks.preflight.architecture.check import Connect

@@ -16,9 +16,8 @@ from console.journal.state import Decision
 from console.render.cells import glyphs
 from screens.base import LEAST, Page, ReadingPage
 from widgets.bars import DECISION_TONE, STATE_TONE, bindings
-from widgets.lists import PickList, TextView
-from widgets.rows import Row, Rows, fit
-from widgets.step_text import paragraph, short, wrapped
+from widgets.rows import PickList, Row, Rows, TextView, fit
+from widgets.steps import paragraph, short, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow

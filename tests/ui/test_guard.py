@@ -23,10 +23,8 @@ from tests.ui import scene
 from tests.ui.opened import console as opened
 from tests.ui.opened import settled, shown
 from tests.viewer import guard_ring
-from widgets.bars import StatusLine
-from widgets.gauge_strip import GaugeStrip
-from widgets.lists import TextView
-from widgets.rows import Rows
+from widgets.bars import GaugeStrip, StatusLine
+from widgets.rows import Rows, TextView
 
 LATER = scene.NOW + 86400
 """When these tests look, Unix seconds: what the ring of `guard_ring` tells is a day old."""

@@ -25,8 +25,7 @@ from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene
 from tests.ui.opened import Asked, console, settled
-from widgets.lists import TextView
-from widgets.rows import Row
+from widgets.rows import Row, TextView
 
 OMNI = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
 BOOK = """\

@@ -24,9 +24,8 @@ from screens.runs import RunsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
 from widgets.bars import BaselineBadge, KeyLine, StatusLine
-from widgets.lists import TextView
 from widgets.log_pane import LogPane
-from widgets.rows import Rows
+from widgets.rows import Rows, TextView
 
 
 async def test_without_a_run_it_says_what_to_do() -> None:

@@ -36,7 +36,7 @@ SAYS = {
 
 
 CLOCKS = ("screens.operations", "screens.emergency", "screens.base",
-          "widgets.bars", "widgets.step_text")  # fmt: skip
+          "widgets.bars", "widgets.steps")  # fmt: skip
 STANDING = SimpleNamespace(
     time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
 )

@@ -13,7 +13,7 @@ from screens.preflight import answer_rows
 from tests.ui import scene
 from widgets.bars import emergency, status
 from widgets.rows import changed_cells, fit, spread, width_of
-from widgets.step_text import step_row
+from widgets.steps import step_row
 
 
 def test_rows_fill_or_keep_to_their_width_exactly() -> None:
