@@ -51,15 +51,6 @@ class Look:
         """Cells for text; at least one."""
         return max(1, self.width - GUTTER)
 
-    def of(self, kind: Kind) -> Style:
-        """The style of a kind of line."""
-        return {
-            "plain": self.plain,
-            "error": self.error,
-            "warning": self.warning,
-            "marker": self.marker,
-        }[kind]
-
 
 def sign(kind: Kind) -> str:
     """What stands in the gutter, so that no kind is told by colour alone."""
@@ -88,7 +79,7 @@ def row(line: LogLine, part: int, look: Look, spans: list[tuple[int, int]], here
         end = start + look.room
     else:
         end = (look.left + look.room) * _CUT_FROM
-    style = look.of(line.kind)
+    style: Style = getattr(look, line.kind)
     marks = [(0, len(prefix), look.stamp)] if prefix else []
     shown = look.current if here else look.match
     marks += [(a + len(prefix), b + len(prefix), shown) for a, b in spans]
