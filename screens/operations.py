@@ -36,7 +36,7 @@ from widgets.rows import Row, Rows, RowsView, TextView
 from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_row, summary_rows
 
 if TYPE_CHECKING:
-    from console.frontends.tui.watch.baseline_log import BaselineLog
+    from console.frontends.tui.watch.baseline_container import BaselineLog
 
 BEHIND = 4
 """Batches on their way to the screen; more means the screen is behind and the reader waits."""

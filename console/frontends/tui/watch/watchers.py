@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
-from console.frontends.tui.watch.baseline_log import BaselineLog
+from console.frontends.tui.watch.baseline_container import BaselineLog
 from console.frontends.tui.watch.emergency import Emergency
 from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.host import children
