@@ -62,8 +62,7 @@ def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Wat
     found = wait(looking, "degraded")
     assert (found.tok_s, found.proven_at) == (3.0, 2e9)
     stage.close()
-    found = wait(looking, "stopped")
-    assert found.since > since
+    wait(looking, "stopped")
     assert looking.verify().startswith("not serving")
 
 
