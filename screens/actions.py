@@ -9,6 +9,7 @@ from functools import partial, partialmethod
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from console.common.errors import ConsoleError
 from console.common.text import clean
 from console.frontends.tui.watch.actions import ask, why_not
 from console.journal.state import RunState
@@ -216,11 +217,10 @@ class Verbs(Base[None]):
         run = snapshot.run
 
         def work() -> None:
-            from console.common.errors import ConsoleError
-            from console.frontends.tui.watch.actions import resume
+            from console.runner.launch import resume
 
             try:
-                if warning := resume(run):
+                if warning := resume(run).warning:
                     self.on_loop(self.console.say, clean(warning, 400), "warning")
             except ConsoleError as error:
                 self.on_loop(self.console.say, clean(str(error), 400), "error")

@@ -14,6 +14,7 @@ from rich.control import Control
 from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding
 from textual.events import Idle
 from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
@@ -196,6 +197,19 @@ class Base(Screen[T]):
 class Dialog(ModalScreen[T]):
     """A dialog over a screen; it is left once, however many keys came for it."""
 
+    BINDINGS = [Binding("escape", "back", "Back", show=False)]
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; }
+    Dialog > Vertical {
+        height: auto; max-height: 96%; background: $surface; padding: 0 1; border: heavy $primary;
+    }
+    Dialog Static { height: auto; }
+    Dialog .title { text-style: bold; }
+    Dialog .problem { color: $text-error; }
+    Dialog Input { height: 1; background: $boost; padding: 0 1; }
+    """
+
     def __init__(self) -> None:
         super().__init__()
         self._compositor = FineCompositor()
@@ -206,6 +220,9 @@ class Dialog(ModalScreen[T]):
             return AwaitComplete()
         self._left = True
         return super().dismiss(result)
+
+    def action_back(self) -> None:
+        self.dismiss(None)
 
 
 class RunDialog(Dialog[T]):

@@ -192,14 +192,10 @@ def _curve_rows(page: BreachPage, curve: Curve | None, width: int, high: int) ->
 class RollbackScreen(Dialog[None]):
     """Shows one rollback to its end, stage by stage. Esc leaves this view, never the rollback."""
 
-    BINDINGS = [Binding("escape,q,enter,1", "back", "Back", show=False)]
+    BINDINGS = [Binding("q,enter,1", "back", "Back", show=False)]
 
     DEFAULT_CSS = """
-    RollbackScreen { align: center middle; }
-    RollbackScreen > Vertical {
-        width: 90; max-width: 98%; height: 20; max-height: 96%;
-        border: heavy $error; background: $surface; padding: 0 1;
-    }
+    RollbackScreen > Vertical { width: 90; max-width: 98%; height: 20; border: heavy $error; }
     """
 
     def __init__(self, follower: RollbackFollower) -> None:
@@ -248,9 +244,6 @@ class RollbackScreen(Dialog[None]):
     def told(self, result: Result) -> None:
         """Update the baseline's badge at once."""
         cast("ConsoleApp", self.app).watchers.baseline.look()
-
-    def action_back(self) -> None:
-        self.dismiss(None)
 
 
 def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:

@@ -31,6 +31,9 @@ PICTURE = re.compile(r"!\[(.*)\]\(([^()]*)\)")
 
 REFRESH_S = 2.0
 
+STATE, DECISION, TOOK, ID = 16, 6, 6, 4
+"""Cells of the columns behind a run's playbook; a blank lies between two."""
+
 
 class ReportScreen(ReadingPage):
     """report.md as it was written, the file's path above it, or why there is none."""
@@ -250,17 +253,17 @@ def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
     decision = Decision(row.decision).word
     state = row.state.replace("_", " ").upper()
     took = short(row.took_s) if row.took_s is not None else ""
-    name = max(8, width - len(when) - 1 - 17 - 7 - 7 - 4 - 1)
     note = f" {row.mark}" if row.mark else ""
-    room = max(8, name - len(note))
+    rest = sum(one + 1 for one in (len(when), STATE, DECISION, TOOK, ID))
+    room = max(8, max(8, width - rest) - len(note))
     playbook = clean(row.playbook or row.problem, 200)[:room]
     return fit(
         (
             (mark, "accent"), (f"{when} ", "dim"), (f"{playbook:<{room}}", "bold"),
             (f"{note} ", "warn"),
-            (f"{state:<16} ", STATE_TONE.get(row.state, "")),
-            (f"{decision:<6} ", DECISION_TONE.get(row.decision or "", "")),
-            (f"{took:>6} ", ""), (clean(row.id[-4:]), "dim"),
+            (f"{state:<{STATE}} ", STATE_TONE.get(row.state, "")),
+            (f"{decision:<{DECISION}} ", DECISION_TONE.get(row.decision or "", "")),
+            (f"{took:>{TOOK}} ", ""), (clean(row.id[-ID:]), "dim"),
         ),
         width + len(mark),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.render import cells
 from screens.emergency import BreachScreen
-from screens.host import HostScreen
+from screens.machine import HostScreen
 from screens.operations import OperationsScreen
 from tests.ui import scene
 from tests.ui.opened import console as opened
@@ -34,7 +34,7 @@ LATER = scene.NOW + 86400
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The screens' clocks stand at the scene's time: nothing ages while a test takes its time."""
     clock = SimpleNamespace(time=lambda: LATER, monotonic=lambda: 100.0)
-    for name in ("emergency", "operations", "host"):
+    for name in ("emergency", "operations", "machine"):
         monkeypatch.setattr(f"screens.{name}.time", clock)
 
 

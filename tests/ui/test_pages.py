@@ -18,9 +18,9 @@ from console.journal.run_files import log_files
 from console.runner import launch
 from console.runner.prepare.load import LintRefused
 from screens.dialogs import AskScreen, FormField, FormScreen
+from screens.machine import PreflightScreen
 from screens.operations import sources
 from screens.playbooks import PlanScreen, plan_rows
-from screens.preflight import PreflightScreen
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene

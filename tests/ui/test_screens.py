@@ -17,9 +17,9 @@ from console.render.keymap import ACTIONS, of_scope
 from screens.dialogs import AskScreen, FormScreen
 from screens.emergency import RollbackScreen
 from screens.lessons import LessonsScreen
+from screens.machine import PreflightScreen
 from screens.operations import OperationsScreen
 from screens.playbooks import PlanScreen
-from screens.preflight import PreflightScreen
 from screens.runs import RunsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from console.frontends.cli.console import markdown
 from console.render.cells import ASCII, UNICODE
 from console.render.keymap import ACTIONS
-from screens.preflight import answer_rows
+from screens.machine import answer_rows
 from tests.ui import scene
 from widgets.bars import emergency, status
 from widgets.rows import changed_cells, fit, spread, width_of

@@ -13,11 +13,12 @@ from console import cli
 from console.common.errors import Exit, UsageError
 from console.frontends.cli.follow import Follow
 from console.frontends.tui.watch import actions
-from console.frontends.tui.watch.actions import ask, resume, why_not
+from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.journal.run_view import RunView, StepView
 from console.journal.state import VERBS, RunState, possible_verbs
 from console.render.keymap import action
+from console.runner import launch
 from console.runner.control import Control, Verb
 from tests.viewer.conftest import Hand
 from tests.waiting import until
@@ -139,7 +140,7 @@ def test_only_a_run_that_stands_and_is_not_over_is_resumed(hand: Make) -> None:
         (begun.run, "nowhere", "'nowhere'"),
     ):
         with pytest.raises(UsageError, match=words):
-            resume(run, step)
+            launch.resume(run, step)
 
 
 def test_a_socket_that_is_gone_is_said_in_words(waiting: Waiting) -> None:

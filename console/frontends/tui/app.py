@@ -229,7 +229,8 @@ class ConsoleApp(App[int]):
 
     def _page(self, name: str, *, over: bool = False) -> None:
         """A screen by its module, which is loaded when it is wanted."""
-        screen = getattr(import_module(f"screens.{name}"), f"{name.capitalize()}Screen")
+        module, _, screen_name = name.partition(".")
+        screen = getattr(import_module(f"screens.{module}"), screen_name)
         if isinstance(self.screen, screen):
             return
         if self.screen.is_modal:
@@ -239,12 +240,12 @@ class ConsoleApp(App[int]):
             self.action_operations()
         self.push_screen(screen())
 
-    action_playbooks = partialmethod(_page, "playbooks")
-    action_runs = partialmethod(_page, "runs")
-    action_host = partialmethod(_page, "host")
-    action_preflight = partialmethod(_page, "preflight")
-    action_lessons = partialmethod(_page, "lessons", over=True)
-    action_show_help = partialmethod(_page, "help", over=True)
+    action_playbooks = partialmethod(_page, "playbooks.PlaybooksScreen")
+    action_runs = partialmethod(_page, "runs.RunsScreen")
+    action_host = partialmethod(_page, "machine.HostScreen")
+    action_preflight = partialmethod(_page, "machine.PreflightScreen")
+    action_lessons = partialmethod(_page, "lessons.LessonsScreen", over=True)
+    action_show_help = partialmethod(_page, "help.HelpScreen", over=True)
 
     def action_command_palette(self) -> None:
         from screens.help import Palette

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError, ControlError
 from console.common.text import clean, one_line
-from console.journal.run_dir import RunDir
 from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME
 from console.journal.state import ENDS, RunState, possible_verbs, refusal
 from console.render.keymap import action
@@ -81,17 +80,6 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
     if state is not RunState.RUNNING and snapshot.control.get("state") != str(state):
         return "one moment: the runner has not said yet what it waits for"
     return ""
-
-
-def resume(run: RunDir, from_step: str = "") -> str:
-    """Start a runner that goes on with this run; blocks until it has begun. What the operator has
-    to know about how it is detached, if anything.
-
-    Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
-    """
-    from console.runner.launch import resume as go_on
-
-    return go_on(run, from_step).warning
 
 
 def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, Any]:
