@@ -23,8 +23,7 @@ from console.journal.run_view import RunView
 from console.journal.state import ENDS, RunState, possible_verbs
 from console.render.cells import glyphs
 from console.render.cutover import cut_over
-from console.render.gauges import all_rows
-from console.render.gpu import trend_value
+from console.render.gauges import all_rows, trend_value
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from widgets.rows import Part, Row, Rows, fit, spread, width_of
 from widgets.steps import paragraph, progress_words, short
