@@ -33,10 +33,9 @@ from console.render.report.benchmarks import (
 from console.render.report.charts import Chart, charts, file_name
 from console.render.report.decision import because, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
-from console.render.report.lessons import lessons
 from console.render.report.markdown import marked, prose
 from console.render.report.memory import memory_lines
-from console.render.report.next_steps import next_steps, not_shown
+from console.render.report.next_steps import lessons, next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps
 from console.render.report.timeline import (
     failures,
