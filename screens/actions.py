@@ -66,15 +66,10 @@ class Verbs(Base[None]):
         if self.console.watchers.readonly:
             self.console.say(f"read-only: '{verb}' is not possible here")
             return None
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.run is None:
-            self.console.say("no run is on: 2 picks a playbook")
-            return None
-        no = why_not(snapshot, verb)
-        if no:
+        if no := why_not(self.shot, verb):
             self.console.say(clean(no, 300))
             return None
-        return snapshot
+        return self.shot
 
     def drop_questions(self) -> None:
         """The run is over: a dialog that asked for one of its verbs asks no more."""
@@ -175,8 +170,9 @@ class Verbs(Base[None]):
 
     def _question(self, snapshot: Snapshot, verb: str, question: Question) -> None:
         def answered(text: str | None) -> None:
+            said: dict[str, Any] = {"confirm" if question.confirm else "why": text}
             if text is not None:
-                self.send(snapshot, verb, **{"confirm" if question.confirm else "why": text})
+                self.send(snapshot, verb, **said)
 
         from screens.dialogs import AskScreen
 
@@ -192,9 +188,8 @@ class Verbs(Base[None]):
         from screens.dialogs import WHY, retry_form
 
         def refused(changes: dict[str, str], words: str) -> None:
-            now = self.console.snapshot
-            if changes and now is not None and not why_not(now, "retry"):
-                self._retry(now, changes, words)
+            if changes and not why_not(self.shot, "retry"):
+                self._retry(self.shot, changes, words)
 
         def filled(changes: dict[str, str] | None) -> None:
             if changes is not None:
@@ -206,15 +201,14 @@ class Verbs(Base[None]):
         self.app.push_screen(retry_form(snapshot, typed, no), filled)
 
     def action_resume(self) -> None:
-        snapshot = self.console.snapshot
-        if self.console.watchers.readonly or snapshot is None or snapshot.run is None:
+        snapshot, run = self.shot, self.shot.run
+        if self.console.watchers.readonly or run is None:
             self.console.say("there is nothing to resume here")
             return
         if snapshot.word != "interrupted":
             no = why_not(snapshot, "resume")
             self.console.say(no or f"nothing to resume: the run is {snapshot.word}")
             return
-        run = snapshot.run
 
         def work() -> None:
             from console.runner.launch import resume

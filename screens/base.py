@@ -21,6 +21,7 @@ from textual.screen import ModalScreen, Screen
 from textual.strip import Strip
 
 from console.common.text import clean
+from console.frontends.tui.watch.run import Snapshot
 from widgets.bars import BaselineBadge, KeyLine, badge, emergency
 from widgets.rows import Row, Rows, RowsView, TextView
 
@@ -113,6 +114,11 @@ class Base(Screen[T]):
     def console(self) -> ConsoleApp:
         return cast("ConsoleApp", self.app)
 
+    @property
+    def shot(self) -> Snapshot:
+        """The run on show as it was last seen; one without a run before the first look."""
+        return self.console.snapshot or Snapshot()
+
     async def _on_idle(self, event: Idle) -> None:
         """At the start each round of layout, scrolling and painting at once: Textual waits for a
         tick of its frame clock between them, and ours is slow on purpose."""
@@ -149,13 +155,11 @@ class Base(Screen[T]):
         """Draw the baseline's state and what the emergency key does now."""
         app, line = self.console, self.query_one(BaselineBadge)
         width = line.size.width or app.size.width
-        snapshot = app.snapshot
-        live = snapshot is not None and snapshot.live
-        rollback = snapshot.rollback if snapshot is not None else ""
-        restore_s = snapshot.restore_s if snapshot is not None and live else None
+        shot = self.shot
+        restore_s = shot.restore_s if shot.live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, rollback, restore_s, app.watchers.readonly, width),
+            emergency(shot.live, shot.rollback, restore_s, app.watchers.readonly, width),
             width,
         )
 

@@ -56,8 +56,7 @@ class Guarded(Verbs):
 
     @property
     def guard(self) -> GuardView:
-        snapshot = self.console.snapshot
-        return guard_of(self.console, snapshot.run if snapshot is not None else None)
+        return guard_of(self.console, self.shot.run)
 
     def draw_guard(self) -> None:
         """Draw the guard's line, at each tick; only cells that changed are sent."""
@@ -78,8 +77,7 @@ class Guarded(Verbs):
             self.action_breach()
 
     def action_breach(self) -> None:
-        snapshot = self.console.snapshot
-        self.app.push_screen(BreachScreen(snapshot.run if snapshot is not None else None))
+        self.app.push_screen(BreachScreen(self.shot.run))
 
 
 class BreachScreen(ReadingPage):
@@ -116,7 +114,7 @@ class BreachScreen(ReadingPage):
 
     def _other(self) -> GuardView | None:
         """The guard of the run on show, where that is another than this page's."""
-        run = self.console.snapshot.run if self.console.snapshot is not None else None
+        run = self.shot.run
         if run is None or (self.run_dir is not None and run.path == self.run_dir.path):
             return None
         return guard_of(self.console, run)

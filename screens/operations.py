@@ -239,8 +239,8 @@ class OperationsScreen(Guarded):
 
     def count_on(self) -> None:
         """Draw what depends on the time; a run that waits for a person does so in tens."""
-        snapshot, now = self.console.snapshot, time.time()
-        if snapshot is None or not (snapshot.alive or snapshot.is_rolling_back):
+        snapshot, now = self.shot, time.time()
+        if not (snapshot.alive or snapshot.is_rolling_back):
             return
         if snapshot.view.state is RunState.RUNNING:
             self.query_one(StepList).draw(snapshot.view, now, self.at)
@@ -253,7 +253,7 @@ class OperationsScreen(Guarded):
 
     def draw(self) -> None:
         """Everything from the latest snapshot; only what differs is sent."""
-        self.set_class(self.word == "none", "empty")
+        self.set_class(self.shot.word == "none", "empty")
         self.draw_badge()
         self.draw_guard()
         self.draw_status()
@@ -268,44 +268,30 @@ class OperationsScreen(Guarded):
             self.feed.offer(sources(watchers.logs, watchers.baseline_log))
 
     @property
-    def view(self) -> RunView:
-        snapshot = self.console.snapshot
-        return snapshot.view if snapshot is not None else RunView()
-
-    @property
-    def word(self) -> str:
-        snapshot = self.console.snapshot
-        return snapshot.word if snapshot is not None else "none"
-
-    @property
     def at(self) -> str:
         """The step that a paused run stands before; "" while one runs."""
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.word != "paused":
-            return ""
-        return str(snapshot.control.get("step") or "")
+        return str(self.shot.control.get("step") or "") if self.shot.word == "paused" else ""
 
     @property
     def ready(self) -> bool:
         """Whether the runner has said what it waits for: before that a key would be refused."""
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.word not in ("paused", "waiting_approval"):
-            return True
-        return snapshot.control.get("state") == str(snapshot.view.state)
+        shot = self.shot
+        waits = shot.word in ("paused", "waiting_approval")
+        return not waits or shot.control.get("state") == str(shot.view.state)
 
     def draw_status(self) -> None:
-        line, view, word = self.query_one(StatusLine), self.view, self.word
+        line, shot = self.query_one(StatusLine), self.shot
         width = line.size.width or self.app.size.width
-        if word == "none":
+        if shot.word == "none":
             line.show([(("no run", "dim"),)])
             return
-        control = self.console.snapshot.control if self.console.snapshot is not None else {}
-        mode = str(control.get("mode", ""))
+        mode = str(shot.control.get("mode", ""))
         lease = lease_words(self.guard.lease, brief=width < WIDE)
-        line.show([status(view, word, mode, time.time(), width, self.at, lease)])
+        line.show([status(shot.view, shot.word, mode, time.time(), width, self.at, lease)])
 
     def draw_steps(self) -> None:
-        view, steps = self.view, self.query_one(StepList)
+        shot, steps = self.shot, self.query_one(StepList)
+        view = shot.view
         steps.draw(view, time.time(), self.at)
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
@@ -315,7 +301,7 @@ class OperationsScreen(Guarded):
             keys.draw("log", readonly=readonly)
         else:
             offered = self.ready and not readonly
-            verbs = verbs_now(view, self.word, self.at) if offered else []
+            verbs = verbs_now(view, shot.word, self.at) if offered else []
             keys.draw("run", ["report"] if view.over else verbs, readonly=readonly)
 
     def _detail(self, view: RunView, step_id: str, width: int) -> list[Row]:
@@ -333,7 +319,7 @@ class OperationsScreen(Guarded):
         can: list[Row] = []
         if current and self.ready and not self.console.watchers.readonly:
             confirm = str(snapshot.control.get("confirm") or "")
-            can = option_rows(view, self.word, confirm, width, self.at)
+            can = option_rows(view, snapshot.word, confirm, width, self.at)
         last = view.current
         before = [result_row(last, width)] if current and last and last.id != step.id else []
         return [*before, *detail_rows(view, step, can, width)]
@@ -341,7 +327,7 @@ class OperationsScreen(Guarded):
     # -- looking around ----------------------------------------------------------------------
 
     def lessons_here(self) -> tuple[str, ...]:
-        return lessons_of(self.view, self.query_one(StepList).step)
+        return lessons_of(self.shot.view, self.query_one(StepList).step)
 
     def on_step_list_selected(self, event: StepList.Selected) -> None:
         self.draw_steps()
@@ -350,7 +336,7 @@ class OperationsScreen(Guarded):
     def on_step_list_output_asked(self, event: StepList.OutputAsked) -> None:
         if self.feed is None or self.feed.output_of(event.step):
             return
-        if self.word == "waiting_approval":  # the keys that answer stay in view
+        if self.shot.word == "waiting_approval":  # the keys that answer stay in view
             return
         self.console.say(f"{event.step} has no output", "information")
 
@@ -379,10 +365,9 @@ class OperationsScreen(Guarded):
         self.set_focus(self.query_one(StepList))
 
     def action_report(self) -> None:
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.run is None:
+        if self.shot.run is None:
             self.console.say("no run, no report: 2 picks a playbook")
             return
         from screens.runs import ReportScreen
 
-        self.app.push_screen(ReportScreen(snapshot.run))
+        self.app.push_screen(ReportScreen(self.shot.run))
