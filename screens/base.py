@@ -103,12 +103,13 @@ class FineCompositor(Compositor):
 class Base(Screen[T]):
     """A screen of the console."""
 
+    _home: App[object] | None = None
+    _turns = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._compositor = FineCompositor()
-        self._home: App[object] | None = None
         self._made = time.monotonic()
-        self._turns = 0
 
     @property
     def console(self) -> ConsoleApp:
@@ -202,6 +203,7 @@ class Dialog(ModalScreen[T]):
     """A dialog over a screen; it is left once, however many keys came for it."""
 
     BINDINGS = [Binding("escape", "back", "Back", show=False)]
+    _left = False
 
     DEFAULT_CSS = """
     Dialog { align: center middle; }
@@ -217,7 +219,6 @@ class Dialog(ModalScreen[T]):
     def __init__(self) -> None:
         super().__init__()
         self._compositor = FineCompositor()
-        self._left = False
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         if self._left or self.app.screen is not self:
@@ -232,9 +233,7 @@ class Dialog(ModalScreen[T]):
 class RunDialog(Dialog[T]):
     """A dialog for a verb of the run; it goes when the run ends under it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._dropped = False
+    _dropped = False
 
     def drop(self) -> None:
         """Leave, now or as soon as what lies above is left."""

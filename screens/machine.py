@@ -230,10 +230,7 @@ class HostScreen(ReadingPage):
 
     SCOPE = "host"
     HEAD = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.findings: list[Finding] | None = None
+    findings: list[Finding] | None = None
 
     def stand(self) -> None:
         self.console.sampled.subscribe(self, lambda sample: self.redraw())

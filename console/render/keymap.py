@@ -44,9 +44,8 @@ class Action:
 _KEY_NAMES = {
     "f12": "F12", "ctrl+backslash": "^\\", "ctrl+p": "^P", "question_mark": "?", "colon": ":",
     "escape": "Esc", "slash": "/", "left_square_bracket": "[", "right_square_bracket": "]",
-    "ampersand": "&", "tab": "Tab", "shift+tab": "S-Tab", "enter": "Enter", "space": "Space",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "plus": "+",
-    "ctrl+u": "^U", "ctrl+d": "^D", "up": "↑", "down": "↓", "f1": "F1", "ctrl+q": "^Q",
+    "ampersand": "&", "enter": "Enter", "space": "Space", "home": "Home", "end": "End", "plus": "+",
+    "f1": "F1",
 }  # fmt: skip
 
 EMERGENCY = Action(
