@@ -61,15 +61,20 @@ class Verbs(Base[None]):
         if now != self.asked_for:
             self.asked_for, self.asked_at = now, time.monotonic()
 
-    def _possible(self, verb: str) -> Snapshot | None:
-        """The snapshot that a verb is for; None, after saying why, where it is not possible."""
+    def _try(self, verb: str, go: Callable[[Verbs, Snapshot], None] | None = None) -> None:
+        """Send a verb for what is seen now, by `go` where it needs words; else say why not."""
         if self.console.watchers.readonly:
             self.console.say(f"read-only: '{verb}' is not possible here")
-            return None
-        if no := why_not(self.shot, verb):
+        elif no := why_not(self.shot, verb):
             self.console.say(clean(no, 300))
-            return None
-        return self.shot
+        elif go is not None:
+            go(self, self.shot)
+        else:
+            self.send(self.shot, verb)
+
+    action_next = partialmethod(_try, "next")
+    action_auto = partialmethod(_try, "auto")
+    action_pause = partialmethod(_try, "pause")
 
     def drop_questions(self) -> None:
         """The run is over: a dialog that asked for one of its verbs asks no more."""
@@ -98,27 +103,12 @@ class Verbs(Base[None]):
 
         app.outbox.put(work)
 
-    def _plain(self, verb: str) -> None:
-        snapshot = self._possible(verb)
-        if snapshot is not None:
-            self.send(snapshot, verb)
-
-    action_next = partialmethod(_plain, "next")
-    action_auto = partialmethod(_plain, "auto")
-    action_pause = partialmethod(_plain, "pause")
-
-    def action_reject(self) -> None:
-        snapshot = self._possible("reject")
-        if snapshot is None:
-            return
+    def _reject(self, snapshot: Snapshot) -> None:
         lines = [clean(snapshot.view.detail)]
         question = Question("Turn it down", lines, "why (may stay empty)")
         self._question(snapshot, "reject", question)
 
-    def action_approve(self) -> None:
-        snapshot = self._possible("approve")
-        if snapshot is None:
-            return
+    def _approve(self, snapshot: Snapshot) -> None:
         if time.monotonic() - self.asked_at < READ_S:
             self.console.say("the question has only just appeared: read it, then answer")
             return
@@ -143,10 +133,7 @@ class Verbs(Base[None]):
                 lines += [f"{c['verdict']}: {clean(c['why'])}" for c in verdict.criteria]
         return lines
 
-    def action_skip(self) -> None:
-        snapshot = self._possible("skip")
-        if snapshot is None:
-            return
+    def _skip(self, snapshot: Snapshot) -> None:
         view = snapshot.view
         step = view.step(str(snapshot.control.get("step") or "")) or view.current
         if step is not None and step.kind == "gate":
@@ -159,10 +146,7 @@ class Verbs(Base[None]):
         question = Question("Skip this step", lines, "reason", required=True)
         self._question(snapshot, "skip", question)
 
-    def action_abort(self) -> None:
-        snapshot = self._possible("abort")
-        if snapshot is None:
-            return
+    def _abort(self, snapshot: Snapshot) -> None:
         lines = ["The step that runs is stopped; what is alive is rolled back."]
         lines += ["The baseline is down: it is brought back."] if snapshot.view.outage else []
         question = Question("Abort the run", lines, "type abort", confirm="abort")
@@ -177,11 +161,6 @@ class Verbs(Base[None]):
         from screens.dialogs import AskScreen
 
         self.app.push_screen(AskScreen(question), answered)
-
-    def action_retry(self) -> None:
-        snapshot = self._possible("retry")
-        if snapshot is not None:
-            self._retry(snapshot)
 
     def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
         """The form; a change that the runner does not take brings it back as it was typed."""
@@ -199,6 +178,12 @@ class Verbs(Base[None]):
                 self.send(snapshot, "retry", partial(refused, changes), inputs=inputs, **said)
 
         self.app.push_screen(retry_form(snapshot, typed, no), filled)
+
+    action_reject = partialmethod(_try, "reject", _reject)
+    action_approve = partialmethod(_try, "approve", _approve)
+    action_skip = partialmethod(_try, "skip", _skip)
+    action_abort = partialmethod(_try, "abort", _abort)
+    action_retry = partialmethod(_try, "retry", _retry)
 
     def action_resume(self) -> None:
         snapshot, run = self.shot, self.shot.run

@@ -43,8 +43,8 @@ DEVELOPER = (
 def lines(site: str | None = None) -> list[str]:
     """The baseline, the run on show, and what can be done next: for a pipe, or a terminal that
     cannot draw."""
-    watch = RunWatch(lambda snapshot: None)
-    baseline = BaselineWatch(lambda view: None, site=site)
+    watch = RunWatch()
+    baseline = BaselineWatch(site=site)
     watch.start()
     try:
         snapshot = watch.first(RUN_S) or Snapshot()

@@ -102,7 +102,7 @@ class BaselineWatch(Watch[BaselineView]):
 
     def __init__(
         self,
-        deliver: Callable[[BaselineView], None],
+        deliver: Callable[[BaselineView], None] = lambda view: None,
         poll_s: float = 2.0,
         *,
         site: str | None = None,

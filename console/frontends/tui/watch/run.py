@@ -123,6 +123,12 @@ class Watch(Generic[T]):
     def _pause(self) -> float:
         return self._poll_s
 
+    def deliver_to(self, deliver: Callable[[T], None]) -> None:
+        """Deliver there from now on, what was seen last first."""
+        self._deliver = deliver
+        if self.latest is not None:
+            deliver(self.latest)
+
     def _tell(self, seen: T) -> None:
         self.latest = seen
         self._ready.set()
@@ -135,7 +141,7 @@ class RunWatch(Watch[Snapshot]):
 
     def __init__(
         self,
-        deliver: Callable[[Snapshot], None],
+        deliver: Callable[[Snapshot], None] = lambda snapshot: None,
         run: RunDir | None = None,
         poll_s: float = 0.2,
         attended: Callable[[], bool] = lambda: False,

@@ -88,11 +88,9 @@ class Watchers:
     ) -> None:
         self.site = site
         self.readonly = readonly
-        self._snapshot: Callable[[Snapshot], None] = lambda snapshot: None
-        self._baseline: Callable[[BaselineView], None] = lambda view: None
         attended = (lambda: False) if readonly else Attendance().there
-        self.watch = RunWatch(lambda snapshot: self._snapshot(snapshot), run, attended=attended)
-        self.baseline = BaselineWatch(lambda view: self._baseline(view), site=site)
+        self.watch = RunWatch(run=run, attended=attended)
+        self.baseline = BaselineWatch(site=site)
         options = ("--site", site) if site else ()
         self.emergency = Emergency(
             (*paths.module_argv("console.cli"), "rollback", *options),
@@ -125,11 +123,8 @@ class Watchers:
         """Say from now on what changes; the callbacks are called in the watchers' threads."""
         from console.host.sampler import Sampler
 
-        self._snapshot, self._baseline = snapshot, baseline
-        if self.watch.latest is not None:  # what changed since the first frame was made
-            snapshot(self.watch.latest)
-        if self.baseline.latest is not None:
-            baseline(self.baseline.latest)
+        self.watch.deliver_to(snapshot)  # with what changed since the first frame was made
+        self.baseline.deliver_to(baseline)
         places = (str(Path.home()), str(paths.state_dir()))
         self.sampler = Sampler(sorted({mount_point(place) for place in places}), sample)
         self.sampler.start()
