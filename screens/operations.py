@@ -16,11 +16,10 @@ from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
 from console.journal.run_files import SERVICE, STEP, LogFile
 from console.journal.run_view import RunView
-from console.journal.state import RunState
+from console.journal.state import STANDING, RunState
 from console.render.guard_text import lease_words
 from screens.emergency import Guarded
 from widgets.bars import (
-    STANDING,
     TENS,
     BaselineBadge,
     GaugeStrip,

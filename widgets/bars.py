@@ -20,7 +20,7 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.host.sample import NO_MARKS, GpuReport, Marks, Sample, Trend
 from console.journal.run_view import RunView
-from console.journal.state import ENDS, RunState, possible_verbs
+from console.journal.state import ENDS, STANDING, RunState, possible_verbs
 from console.render.cells import glyphs
 from console.render.cutover import cut_over
 from console.render.gauges import all_rows, trend_value
@@ -50,7 +50,6 @@ STATE_TONE = {
     "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
     "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
 }  # fmt: skip
-STANDING = (RunState.PAUSED, RunState.WAITING_APPROVAL)
 TENS = 10
 DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 

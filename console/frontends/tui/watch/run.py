@@ -25,7 +25,7 @@ from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import LogFile, Source, cleaned, copy_of, stamp
 from console.journal.run_read import relay_state, served_since, settle, word_of
 from console.journal.run_view import RunView
-from console.journal.state import RunState
+from console.journal.state import STANDING
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback.progress import is_runners
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -39,7 +39,6 @@ DESK_S = 2.0
 CONTROL_LIMIT_S = 1.0
 AGAIN_S = 0.05
 SELDOM = 4
-STANDS = (RunState.PAUSED, RunState.WAITING_APPROVAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ class RunWatch(Watch[Snapshot]):
     def _pause(self) -> float:
         """What is over changes seldom, and what stands still is nudged by the runner's answers."""
         source = self._source
-        still = source is None or not _goes_on(source) or source.view.state in STANDS
+        still = source is None or not _goes_on(source) or source.view.state in STANDING
         return self._poll_s * (SELDOM if still else 1)
 
     def _read(self) -> None:
@@ -307,7 +306,7 @@ class _Asker:
         Where the runner is gone, its sentinel is told that somebody is there."""
         if self._busy or not (source.alive or source.view.outage):
             return
-        behind = source.alive and source.view.state in STANDS and self._behind(source)
+        behind = source.alive and source.view.state in STANDING and self._behind(source)
         if time.monotonic() - self._asked < (AGAIN_S if behind else DESK_S):
             return
         self._asked, self._seq, self._busy = time.monotonic(), source.view.seq, True
