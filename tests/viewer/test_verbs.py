@@ -12,7 +12,6 @@ import pytest
 from console import cli
 from console.common.errors import Exit, UsageError
 from console.frontends.cli.follow import Follow
-from console.frontends.tui.watch import actions
 from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.journal.run_view import RunView, StepView
@@ -122,9 +121,8 @@ def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
 
 
 def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
-    for verb in actions._KNOWN:
-        assert verb in VERBS
     for key in ("next", "auto", "pause", "approve", "reject", "retry", "skip", "abort"):
+        assert key in VERBS
         assert action(key).scope == "run"
 
 
