@@ -233,7 +233,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
         self.query_one("#note", Static).update(Content(LOSES))
 
 
-def retry_form(snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> RetryForm:
+def retry_form(snapshot: Snapshot, typed: dict[str, str] | None, no: str) -> RetryForm:
     """The step's inputs as they are now; only what was changed is sent. `typed` and `no`: what
     was sent before, and why it was not taken."""
     view = snapshot.view

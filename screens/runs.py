@@ -244,7 +244,7 @@ class RunsScreen(Page):
             self.console.action_operations()
 
 
-def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
+def run_row(row: RunRow, width: int, *, marked: bool) -> Row:
     """`* 2026-11-20 14:03  ik-llama-phase2  SUCCEEDED  GO   12:05   1a2b`."""
     mark = f"{glyphs().dot} " if marked else "  "
     width -= len(mark)

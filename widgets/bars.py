@@ -67,7 +67,7 @@ def binding(action: Action, *, priority: bool = False) -> Binding:
     )  # fmt: skip
 
 
-def verbs_now(view: RunView, word: str, at: str = "") -> list[str]:
+def verbs_now(view: RunView, word: str, at: str) -> list[str]:
     """The verbs that have a key and are possible now; `resume` where the runner is gone.
 
     `at`: the step a paused run stands before; a gate and the plan's own rows are not skipped.
@@ -214,7 +214,7 @@ def _when(at: float, now: float) -> str:
 
 
 def emergency(
-    live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int = 80
+    live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int
 ) -> Row:
     """What the emergency key does now, and how long it takes; shorter where it is narrow."""
     key = EMERGENCY.first

@@ -295,9 +295,8 @@ def dark(gpu: GpuSample) -> bool:
 
 
 def gpu_row(
-    gpu: GpuSample, width: int, memory: int, signs: Glyphs, trend: Trend | None,
-    marks: Marks = NO_MARKS,
-) -> Row:  # fmt: skip
+    gpu: GpuSample, width: int, memory: int, signs: Glyphs, trend: Trend | None, marks: Marks
+) -> Row:
     """One card in `width` cells; `memory` is how wide its `used/total` column is.
 
     As room shrinks the name goes first, then trend, watts and bar.
