@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, partialmethod
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from console.common.errors import ConsoleError
 from console.common.text import clean
 from console.frontends.tui.watch.actions import ask, why_not
 from console.journal.state import RunState
@@ -52,33 +53,28 @@ class Verbs(Base[None]):
     """A screen with the verbs of the run on show."""
 
     asked_at = 0.0
-    asked_for = ("", 0, "")
+    asked_for: tuple[object, ...] = (None, None, None)
 
     def note_question(self, snapshot: Snapshot) -> None:
         """Remember when a question came into view."""
-        control = snapshot.control
-        now = (
-            str(control.get("step", "")),
-            int(control.get("attempt") or 0),
-            str(control.get("state", "")),
-        )
+        now = tuple(snapshot.control.get(name) for name in ("step", "attempt", "state"))
         if now != self.asked_for:
             self.asked_for, self.asked_at = now, time.monotonic()
 
-    def _possible(self, verb: str) -> Snapshot | None:
-        """The snapshot that a verb is for; None, after saying why, where it is not possible."""
+    def _try(self, verb: str, go: Callable[[Verbs, Snapshot], None] | None = None) -> None:
+        """Send a verb for what is seen now, by `go` where it needs words; else say why not."""
         if self.console.watchers.readonly:
             self.console.say(f"read-only: '{verb}' is not possible here")
-            return None
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.run is None:
-            self.console.say("no run is on: 2 picks a playbook")
-            return None
-        no = why_not(snapshot, verb)
-        if no:
+        elif no := why_not(self.shot, verb):
             self.console.say(clean(no, 300))
-            return None
-        return snapshot
+        elif go is not None:
+            go(self, self.shot)
+        else:
+            self.send(self.shot, verb)
+
+    action_next = partialmethod(_try, "next")
+    action_auto = partialmethod(_try, "auto")
+    action_pause = partialmethod(_try, "pause")
 
     def drop_questions(self) -> None:
         """The run is over: a dialog that asked for one of its verbs asks no more."""
@@ -107,47 +103,22 @@ class Verbs(Base[None]):
 
         app.outbox.put(work)
 
-    def _plain(self, verb: str) -> None:
-        snapshot = self._possible(verb)
-        if snapshot is not None:
-            self.send(snapshot, verb)
-
-    def action_next(self) -> None:
-        self._plain("next")
-
-    def action_auto(self) -> None:
-        self._plain("auto")
-
-    def action_pause(self) -> None:
-        self._plain("pause")
-
-    def action_reject(self) -> None:
-        snapshot = self._possible("reject")
-        if snapshot is None:
-            return
-        question = Question(
-            "Turn it down", [clean(snapshot.view.detail)], "why (may stay empty)", verb="reject"
-        )
+    def _reject(self, snapshot: Snapshot) -> None:
+        lines = [clean(snapshot.view.detail)]
+        question = Question("Turn it down", lines, "why (may stay empty)")
         self._question(snapshot, "reject", question)
 
-    def action_approve(self) -> None:
-        snapshot = self._possible("approve")
-        if snapshot is None:
-            return
+    def _approve(self, snapshot: Snapshot) -> None:
         if time.monotonic() - self.asked_at < READ_S:
             self.console.say("the question has only just appeared: read it, then answer")
             return
         confirm = str(snapshot.control.get("confirm") or "")
         if snapshot.view.state is RunState.PAUSED:
-            question = Question(
-                "Override the gate", self._verdict_lines(snapshot), "reason",
-                verb="approve", required=True,
-            )  # fmt: skip
+            lines = self._verdict_lines(snapshot)
+            question = Question("Override the gate", lines, "reason", required=True)
         elif confirm:
-            question = Question(
-                "Approve", [clean(snapshot.view.detail)], f"type {clean(confirm, 60)}",
-                verb="approve", confirm=confirm,
-            )  # fmt: skip
+            lines, prompt = [clean(snapshot.view.detail)], f"type {clean(confirm, 60)}"
+            question = Question("Approve", lines, prompt, confirm=confirm)
         else:
             self.send(snapshot, "approve")
             return
@@ -162,60 +133,42 @@ class Verbs(Base[None]):
                 lines += [f"{c['verdict']}: {clean(c['why'])}" for c in verdict.criteria]
         return lines
 
-    def action_skip(self) -> None:
-        snapshot = self._possible("skip")
-        if snapshot is None:
-            return
+    def _skip(self, snapshot: Snapshot) -> None:
         view = snapshot.view
         step = view.step(str(snapshot.control.get("step") or "")) or view.current
-        if step is not None and (step.kind == "gate" or step.implicit):
-            gate = "a gate is not skipped: y overrides it, with a reason"
-            self.console.say(
-                gate if step.kind == "gate" else "this row is the plan's own: x aborts"
-            )
+        if step is not None and step.kind == "gate":
+            self.console.say("a gate is not skipped: y overrides it, with a reason")
+            return
+        if step is not None and step.implicit:
+            self.console.say("this row is the plan's own: x aborts")
             return
         lines = [clean(f"{step.id}: {step.title}")] if step else []
-        question = Question("Skip this step", lines, "reason", verb="skip", required=True)
+        question = Question("Skip this step", lines, "reason", required=True)
         self._question(snapshot, "skip", question)
 
-    def action_abort(self) -> None:
-        snapshot = self._possible("abort")
-        if snapshot is None:
-            return
-        down = "The baseline is down: it is brought back." if snapshot.view.outage else ""
-        lines = ["The step that runs is stopped; what is alive is rolled back.", down]
-        question = Question(
-            "Abort the run", [line for line in lines if line], "type abort",
-            verb="abort", confirm="abort",
-        )  # fmt: skip
+    def _abort(self, snapshot: Snapshot) -> None:
+        lines = ["The step that runs is stopped; what is alive is rolled back."]
+        lines += ["The baseline is down: it is brought back."] if snapshot.view.outage else []
+        question = Question("Abort the run", lines, "type abort", confirm="abort")
         self._question(snapshot, "abort", question)
 
     def _question(self, snapshot: Snapshot, verb: str, question: Question) -> None:
         def answered(text: str | None) -> None:
-            if text is None:
-                return
-            if question.confirm:
-                self.send(snapshot, verb, confirm=text)
-            else:
-                self.send(snapshot, verb, why=text)
+            said: dict[str, Any] = {"confirm" if question.confirm else "why": text}
+            if text is not None:
+                self.send(snapshot, verb, **said)
 
         from screens.dialogs import AskScreen
 
         self.app.push_screen(AskScreen(question), answered)
-
-    def action_retry(self) -> None:
-        snapshot = self._possible("retry")
-        if snapshot is not None:
-            self._retry(snapshot)
 
     def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
         """The form; a change that the runner does not take brings it back as it was typed."""
         from screens.dialogs import WHY, retry_form
 
         def refused(changes: dict[str, str], words: str) -> None:
-            now = self.console.snapshot
-            if changes and now is not None and not why_not(now, "retry"):
-                self._retry(now, changes, words)
+            if changes and not why_not(self.shot, "retry"):
+                self._retry(self.shot, changes, words)
 
         def filled(changes: dict[str, str] | None) -> None:
             if changes is not None:
@@ -226,23 +179,27 @@ class Verbs(Base[None]):
 
         self.app.push_screen(retry_form(snapshot, typed, no), filled)
 
+    action_reject = partialmethod(_try, "reject", _reject)
+    action_approve = partialmethod(_try, "approve", _approve)
+    action_skip = partialmethod(_try, "skip", _skip)
+    action_abort = partialmethod(_try, "abort", _abort)
+    action_retry = partialmethod(_try, "retry", _retry)
+
     def action_resume(self) -> None:
-        snapshot = self.console.snapshot
-        if self.console.watchers.readonly or snapshot is None or snapshot.run is None:
+        snapshot, run = self.shot, self.shot.run
+        if self.console.watchers.readonly or run is None:
             self.console.say("there is nothing to resume here")
             return
         if snapshot.word != "interrupted":
             no = why_not(snapshot, "resume")
             self.console.say(no or f"nothing to resume: the run is {snapshot.word}")
             return
-        run = snapshot.run
 
         def work() -> None:
-            from console.common.errors import ConsoleError
-            from console.frontends.tui.watch.actions import resume
+            from console.runner.launch import resume
 
             try:
-                if warning := resume(run):
+                if warning := resume(run).warning:
                     self.on_loop(self.console.say, clean(warning, 400), "warning")
             except ConsoleError as error:
                 self.on_loop(self.console.say, clean(str(error), 400), "error")

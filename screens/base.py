@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from rich.console import Console
+from rich.control import Control
+from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding
 from textual.events import Idle
+from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
+from textual.strip import Strip
 
 from console.common.text import clean
+from console.frontends.tui.watch.run import Snapshot
 from widgets.bars import BaselineBadge, KeyLine, badge, emergency
-from widgets.lists import TextView
-from widgets.rows import FineCompositor, Row
+from widgets.rows import Row, Rows, RowsView, TextView
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
@@ -40,24 +46,79 @@ class Question:
     title: str
     lines: list[str] = field(default_factory=list)
     prompt: str = ""
-    verb: str = ""
     confirm: str = ""
     required: bool = False
+
+
+class FineUpdate(ChopsUpdate):
+    """Spans cropped at both ends."""
+
+    def render_segments(self, console: Console) -> str:
+        out: list[str] = []
+        for y, begin, end in self.spans:
+            ends = self.chop_ends[y]
+            for right, (left, strip) in zip(ends, self.chops[y].items(), strict=False):
+                if strip is None or left >= end or right <= begin:
+                    continue
+                first, last = max(left, begin), min(right, end)
+                out.append(Control.move_to(first, y).segment.text)
+                out.append(strip.crop(first - left, last - left).render(console))
+        return "".join(out)
+
+
+class FineCompositor(Compositor):
+    """A screen's compositor, set after the screen's own `__init__`, that sends changed cells only.
+
+    Textual 8.2.8 repaints a row from a widget's left edge to its last changed cell: `ChopsUpdate`
+    crops a span at its right end and not at its left. A clock at the right edge of a line would
+    cost the whole line each second. The names used here are Textual's own private ones; its version
+    is pinned.
+    """
+
+    _dirty: list[Region] | None = None
+    """The regions of a partial update while it is rendered."""
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        self._dirty = list(self._dirty_regions)
+        try:
+            update = super().render_partial_update()
+        finally:
+            self._dirty = None
+        return update and FineUpdate(update.chops, update.spans, update.chop_ends)
+
+    def _get_renders(
+        self, crop: Region | None = None
+    ) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        """Of a partial update only the widgets in it: Textual renders all that its clip touches."""
+        if self._dirty is None:
+            yield from super()._get_renders(crop)
+            return
+        for widget, (region, clip) in self.visible_widgets.items():
+            seen = region.intersection(clip)
+            if seen and any(seen.overlaps(dirty) for dirty in self._dirty):
+                part = seen.translate((-region.x, -region.y))
+                yield region, clip, widget.render_lines(part)
 
 
 class Base(Screen[T]):
     """A screen of the console."""
 
+    _home: App[object] | None = None
+    _turns = 0
+
     def __init__(self) -> None:
         super().__init__()
         self._compositor = FineCompositor()
-        self._home: App[object] | None = None
         self._made = time.monotonic()
-        self._turns = 0
 
     @property
     def console(self) -> ConsoleApp:
         return cast("ConsoleApp", self.app)
+
+    @property
+    def shot(self) -> Snapshot:
+        """The run on show as it was last seen; one without a run before the first look."""
+        return self.console.snapshot or Snapshot()
 
     async def _on_idle(self, event: Idle) -> None:
         """At the start each round of layout, scrolling and painting at once: Textual waits for a
@@ -95,13 +156,11 @@ class Base(Screen[T]):
         """Draw the baseline's state and what the emergency key does now."""
         app, line = self.console, self.query_one(BaselineBadge)
         width = line.size.width or app.size.width
-        snapshot = app.snapshot
-        live = snapshot is not None and snapshot.live
-        rollback = snapshot.rollback if snapshot is not None else ""
-        restore_s = snapshot.restore_s if snapshot is not None and live else None
+        shot = self.shot
+        restore_s = shot.restore_s if shot.live else None
         line.draw(
             badge(app.baseline, time.time(), width),
-            emergency(live, rollback, restore_s, app.watchers.readonly, width),
+            emergency(shot.live, shot.rollback, restore_s, app.watchers.readonly, width),
             width,
         )
 
@@ -143,10 +202,23 @@ class Base(Screen[T]):
 class Dialog(ModalScreen[T]):
     """A dialog over a screen; it is left once, however many keys came for it."""
 
+    BINDINGS = [Binding("escape", "back", "Back", show=False)]
+    _left = False
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; }
+    Dialog > Vertical {
+        height: auto; max-height: 96%; background: $surface; padding: 0 1; border: heavy $primary;
+    }
+    Dialog Static { height: auto; }
+    Dialog .title { text-style: bold; }
+    Dialog .problem { color: $text-error; }
+    Dialog Input { height: 1; background: $boost; padding: 0 1; }
+    """
+
     def __init__(self) -> None:
         super().__init__()
         self._compositor = FineCompositor()
-        self._left = False
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         if self._left or self.app.screen is not self:
@@ -154,13 +226,14 @@ class Dialog(ModalScreen[T]):
         self._left = True
         return super().dismiss(result)
 
+    def action_back(self) -> None:
+        self.dismiss(None)
+
 
 class RunDialog(Dialog[T]):
     """A dialog for a verb of the run; it goes when the run ends under it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._dropped = False
+    _dropped = False
 
     def drop(self) -> None:
         """Leave, now or as soon as what lies above is left."""
@@ -176,10 +249,25 @@ class RunDialog(Dialog[T]):
 
 
 class Page(Base[None]):
-    """What every screen beside the run has: the baseline above, keys below, Esc back. Compose
-    `BaselineBadge()`, the content and `KeyLine()`; the rest is here."""
+    """What every screen beside the run has: the baseline above, a line of its own where it has a
+    `HEAD`, what `body` gives, keys below, Esc back."""
 
     SCOPE = "page"
+    HEAD = True
+    DEFAULT_CSS = """
+    Page #head { background: $panel; }
+    Page TextView { padding: 0 1; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield BaselineBadge()
+        if self.HEAD:
+            yield Rows(id="head")
+        yield from self.body()
+        yield KeyLine()
+
+    def body(self) -> ComposeResult:
+        yield TextView(id="text")
 
     def on_mount(self) -> None:
         if not self.stands:
@@ -188,6 +276,8 @@ class Page(Base[None]):
         app.run_changed.subscribe(self, lambda snapshot: self.redraw_frame())
         app.baseline_changed.subscribe(self, lambda view: self.redraw_frame())
         self.redraw_frame()
+        self.set_focus(self.query_one(RowsView))
+        self.redraw()
         self.stand()
 
     def on_resize(self) -> None:
@@ -219,25 +309,23 @@ class Page(Base[None]):
 
 
 class ReadingPage(Page):
-    """One text to read on a page of its own, laid out for the width there is. `rows` gives the
-    text; it is asked again when the width changes."""
+    """One text to read, laid out by `rows` for the width there is, and `head` above it."""
 
-    DEFAULT_CSS = "ReadingPage TextView { padding: 0 1; }"
+    def head(self, width: int) -> list[Row]:
+        """What stands above the text, where the page has a `HEAD`."""
+        return []
 
     def rows(self, width: int) -> list[Row]:
         """The text in lines of at most `width` columns."""
         raise NotImplementedError
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield TextView(id="text")
-        yield KeyLine()
-
-    def stand(self) -> None:
-        self.set_focus(self.query_one(TextView))
-        self.redraw()
-
     def redraw(self) -> None:
         view = self.query_one(TextView)
         if view.size.width:  # else it is drawn when its size is known
+            self.draw_head()
             view.show(self.rows(max(LEAST, view.size.width - 3)))
+
+    def draw_head(self) -> None:
+        if self.HEAD and self.stands:
+            head = self.query_one("#head", Rows)
+            head.show(self.head(head.size.width or self.app.size.width))

@@ -18,7 +18,7 @@ from textual.widgets import Button, Input, Static
 from console.common.text import clean
 from screens.base import Dialog, Question, RunDialog
 from widgets.log_bars import Plain, Typed
-from widgets.step_text import wrapped
+from widgets.steps import wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot
@@ -30,18 +30,9 @@ MOST = 2000
 class AskScreen(RunDialog[str | None]):
     """A question with one typed answer: answers the text, or None. Enter alone never confirms."""
 
-    BINDINGS = [Binding("escape", "back", "Back", show=False)]
-
     DEFAULT_CSS = """
-    AskScreen { align: center middle; }
-    AskScreen > Vertical {
-        width: 74; max-width: 96%; height: auto; max-height: 90%;
-        border: heavy $warning; background: $surface; padding: 0 1;
-    }
-    AskScreen Static { height: auto; }
-    AskScreen .title { text-style: bold; color: $text-warning; }
-    AskScreen .problem { color: $text-error; }
-    AskScreen Input { height: 1; background: $boost; padding: 0 1; }
+    AskScreen > Vertical { width: 74; max-width: 96%; max-height: 90%; border: heavy $warning; }
+    AskScreen .title { color: $text-warning; }
     """
 
     def __init__(self, question: Question) -> None:
@@ -74,9 +65,6 @@ class AskScreen(RunDialog[str | None]):
 
     def _problem(self, text: str) -> None:
         self.query_one("#problem", Static).update(Content(text))
-
-    def action_back(self) -> None:
-        self.dismiss(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,24 +128,16 @@ class FormScreen(Dialog[dict[str, str] | None]):
     Answers what was changed, by name, or None. `check(name, text)`: "" or what is wrong."""
 
     BINDINGS = [
-        Binding("escape", "back", "Back", show=False),
         Binding("up", "app.focus_previous", "Previous", show=False),
         Binding("down", "app.focus_next", "Next", show=False),
     ]
 
     DEFAULT_CSS = """
-    FormScreen { align: center middle; }
-    FormScreen > Vertical {
-        width: 76; max-width: 98%; height: auto; max-height: 96%;
-        border: heavy $primary; background: $surface; padding: 0 1;
-    }
+    FormScreen > Vertical { width: 76; max-width: 98%; }
     FormScreen VerticalScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; }
-    FormScreen Static { height: auto; }
-    FormScreen .title { text-style: bold; }
     FormScreen .note { color: $text-muted; }
-    FormScreen .problem { color: $text-error; display: none; }
+    FormScreen .problem { display: none; }
     FormScreen .problem.shown { display: block; }
-    FormScreen Input { height: 1; background: $boost; padding: 0 1; }
     FormScreen Input:focus { background: $primary-muted; }
     FormScreen Button { min-width: 10; width: auto; margin: 1 0; }
     FormScreen Button:focus { text-style: bold reverse; }
@@ -253,7 +233,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
         self.query_one("#note", Static).update(Content(LOSES))
 
 
-def retry_form(snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> RetryForm:
+def retry_form(snapshot: Snapshot, typed: dict[str, str] | None, no: str) -> RetryForm:
     """The step's inputs as they are now; only what was changed is sent. `typed` and `no`: what
     was sent before, and why it was not taken."""
     view = snapshot.view

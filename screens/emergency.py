@@ -1,4 +1,4 @@
-"""A run's guard on its screen (one line, and the page of a breach), and a rollback's progress."""
+"""A run's guard on its screen, the page of what it stopped, and a rollback's progress."""
 
 from __future__ import annotations
 
@@ -12,25 +12,41 @@ from textual.containers import Vertical
 from console.common.text import clean
 from console.common.units import format_duration, number
 from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView
-from console.render.guard import lines
+from console.render.cells import glyphs
+from console.render.guard import acted, line, lines
+from console.render.text_chart import LABEL, Curve, chart
 from screens.actions import Verbs
-from screens.base import Dialog
+from screens.base import Dialog, ReadingPage
 from widgets.bars import rate
-from widgets.lists import TextView
-from widgets.rows import Row, Rows
-from widgets.step_text import wrapped
+from widgets.rows import Row, Rows, TextView, fit, spread
+from widgets.steps import behind, paragraph, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
     from console.frontends.tui.watch.emergency import RollbackFollower
+    from console.journal.run_dir import RunDir
     from console.recovery.rollback.progress import Result
+    from console.render.breach import BreachPage, Found
 
 
 NEWS_S = 30.0
 """Seconds after which a breach, when it is first seen, no longer opens its page by itself."""
 
+AGAIN_S = 2.0
+LOW, HIGH = 5, 10
+"""Rows of a curve, on a low screen and on a high one."""
+
 POLL_S = 0.1
 TONE = {"ok": "good", "failed": "bad", "skipped": "dim", "note": "warn", "begin": "accent"}
+
+
+def guard_of(console: ConsoleApp, run: RunDir | None) -> GuardView:
+    """A run's guard as it was last read; a view without data where that was another run's."""
+    if run is None:
+        return NOBODY
+    view: GuardView = console.watchers.guard.latest
+    same = view.run is not None and view.run.path == run.path
+    return view if same else GuardView(run, LOOKING)
 
 
 class Guarded(Verbs):
@@ -40,14 +56,7 @@ class Guarded(Verbs):
 
     @property
     def guard(self) -> GuardView:
-        """The guard as it was last read; a view without data if that was another run's guard."""
-        view: GuardView = self.console.watchers.guard.latest
-        snapshot = self.console.snapshot
-        run = snapshot.run if snapshot is not None else None
-        if run is None:
-            return NOBODY
-        same = view.run is not None and view.run.path == run.path
-        return view if same else GuardView(run, LOOKING)
+        return guard_of(self.console, self.shot.run)
 
     def draw_guard(self) -> None:
         """Draw the guard's line, at each tick; only cells that changed are sent."""
@@ -68,23 +77,123 @@ class Guarded(Verbs):
             self.action_breach()
 
     def action_breach(self) -> None:
-        from screens.breach import BreachScreen
+        self.app.push_screen(BreachScreen(self.shot.run))
 
-        snapshot = self.console.snapshot
-        self.app.push_screen(BreachScreen(snapshot.run if snapshot is not None else None))
+
+class BreachScreen(ReadingPage):
+    """The run it was opened for; read anew while it is open, for memory and baseline come back
+    while it is looked at. Of another run that is on show meanwhile the head tells its guard; once
+    that one acts, the page is that run's."""
+
+    SCOPE = "breach"
+
+    def __init__(self, run: RunDir | None) -> None:
+        super().__init__()
+        self.run_dir = run
+        self.found: Found | None = None
+        self.loaded = self.reading = False
+
+    def stand(self) -> None:
+        self.console.sampled.subscribe(self, lambda sample: self.draw_head())
+        self._look()
+        self.set_interval(AGAIN_S, self._look)
+
+    def _look(self) -> None:
+        self._follow()
+        if not self.reading and self.run_dir is not None:
+            self.reading = True
+            self.in_thread(self._read)
+        elif self.run_dir is None:
+            self._loaded(None)
+
+    def _follow(self) -> None:
+        """A page without a breach, and one whose successor on show has one, goes on to that."""
+        other, shown = self._other(), self.found
+        if other is not None and (other.word == ACTED or (shown is not None and not shown.breach)):
+            self.run_dir, self.found, self.loaded = other.run, None, False
+
+    def _other(self) -> GuardView | None:
+        """The guard of the run on show, where that is another than this page's."""
+        run = self.shot.run
+        if run is None or (self.run_dir is not None and run.path == self.run_dir.path):
+            return None
+        return guard_of(self.console, run)
+
+    def _read(self) -> None:
+        from console.render.breach import read
+
+        run = self.run_dir
+        try:
+            found = read(run) if run is not None else None
+        finally:
+            self.reading = False
+        self.on_loop(self._loaded, found)
+
+    def _loaded(self, found: Found | None) -> None:
+        if found is not None and found.run is not self.run_dir:
+            return  # it was read before another run took the page
+        self.found, self.loaded = found, True
+        self.redraw()
+
+    def head(self, width: int) -> list[Row]:
+        return [*self._now(width), self._head(width)]
+
+    def _now(self, width: int) -> list[Row]:
+        """That another run is on show, what its guard says and how to see it."""
+        other = self._other()
+        if other is None or other.run is None:
+            return []
+        lead: Row = ((f"on show now is {other.run.id[-4:]}: ", "bold"),)
+        left = (*lead, *line(other, time.monotonic(), key=""))
+        return [spread(left, (("Esc, then b", "dim"),), width)]
+
+    def _head(self, width: int) -> Row:
+        if self.found is None or not self.found.breach:
+            return line(guard_of(self.console, self.run_dir), time.monotonic(), width)
+        from console.render.breach import title
+
+        return fit(tuple(acted(self.found.breach, title(self.found))), width)
+
+    def rows(self, width: int) -> list[Row]:
+        if not self.loaded:
+            return [(("reading the recording …", "dim"),)]
+        from console.render.breach import page
+
+        made = page(self.found, guard_of(self.console, self.run_dir))
+        return page_rows(made, max(30, width), self.app.size.height)
+
+
+def page_rows(page: BreachPage, width: int, height: int) -> list[Row]:
+    """The page in `width` cells; `height` is the screen's, for how high a curve may be."""
+    rows = _paragraphs(page.above, width)
+    high = HIGH if height >= 36 else LOW
+    first, *others = (_curve_rows(page, curve, width, high) for curve in page.curves or (None,))
+    rows += [*first, *([()] if page.below else []), *_paragraphs(page.below, width)]
+    return [*rows, *(row for other in others for row in other)]
+
+
+def _paragraphs(words: tuple[tuple[str, str], ...], width: int) -> list[Row]:
+    return [row for text, tone in words for row in paragraph(text, width, tone, "  ")]
+
+
+def _curve_rows(page: BreachPage, curve: Curve | None, width: int, high: int) -> list[Row]:
+    if curve is None:
+        return []
+    head: Row = ((curve.name, "bold"), (f"  {page.end - page.begin:.0f} s", "dim"))
+    rows = [(), head, *chart(curve, page.begin, page.end, width, high, glyphs(), page.moment)]
+    begin, end = page.spans
+    if begin:
+        rows.append(spread(((" " * LABEL + begin, "dim"),), ((end, "dim"),), width))
+    return rows
 
 
 class RollbackScreen(Dialog[None]):
     """Shows one rollback to its end, stage by stage. Esc leaves this view, never the rollback."""
 
-    BINDINGS = [Binding("escape,q,enter,1", "back", "Back", show=False)]
+    BINDINGS = [Binding("q,enter,1", "back", "Back", show=False)]
 
     DEFAULT_CSS = """
-    RollbackScreen { align: center middle; }
-    RollbackScreen > Vertical {
-        width: 90; max-width: 98%; height: 20; max-height: 96%;
-        border: heavy $error; background: $surface; padding: 0 1;
-    }
+    RollbackScreen > Vertical { width: 90; max-width: 98%; height: 20; border: heavy $error; }
     """
 
     def __init__(self, follower: RollbackFollower) -> None:
@@ -134,9 +243,6 @@ class RollbackScreen(Dialog[None]):
         """Update the baseline's badge at once."""
         cast("ConsoleApp", self.app).watchers.baseline.look()
 
-    def action_back(self) -> None:
-        self.dismiss(None)
-
 
 def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
     """Rows such as `  0.31 s  start     ok      container deepseek-r1 started`; the current stage
@@ -146,23 +252,13 @@ def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
         state = str(said.get("state", ""))
         if state == "begin" and place + 1 < len(lines):
             continue
-        stage, detail = (
-            clean(str(said.get("rung", "")), 20),
-            clean(str(said.get("detail", "")), 800),
-        )
-        at = said.get("t")
+        at, stage = said.get("t"), clean(str(said.get("rung", "")), 20)
         when = f"{at:7.2f} s" if isinstance(at, int | float) else " " * 9
-        first, *more = wrapped(detail, width - 29)
         shown = "…" if state == "begin" else state
-        rows.append(
-            (
-                (f"{when}  ", "dim"),
-                (f"{stage:<10} ", "bold"),
-                (f"{shown:<7} ", TONE.get(state, "")),
-                (first, ""),
-            )
-        )
-        rows += [((" " * 30 + text, ""),) for text in more]
+        lead: Row = (
+            (f"{when}  ", "dim"), (f"{stage:<10} ", "bold"), (f"{shown:<7} ", TONE.get(state, "")),
+        )  # fmt: skip
+        rows += behind(lead, clean(str(said.get("detail", "")), 800), width + 1)
     return rows
 
 
@@ -180,7 +276,7 @@ def _head(result: Result | None, trouble: str) -> Row:
 def _foot(result: Result | None, trouble: str, width: int) -> list[Row]:
     away: Row = (("Esc leaves this view; the rollback goes on", "dim"),)
     if result is None:
-        return [*[((text, "bad"),) for text in wrapped(clean(trouble), width) if trouble], away]
+        return [*(paragraph(clean(trouble), width, "bad") if trouble else []), away]
     words = []
     if result.restore_s is not None:
         words.append(f"back in {format_duration(result.restore_s)}")
@@ -188,7 +284,7 @@ def _foot(result: Result | None, trouble: str, width: int) -> list[Row]:
         of = f" of {result.reference:g}" if result.reference else ""
         words.append(f"{rate(result.tok_s)}{of} tok/s")
     text = ", ".join(words) or clean(result.detail)
-    return [*[((line, "bold"),) for line in wrapped(text, width)], (("Esc closes", "dim"),)]
+    return [*paragraph(text, width, "bold"), (("Esc closes", "dim"),)]
 
 
 def by_hand(result: Result | None, width: int) -> list[Row]:

@@ -5,20 +5,11 @@ from __future__ import annotations
 from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette
 
-from console.render.keymap import EMERGENCY, Action, of_scope
+from console.render.keymap import EMERGENCY, SCOPES, Action, of_scope
 from screens.base import ReadingPage
 from widgets.rows import Row
-from widgets.step_text import wrapped
+from widgets.steps import behind, paragraph
 
-SCOPES = (
-    ("app", "Everywhere"),
-    ("run", "The run on show"),
-    ("log", "The log pane, when it has the focus"),
-    ("runs", "The list of runs"),
-    ("plan", "A playbook's plan"),
-    ("preflight", "Preflight"),
-    ("lessons", "The lessons"),
-)
 MOVING = (
     "j k, arrows, PgUp PgDn, ^U ^D, g G move in every list; Tab goes to the next part; Enter "
     "opens, and never approves or skips."
@@ -34,6 +25,7 @@ class HelpScreen(ReadingPage):
     """The keys, and the command line's way to do the same."""
 
     SCOPE = "help"
+    HEAD = False
 
     def rows(self, width: int) -> list[Row]:
         return help_rows(max(30, width))
@@ -41,23 +33,18 @@ class HelpScreen(ReadingPage):
 
 def help_rows(width: int) -> list[Row]:
     """The emergency first, then scope by scope."""
-    rows: list[Row] = _action_rows(EMERGENCY, width, "bad")
-    rows.append(())
-    rows += [((line, ""),) for line in wrapped(MOVING, width)]
-    for scope, title in SCOPES:
+    rows = [*_action_rows(EMERGENCY, width, "bad"), (), *paragraph(MOVING, width)]
+    for scope, title in SCOPES.items():
         rows += [(), ((title, "bold"),)]
         for found in of_scope(scope):
             if found is not EMERGENCY:
                 rows += _action_rows(found, width)
-    rows.append(())
-    return [*rows, *[((line, ""),) for line in wrapped(SHELL, width)]]
+    return [*rows, (), *paragraph(SHELL, width)]
 
 
 def _action_rows(found: Action, width: int, tone: str = "accent") -> list[Row]:
-    first, *more = wrapped(found.help, width - 25)
-    lead = f"{found.shown:>10}  {found.title:<13}"
-    rows: list[Row] = [((lead[:10], tone), (lead[10:], "bold"), (first, ""))]
-    return [*rows, *[((" " * 25 + line, ""),) for line in more]]
+    lead: Row = ((f"{found.shown:>10}", tone), (f"  {found.title:<13}", "bold"))
+    return behind(lead, found.help, width)
 
 
 class Palette(CommandPalette):

@@ -11,11 +11,10 @@ from textual.app import ComposeResult
 from console.common.text import clean
 from console.render.cells import glyphs
 from screens.base import Page, ReadingPage
-from widgets.bars import BaselineBadge, KeyLine, bindings
-from widgets.lists import PickList
+from widgets.bars import bindings
 from widgets.log_bars import LogPrompt
-from widgets.rows import Row, Rows, fit
-from widgets.step_text import wrapped
+from widgets.rows import PickList, Row, Rows, fit
+from widgets.steps import paragraph, wrapped
 
 if TYPE_CHECKING:
     from console.config.lessons.registry import Lesson, Registry
@@ -28,7 +27,6 @@ class LessonsScreen(Page):
 
     SCOPE = "lessons"
     BINDINGS = bindings("lessons")
-    DEFAULT_CSS = "LessonsScreen #head { background: $panel; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,18 +36,13 @@ class LessonsScreen(Page):
         self.due_only = False
         self.found: list[Lesson] = []
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield Rows(id="head")
+    def body(self) -> ComposeResult:
         yield PickList(id="list")
         yield LogPrompt()
-        yield KeyLine()
 
     def stand(self) -> None:
         below = self.app.screen_stack[-2]
         self.about = getattr(below, "lessons_here", tuple)()
-        self.set_focus(self.query_one(PickList))
-        self._draw()
         self.in_thread(self._load)
 
     def _load(self) -> None:
@@ -60,9 +53,6 @@ class LessonsScreen(Page):
     def _loaded(self, registry: Registry) -> None:
         self.registry = registry
         self._look()
-
-    def redraw(self) -> None:
-        self._draw()
 
     # -- what is listed ------------------------------------------------------------------------
 
@@ -80,7 +70,7 @@ class LessonsScreen(Page):
             found.sort(key=lambda one: one.id not in self.about)
         self.found = found
         self.query_one(PickList).cursor = 0
-        self._draw()
+        self.redraw()
 
     def action_filter_lessons(self) -> None:
         """Type words; every one of them has to be in a lesson."""
@@ -112,7 +102,7 @@ class LessonsScreen(Page):
 
     # -- drawing -------------------------------------------------------------------------------
 
-    def _draw(self) -> None:
+    def redraw(self) -> None:
         picker = self.query_one(PickList)
         width = max(20, picker.size.width - 1)
         self.query_one("#head", Rows).show(self._head(width))
@@ -132,7 +122,7 @@ class LessonsScreen(Page):
             rest = f"   {glyphs().dot} bears on what was shown{rest}"
         rows: list[Row] = [fit(((words, "bold"), (rest, "dim")), width)]
         for problem in self.registry.problems[:3]:
-            rows += [((line, "bad"),) for line in wrapped(clean(str(problem), 600), width)]
+            rows += paragraph(clean(str(problem), 600), width, "bad")
         return rows
 
 
@@ -140,6 +130,7 @@ class LessonScreen(ReadingPage):
     """One lesson, whole."""
 
     SCOPE = "lesson"
+    HEAD = False
 
     def __init__(self, registry: Registry, lesson: Lesson) -> None:
         super().__init__()

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Size
 
+from console.common.logs.line import LogLine
+from console.common.logs.tail import Tail
 from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
+from console.journal.run_files import SERVICE, STEP, LogFile
 from console.journal.run_view import RunView
-from console.journal.state import RunState
+from console.journal.state import STANDING, RunState
 from console.render.guard import lease_words
 from screens.emergency import Guarded
-from screens.log_feed import LogFeed, sources
 from widgets.bars import (
-    STANDING,
     TENS,
     BaselineBadge,
+    GaugeStrip,
     KeyLine,
     StatusLine,
     bindings,
@@ -26,11 +30,17 @@ from widgets.bars import (
     status,
     verbs_now,
 )
-from widgets.gauge_strip import GaugeStrip
-from widgets.lists import StepList, TextView
 from widgets.log_pane import LogPane
-from widgets.rows import Row, Rows, RowsView
-from widgets.step_text import detail_rows, lessons_of, result_row, summary_rows, wrapped
+from widgets.rows import Row, Rows, RowsView, TextView
+from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_row, summary_rows
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.baseline_container import BaselineLog
+
+BEHIND = 4
+"""Batches on their way to the screen; more means the screen is behind and the reader waits."""
+CONTAINER = "container"
+"""The kind of a log that is followed only while somebody reads it."""
 
 TICK_S = 2.5
 STALE_S = 2.5
@@ -48,6 +58,101 @@ FIRST = (
 )
 
 
+def sources(logs: tuple[LogFile, ...], container: BaselineLog | None = None) -> list[LogFile]:
+    """A run's logs in their order, the baseline container's behind the services."""
+    found = list(logs)
+    if container is not None:
+        at = max((n for n, log in enumerate(found) if log.kind == SERVICE), default=-1) + 1
+        at = at or min(1, len(found))
+        found.insert(at, LogFile("baseline", container.path, CONTAINER))
+    return found
+
+
+class LogFeed:
+    """One tail at a time, its lines handed to the pane on the UI loop."""
+
+    def __init__(self, pane: LogPane, call: Callable[..., object]) -> None:
+        """`call` runs a function on the UI loop from any thread."""
+        self.pane = pane
+        self._call = call
+        self._tail: Tail | None = None
+        self._waiting = 0
+        self._turn = 0
+        self.container: BaselineLog | None = None
+        self.sources: list[LogFile] = []
+        self.source: LogFile | None = None
+        self.chosen = False
+
+    def offer(self, found: list[LogFile]) -> None:
+        """Take the sources that there are now; follow the run unless the operator chose one."""
+        self.sources = found
+        paths = [log.path for log in found]
+        if self.source is not None and self.chosen and self.source.path in paths:
+            return
+        filled = (log for log in found if log.filled)  # the first that has something in it
+        wanted = next(filled, found[0] if found else None)
+        if wanted is None or self.source is None or wanted.path != self.source.path:
+            self.chosen = False
+            self.show(wanted)
+
+    def turn(self, by: int) -> None:
+        """The next or previous source; from now on it stays."""
+        if self.sources:
+            self.choose(self.sources[(self._at(self.source) + by) % len(self.sources)])
+
+    def _at(self, source: LogFile | None) -> int:
+        """Where a source stands among those there are, else 0."""
+        paths = [log.path for log in self.sources]
+        return paths.index(source.path) if source is not None and source.path in paths else 0
+
+    def choose(self, source: LogFile) -> None:
+        self.chosen = True
+        self.show(source)
+
+    def output_of(self, step: str) -> bool:
+        """Show a step's output; False where it has none."""
+        for source in self.sources:
+            if source.kind == STEP and source.step == step:
+                self.choose(source)
+                return True
+        return False
+
+    def show(self, source: LogFile | None) -> None:
+        """End the tail that runs and begin the next."""
+        self.close()
+        self.source = source
+        self._turn += 1
+        if source is None:
+            self.pane.attach("log", "nothing is logged yet")
+            return
+        if source.kind == CONTAINER and self.container is not None:
+            self.container.start()
+        at = self._at(source) + 1
+        many = f" {at}/{len(self.sources)}" if len(self.sources) > 1 else ""
+        self.pane.attach(f"{source.name}{many}", "nothing in it yet")
+        turn = self._turn
+        self._tail = Tail(source.path, lambda batch: self._deliver(turn, batch))
+        self._tail.start()
+
+    def _deliver(self, turn: int, batch: list[LogLine]) -> bool:
+        """In the tail's thread: pass a batch on unless the screen is behind."""
+        if self._waiting >= BEHIND:
+            return False
+        self._waiting += 1
+        self._call(self._take, turn, batch)
+        return True
+
+    def _take(self, turn: int, batch: list[LogLine]) -> None:
+        self._waiting -= 1
+        if turn == self._turn:
+            self.pane.take(batch)
+
+    def close(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+
 class OperationsScreen(Guarded):
     """Where the console opens. Draws the latest snapshot; keeps nothing of its own."""
 
@@ -56,7 +161,6 @@ class OperationsScreen(Guarded):
     def __init__(self) -> None:
         super().__init__()
         self.feed: LogFeed | None = None
-        self.live = False
         self.tens = -1
 
     def compose(self) -> ComposeResult:
@@ -83,10 +187,10 @@ class OperationsScreen(Guarded):
             self.sampled(app.sample)
         self.draw()
 
-    def _call(self, function: object, *args: object) -> None:
+    def _call(self, function: Callable[..., object], *args: object) -> None:
         """From a reader's thread; a screen on its way out takes nothing."""
         if self.is_attached:
-            self.app.call_later(function, *args)  # type: ignore[arg-type]
+            self.app.call_later(function, *args)
 
     def on_unmount(self) -> None:
         if self.feed is not None:
@@ -119,7 +223,7 @@ class OperationsScreen(Guarded):
 
     def sampled(self, sample: Sample) -> None:
         """Once a second; what counts, counts on in the same frame."""
-        self.query_one(GaugeStrip).show(sample, sample.at, self.guard.marks)
+        self.query_one(GaugeStrip).draw(sample, sample.at, self.guard.marks)
         self.draw_guard()
         self.count_on()
 
@@ -128,14 +232,14 @@ class OperationsScreen(Guarded):
         sample = self.console.sample
         if sample is None or time.monotonic() - sample.at > STALE_S:
             if sample is not None:
-                self.query_one(GaugeStrip).show(sample, time.monotonic(), self.guard.marks)
+                self.query_one(GaugeStrip).draw(sample, time.monotonic(), self.guard.marks)
             self.draw_guard()
             self.count_on()
 
     def count_on(self) -> None:
         """Draw what depends on the time; a run that waits for a person does so in tens."""
-        snapshot, now = self.console.snapshot, time.time()
-        if snapshot is None or not (snapshot.alive or snapshot.is_rolling_back):
+        snapshot, now = self.shot, time.time()
+        if not (snapshot.alive or snapshot.is_rolling_back):
             return
         if snapshot.view.state is RunState.RUNNING:
             self.query_one(StepList).draw(snapshot.view, now, self.at)
@@ -148,7 +252,7 @@ class OperationsScreen(Guarded):
 
     def draw(self) -> None:
         """Everything from the latest snapshot; only what differs is sent."""
-        self.set_class(self.word == "none", "empty")
+        self.set_class(self.shot.word == "none", "empty")
         self.draw_badge()
         self.draw_guard()
         self.draw_status()
@@ -163,44 +267,30 @@ class OperationsScreen(Guarded):
             self.feed.offer(sources(watchers.logs, watchers.baseline_log))
 
     @property
-    def view(self) -> RunView:
-        snapshot = self.console.snapshot
-        return snapshot.view if snapshot is not None else RunView()
-
-    @property
-    def word(self) -> str:
-        snapshot = self.console.snapshot
-        return snapshot.word if snapshot is not None else "none"
-
-    @property
     def at(self) -> str:
         """The step that a paused run stands before; "" while one runs."""
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.word != "paused":
-            return ""
-        return str(snapshot.control.get("step") or "")
+        return str(self.shot.control.get("step") or "") if self.shot.word == "paused" else ""
 
     @property
     def ready(self) -> bool:
         """Whether the runner has said what it waits for: before that a key would be refused."""
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.word not in ("paused", "waiting_approval"):
-            return True
-        return snapshot.control.get("state") == str(snapshot.view.state)
+        shot = self.shot
+        waits = shot.word in ("paused", "waiting_approval")
+        return not waits or shot.control.get("state") == str(shot.view.state)
 
     def draw_status(self) -> None:
-        line, view, word = self.query_one(StatusLine), self.view, self.word
+        line, shot = self.query_one(StatusLine), self.shot
         width = line.size.width or self.app.size.width
-        if word == "none":
+        if shot.word == "none":
             line.show([(("no run", "dim"),)])
             return
-        control = self.console.snapshot.control if self.console.snapshot is not None else {}
-        mode = str(control.get("mode", ""))
+        mode = str(shot.control.get("mode", ""))
         lease = lease_words(self.guard.lease, brief=width < WIDE)
-        line.show([status(view, word, mode, time.time(), width, self.at, lease)])
+        line.show([status(shot.view, shot.word, mode, time.time(), width, self.at, lease)])
 
     def draw_steps(self) -> None:
-        view, steps = self.view, self.query_one(StepList)
+        shot, steps = self.shot, self.query_one(StepList)
+        view = shot.view
         steps.draw(view, time.time(), self.at)
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
@@ -210,7 +300,7 @@ class OperationsScreen(Guarded):
             keys.draw("log", readonly=readonly)
         else:
             offered = self.ready and not readonly
-            verbs = verbs_now(view, self.word, self.at) if offered else []
+            verbs = verbs_now(view, shot.word, self.at) if offered else []
             keys.draw("run", ["report"] if view.over else verbs, readonly=readonly)
 
     def _detail(self, view: RunView, step_id: str, width: int) -> list[Row]:
@@ -218,19 +308,17 @@ class OperationsScreen(Guarded):
         if snapshot is None:
             return [(("reading the journal …", "dim"),)]
         if snapshot.trouble:
-            return [((line, "bad"),) for line in wrapped(snapshot.trouble, width)]
+            return paragraph(snapshot.trouble, width, "bad")
         step = view.step(step_id)
         if step is None:
-            return [((text, ""),) for line in FIRST for text in wrapped(line, width)]
-        confirm = str(snapshot.control.get("confirm") or "")
+            return [row for line in FIRST for row in paragraph(line, width)]
         if view.over and not self.query_one(StepList).chosen:
             return summary_rows(view, width)
         current = step.id == (self.at or (view.current or step).id)
-        can = (
-            option_rows(view, self.word, confirm, width, self.at)
-            if current and self.ready and not self.console.watchers.readonly
-            else []
-        )
+        can: list[Row] = []
+        if current and self.ready and not self.console.watchers.readonly:
+            confirm = str(snapshot.control.get("confirm") or "")
+            can = option_rows(view, snapshot.word, confirm, width, self.at)
         last = view.current
         before = [result_row(last, width)] if current and last and last.id != step.id else []
         return [*before, *detail_rows(view, step, can, width)]
@@ -238,7 +326,7 @@ class OperationsScreen(Guarded):
     # -- looking around ----------------------------------------------------------------------
 
     def lessons_here(self) -> tuple[str, ...]:
-        return lessons_of(self.view, self.query_one(StepList).step)
+        return lessons_of(self.shot.view, self.query_one(StepList).step)
 
     def on_step_list_selected(self, event: StepList.Selected) -> None:
         self.draw_steps()
@@ -247,7 +335,7 @@ class OperationsScreen(Guarded):
     def on_step_list_output_asked(self, event: StepList.OutputAsked) -> None:
         if self.feed is None or self.feed.output_of(event.step):
             return
-        if self.word == "waiting_approval":  # the keys that answer stay in view
+        if self.shot.word == "waiting_approval":  # the keys that answer stay in view
             return
         self.console.say(f"{event.step} has no output", "information")
 
@@ -276,10 +364,9 @@ class OperationsScreen(Guarded):
         self.set_focus(self.query_one(StepList))
 
     def action_report(self) -> None:
-        snapshot = self.console.snapshot
-        if snapshot is None or snapshot.run is None:
+        if self.shot.run is None:
             self.console.say("no run, no report: 2 picks a playbook")
             return
         from screens.runs import ReportScreen
 
-        self.app.push_screen(ReportScreen(snapshot.run))
+        self.app.push_screen(ReportScreen(self.shot.run))

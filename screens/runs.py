@@ -14,11 +14,10 @@ from console.common.text import clean
 from console.journal.run_dir import RunDir
 from console.journal.state import Decision
 from console.render.cells import glyphs
-from screens.base import Page
-from widgets.bars import DECISION_TONE, STATE_TONE, BaselineBadge, KeyLine, bindings
-from widgets.lists import PickList, TextView
-from widgets.rows import Row, Rows, fit
-from widgets.step_text import short, wrapped
+from screens.base import LEAST, Page, ReadingPage
+from widgets.bars import DECISION_TONE, STATE_TONE, bindings
+from widgets.rows import PickList, Row, Rows, TextView, fit
+from widgets.steps import paragraph, short, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
@@ -32,29 +31,21 @@ PICTURE = re.compile(r"!\[(.*)\]\(([^()]*)\)")
 
 REFRESH_S = 2.0
 
+STATE, DECISION, TOOK, ID = 16, 6, 6, 4
+"""Cells of the columns behind a run's playbook; a blank lies between two."""
 
-class ReportScreen(Page):
+
+class ReportScreen(ReadingPage):
     """report.md as it was written, the file's path above it, or why there is none."""
 
     SCOPE = "report"
-    DEFAULT_CSS = """
-    ReportScreen #head { background: $panel; }
-    ReportScreen TextView { padding: 0 1; }
-    """
 
     def __init__(self, run: RunDir) -> None:
         super().__init__()
         self.run_dir = run
         self.lines: list[str] = []
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield Rows(id="head")
-        yield TextView(id="report")
-        yield KeyLine()
-
     def stand(self) -> None:
-        self.set_focus(self.query_one(TextView))
         self.in_thread(self._read)
 
     def _read(self) -> None:
@@ -66,19 +57,14 @@ class ReportScreen(Page):
 
     def _show(self, lines: list[str]) -> None:
         self.lines = lines
-        self._draw()
+        self.redraw()
 
-    def redraw(self) -> None:
-        self._draw()
+    def head(self, width: int) -> list[Row]:
+        room = max(LEAST, self.query_one(TextView).size.width - 3)
+        return paragraph(clean(str(self.run_dir.report)), room, "dim")
 
-    def _draw(self) -> None:
-        view = self.query_one(TextView)
-        if not view.size.width:
-            return
-        width = max(20, view.size.width - 3)
-        path = [((line, "dim"),) for line in wrapped(clean(str(self.run_dir.report)), width)]
-        self.query_one("#head", Rows).show(path)
-        view.show(report_rows(self.lines, width))
+    def rows(self, width: int) -> list[Row]:
+        return report_rows(self.lines, width)
 
 
 def report_rows(lines: list[str], width: int) -> list[Row]:
@@ -96,7 +82,7 @@ def report_rows(lines: list[str], width: int) -> list[Row]:
         if line.startswith("#"):
             rows.append(((line.lstrip("# "), "bold"),))
         else:
-            rows += [((text, ""),) for text in wrapped(line, width, "  ")]
+            rows += paragraph(line, width, indent="  ")
     return rows
 
 
@@ -114,11 +100,8 @@ def _table(block: list[list[str]], width: int) -> list[Row]:
     sizes = [max(len(row[i]) for row in padded) for i in range(columns)]
     lead = sum(sizes[:-1]) + 2 * (columns - 1)
     if lead + min(sizes[-1], 24) > width:
-        return [
-            ((text, ""),)
-            for row in cells
-            for text in wrapped("  ".join(filter(None, row)), width, "    ")
-        ]
+        whole = ("  ".join(filter(None, row)) for row in cells)
+        return [row for text in whole for row in paragraph(text, width, indent="    ")]
     rows: list[Row] = []
     for row in padded:
         begin = "".join(f"{cell:<{size}}  " for cell, size in zip(row, sizes[:-1], strict=False))
@@ -128,15 +111,11 @@ def _table(block: list[list[str]], width: int) -> list[Row]:
     return rows
 
 
-class CompareScreen(Page):
+class CompareScreen(ReadingPage):
     """Marked runs side by side: what differs, what was measured, what went wrong. The table of
     attempts, or one block each where it is too wide."""
 
     SCOPE = "compare"
-    DEFAULT_CSS = """
-    CompareScreen #head { background: $panel; }
-    CompareScreen TextView { padding: 0 1; }
-    """
 
     def __init__(self, ids: Iterable[str]) -> None:
         super().__init__()
@@ -144,40 +123,27 @@ class CompareScreen(Page):
         self.made: Comparison | None = None
         self.broken: list[str] = []
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield Rows(id="head")
-        yield TextView(id="compare")
-        yield KeyLine()
-
     def stand(self) -> None:
-        self.set_focus(self.query_one(TextView))
-        self._draw()
         self.in_thread(self._read)
-
-    def redraw(self) -> None:
-        self._draw()
 
     def _read(self) -> None:
         from console.frontends.tui.watch.history import side_by_side
 
-        made, broken = side_by_side(self.ids)
-        self.on_loop(self._show, made, broken)
+        self.on_loop(self._show, *side_by_side(self.ids))
 
     def _show(self, made: Comparison, broken: list[str]) -> None:
         self.made, self.broken = made, broken
-        self._draw()
+        self.redraw()
 
-    def _draw(self) -> None:
-        head, view = self.query_one("#head", Rows), self.query_one(TextView)
+    def head(self, width: int) -> list[Row]:
         if self.made is None:
-            head.show([(("reading the runs …", "dim"),)])
-            return
+            return [(("reading the runs …", "dim"),)]
         names = " ".join(one.short for one in self.made.attempts)
         tail = f"   omni-console report {names} prints this"
-        head.show([((f"{len(self.made.attempts)} attempts", "bold"), (clean(tail), "dim"))])
-        if view.size.width:
-            view.show(compare_rows(self.made, self.broken, max(20, view.size.width - 3)))
+        return [((f"{len(self.made.attempts)} attempts", "bold"), (clean(tail), "dim"))]
+
+    def rows(self, width: int) -> list[Row]:
+        return compare_rows(self.made, self.broken, width) if self.made is not None else []
 
 
 def compare_rows(made: Comparison, broken: Iterable[str], width: int) -> list[Row]:
@@ -197,7 +163,6 @@ class RunsScreen(Page):
 
     SCOPE = "runs"
     BINDINGS = bindings("runs")
-    DEFAULT_CSS = "RunsScreen #head { background: $panel; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,20 +171,12 @@ class RunsScreen(Page):
         self.reading = False
         self.marked: set[str] = set()
 
-    def compose(self) -> ComposeResult:
-        yield BaselineBadge()
-        yield Rows(id="head")
+    def body(self) -> ComposeResult:
         yield PickList(id="list")
-        yield KeyLine()
 
     def stand(self) -> None:
-        self.set_focus(self.query_one(PickList))
-        self._draw()
         self._refresh_rows()
         self.set_interval(REFRESH_S, self._refresh_rows)
-
-    def redraw(self) -> None:
-        self._draw()
 
     def _refresh_rows(self) -> None:
         if not self.reading:
@@ -243,9 +200,9 @@ class RunsScreen(Page):
         self.marked &= {row.id for row in found}
         # a new run on top must not move the cursor to another one
         picker.cursor = next((n for n, row in enumerate(found) if row.id == chosen), 0)
-        self._draw()
+        self.redraw()
 
-    def _draw(self) -> None:
+    def redraw(self) -> None:
         head = self.query_one("#head", Rows)
         if not self.loaded:
             head.show([(("reading the runs …", "dim"),)])
@@ -271,26 +228,23 @@ class RunsScreen(Page):
             self.console.say(f"this run cannot be read: {row.problem}")
             return
         self.marked ^= {row.id}
-        self._draw()
+        self.redraw()
         picker.action_move(1)
 
     def action_compare(self) -> None:
-
         if len(self.marked) < 2:
             self.console.say("mark two runs or more with Space, then compare them")
             return
         self.app.push_screen(CompareScreen(self.marked))
 
     def on_pick_list_picked(self, event: PickList.Picked) -> None:
-        from console.journal.run_dir import RunDir
-
         if event.index < len(self.rows):
             run = RunDir(paths.runs_dir() / self.rows[event.index].id)
             self.console.watchers.watch.show(run)
             self.console.action_operations()
 
 
-def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
+def run_row(row: RunRow, width: int, *, marked: bool) -> Row:
     """`* 2026-11-20 14:03  ik-llama-phase2  SUCCEEDED  GO   12:05   1a2b`."""
     mark = f"{glyphs().dot} " if marked else "  "
     width -= len(mark)
@@ -299,17 +253,17 @@ def run_row(row: RunRow, width: int, *, marked: bool = False) -> Row:
     decision = Decision(row.decision).word
     state = row.state.replace("_", " ").upper()
     took = short(row.took_s) if row.took_s is not None else ""
-    name = max(8, width - len(when) - 1 - 17 - 7 - 7 - 4 - 1)
     note = f" {row.mark}" if row.mark else ""
-    room = max(8, name - len(note))
+    rest = sum(one + 1 for one in (len(when), STATE, DECISION, TOOK, ID))
+    room = max(8, max(8, width - rest) - len(note))
     playbook = clean(row.playbook or row.problem, 200)[:room]
     return fit(
         (
             (mark, "accent"), (f"{when} ", "dim"), (f"{playbook:<{room}}", "bold"),
             (f"{note} ", "warn"),
-            (f"{state:<16} ", STATE_TONE.get(row.state, "")),
-            (f"{decision:<6} ", DECISION_TONE.get(row.decision or "", "")),
-            (f"{took:>6} ", ""), (clean(row.id[-4:]), "dim"),
+            (f"{state:<{STATE}} ", STATE_TONE.get(row.state, "")),
+            (f"{decision:<{DECISION}} ", DECISION_TONE.get(row.decision or "", "")),
+            (f"{took:>{TOOK}} ", ""), (clean(row.id[-ID:]), "dim"),
         ),
         width + len(mark),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The lines around a screen: the baseline, the run, the keys, and what can be done now.
+"""The lines around a screen: the baseline, the gauges, the run, the keys, what can be done now.
 
 Words and keys come from the run's state and the one registry of actions.
 """
@@ -6,21 +6,27 @@ Words and keys come from the run's state and the one registry of actions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.geometry import Size
+from textual.reactive import var
+from textual.strip import Strip
 from textual.timer import Timer
 
 from console.common.text import clean
 from console.common.units import format_duration
+from console.host.sample import NO_MARKS, GpuReport, Marks, Sample, Trend
 from console.journal.run_view import RunView
-from console.journal.state import ENDS, RunState, possible_verbs
+from console.journal.state import ENDS, STANDING, RunState, possible_verbs
 from console.render.cells import glyphs
 from console.render.cutover import cut_over
+from console.render.gauges import all_rows, trend_value
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from widgets.rows import Part, Row, Rows, fit, spread, width_of
-from widgets.step_text import progress_words, short, wrapped
+from widgets.steps import paragraph, progress_words, short
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.baseline import BaselineView
@@ -44,7 +50,6 @@ STATE_TONE = {
     "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
     "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
 }  # fmt: skip
-STANDING = (RunState.PAUSED, RunState.WAITING_APPROVAL)
 TENS = 10
 DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 
@@ -62,7 +67,7 @@ def binding(action: Action, *, priority: bool = False) -> Binding:
     )  # fmt: skip
 
 
-def verbs_now(view: RunView, word: str, at: str = "") -> list[str]:
+def verbs_now(view: RunView, word: str, at: str) -> list[str]:
     """The verbs that have a key and are possible now; `resume` where the runner is gone.
 
     `at`: the step a paused run stands before; a gate and the plan's own rows are not skipped.
@@ -82,8 +87,8 @@ def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = ""
     """A paused or waiting run: each way on, with its key. Nothing while it simply runs."""
     if word == "interrupted":
         text = "The runner is gone; nothing is lost. u resumes, F12 brings the baseline back."
-        return [((line, "bad"),) for line in wrapped(text, width)]
-    if view.over or view.state not in (RunState.PAUSED, RunState.WAITING_APPROVAL):
+        return paragraph(text, width, "bad")
+    if view.over or view.state not in STANDING:
         return []
     items = []
     for verb in verbs_now(view, word, at):
@@ -154,8 +159,7 @@ class KeyLine(Rows):
     def tell(self, words: str, tone: str) -> None:
         """A sentence in place of the keys, for a few seconds: it covers nothing else."""
         self._words = words
-        rows = wrapped(words, (self.size.width or 80) - 1)
-        self.show([((line, tone),) for line in rows[:4]])
+        self.show(paragraph(words, (self.size.width or 80) - 1, tone)[:4])
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(SAY_S, self.untell)
@@ -210,7 +214,7 @@ def _when(at: float, now: float) -> str:
 
 
 def emergency(
-    live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int = 80
+    live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int
 ) -> Row:
     """What the emergency key does now, and how long it takes; shorter where it is narrow."""
     key = EMERGENCY.first
@@ -293,3 +297,65 @@ MODES = {
 
 class StatusLine(Rows):
     """The run in one row: state, where it is, decision, elapsed time."""
+
+
+def gauge_rows(
+    sample: Sample | None, now: float, width: int, trends: Mapping[str, Trend], max_rows: int = 0,
+    marks: Marks = NO_MARKS,
+) -> list[Row]:  # fmt: skip
+    """Every gauge in `width` cells and at most `max_rows` rows (0: any number); `now` in
+    monotonic seconds. Before the first sample: one row that says so."""
+    if sample is None:
+        return [(("sampling ", "dim"), (glyphs().ellipsis, "dim"))]
+    return all_rows(sample, width, now, glyphs(), trends, max_rows, marks)
+
+
+class GaugeStrip(Rows):
+    """GPU, memory and disk gauges. Its height follows from its width, the number of cards and
+    `max_rows` (0: as many as it takes), not from any figure."""
+
+    max_rows = var(0, init=False)
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._sample: Sample | None = None
+        self._now = 0.0
+        self._marks = NO_MARKS
+        self._trends: dict[str, Trend] = {}
+        self._trend_at = -1.0
+
+    def draw(self, sample: Sample, now: float, marks: Marks = NO_MARKS) -> None:
+        """Draw this sample; `now` (monotonic seconds) is what ages are counted to. To be called
+        at each tick, with an old sample as well: its age is part of what is shown. `marks`: where
+        a guard acts."""
+        self._sample, self._now, self._marks = sample, now, marks
+        if sample.gpu is not None and sample.gpu.at != self._trend_at:
+            self._remember(sample.gpu)
+        self.watch_max_rows()
+
+    def watch_max_rows(self) -> None:
+        if self.is_mounted and self.size.width:
+            self.show(self.rows(self.size.width))
+
+    def rows(self, width: int) -> list[Row]:
+        """What it draws at this width."""
+        return gauge_rows(self._sample, self._now, width, self._trends, self.max_rows, self._marks)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.rows(width))
+
+    def render_line(self, y: int) -> Strip:
+        return super().render_line(y).simplify()  # neighbours of one style are sent as one
+
+    def on_resize(self, event: Resize) -> None:
+        self._rows = tuple(self.rows(event.size.width))
+        self.refresh()
+
+    def _remember(self, report: GpuReport) -> None:
+        """One value a report, also where a card is lost: its trend goes on with a gap."""
+        self._trend_at = report.at
+        current = {gpu.uuid: trend_value(gpu) for gpu in report.gpus}
+        for uuid in current:
+            self._trends.setdefault(uuid, Trend())
+        for uuid, trend in self._trends.items():
+            trend.add(current.get(uuid))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partialmethod
 
 from textual import events
 from textual.app import ComposeResult
@@ -185,23 +186,25 @@ class LogPane(Vertical, can_focus=True):
         self.view.wrapped = not self.view.wrapped
         self.view.relook()
 
-    def action_source_next(self) -> None:
-        self.post_message(self.SourceAsked(1))
+    def _next_source(self, step: int) -> None:
+        self.post_message(self.SourceAsked(step))
 
-    def action_source_previous(self) -> None:
-        self.post_message(self.SourceAsked(-1))
+    def _error(self, step: int) -> None:
+        self._go(self.buffer.error(self._from(step), step), step, _NO_ERROR)
 
-    def action_error_next(self) -> None:
-        self._go(self.buffer.error(self._from(1), 1), 1, _NO_ERROR)
+    def _seek(self, step: int) -> None:
+        if self.buffer.searched is None:
+            self._say("no search: / first")
+            return
+        self._sought = step
+        self._work_now()
 
-    def action_error_previous(self) -> None:
-        self._go(self.buffer.error(self._from(-1), -1), -1, _NO_ERROR)
-
-    def action_match_next(self) -> None:
-        self._seek(1)
-
-    def action_match_previous(self) -> None:
-        self._seek(-1)
+    action_source_next = partialmethod(_next_source, 1)
+    action_source_previous = partialmethod(_next_source, -1)
+    action_error_next = partialmethod(_error, 1)
+    action_error_previous = partialmethod(_error, -1)
+    action_match_next = partialmethod(_seek, 1)
+    action_match_previous = partialmethod(_seek, -1)
 
     def action_search(self) -> None:
         self.prompt.ask("search", "/", empty=False)
@@ -242,13 +245,6 @@ class LogPane(Vertical, can_focus=True):
     def _set_filter(self, words: str) -> None:
         self.buffer.show(pattern(words, may_invert=True))
         self.view.place.anew()
-        self._work_now()
-
-    def _seek(self, step: int) -> None:
-        if self.buffer.searched is None:
-            self._say("no search: / first")
-            return
-        self._sought = step
         self._work_now()
 
     def _go_to_match(self) -> None:

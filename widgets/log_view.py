@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -24,9 +25,8 @@ _CUT_FROM = 6
 """Characters kept for each cell when a line is cut: marks take none, and there may be a few."""
 
 _SIDEWAYS = 16
-_PARTS = (
-    "log--error", "log--warning", "log--marker", "log--stamp", "log--match", "log--current",
-)  # fmt: skip
+_LAID_OVER = ("log--match", "log--current")
+_PARTS = ("log--error", "log--warning", "log--marker", "log--stamp", *_LAID_OVER)
 _MATCH_CPU_S = 0.1
 
 
@@ -38,27 +38,13 @@ class Look:
     wrap: bool
     stamps: bool
     left: int
-    plain: Style
-    error: Style
-    warning: Style
-    marker: Style
-    stamp: Style
-    match: Style
-    current: Style
+    styles: Mapping[str, Style]
+    """By the kind of a line; `stamp`, `match` and `current` for parts of one."""
 
     @property
     def room(self) -> int:
         """Cells for text; at least one."""
         return max(1, self.width - GUTTER)
-
-    def of(self, kind: Kind) -> Style:
-        """The style of a kind of line."""
-        return {
-            "plain": self.plain,
-            "error": self.error,
-            "warning": self.warning,
-            "marker": self.marker,
-        }[kind]
 
 
 def sign(kind: Kind) -> str:
@@ -80,7 +66,7 @@ def row(line: LogLine, part: int, look: Look, spans: list[tuple[int, int]], here
     if look.wrap:
         pieces, shift = _pieces(text, look.room), 0
         if part >= len(pieces):
-            return Strip.blank(look.width, look.plain)
+            return Strip.blank(look.width, look.styles["plain"])
         start = sum(len(piece) for piece in pieces[:part])
         end = start + len(pieces[part])
     elif text.isascii():
@@ -88,24 +74,24 @@ def row(line: LogLine, part: int, look: Look, spans: list[tuple[int, int]], here
         end = start + look.room
     else:
         end = (look.left + look.room) * _CUT_FROM
-    style = look.of(line.kind)
-    marks = [(0, len(prefix), look.stamp)] if prefix else []
-    shown = look.current if here else look.match
+    style = look.styles[line.kind]
+    marks = [(0, len(prefix), look.styles["stamp"])] if prefix else []
+    shown = look.styles["current"] if here else look.styles["match"]
     marks += [(a + len(prefix), b + len(prefix), shown) for a, b in spans]
     body = Strip(_segments(text, start, min(end, len(text)), style, marks))
     more = not look.wrap and (end < len(text) or body.cell_length > shift + look.room)
     if shift or body.cell_length > look.room:
         body = body.crop(shift, shift + look.room)
     if more and look.room > 1:
-        body = Strip([*body.crop(0, look.room - 1), Segment(glyphs().more, look.stamp)])
+        body = Strip([*body.crop(0, look.room - 1), Segment(glyphs().more, look.styles["stamp"])])
     gutter = Segment(f"{sign(line.kind) if part == 0 else ' '} ", shown if here else style)
-    return Strip([gutter, *body]).adjust_cell_length(look.width, look.plain)
+    return Strip([gutter, *body]).adjust_cell_length(look.width, look.styles["plain"])
 
 
 def note(words: str, look: Look) -> Strip:
     """A row of the pane's own words."""
-    segment = Segment("  " + words, look.stamp)
-    return Strip([segment]).adjust_cell_length(look.width, look.plain)
+    segment = Segment("  " + words, look.styles["stamp"])
+    return Strip([segment]).adjust_cell_length(look.width, look.styles["plain"])
 
 
 def _prefix(line: LogLine, look: Look) -> str:
@@ -243,7 +229,7 @@ class LogView(Widget):
                 row(line, part, look, matches.get(number, []), number == self.here)
                 for number, line, part in page
             ]
-        return rows + [Strip.blank(width, look.plain)] * (height - len(rows))
+        return rows + [Strip.blank(width, look.styles["plain"])] * (height - len(rows))
 
     def _matches(self, lines: dict[int, LogLine]) -> dict[int, list[tuple[int, int]]]:
         """Where the search matches; a pattern that takes too long is taken as plain text."""
@@ -259,9 +245,11 @@ class LogView(Widget):
 
     def _make_look(self, width: int) -> Look:
         left = 0 if self.wrapped else self._left
-        error, warning, marker, stamp = map(self.get_component_rich_style, _PARTS[:4])
-        match, current = (self.get_component_rich_style(part, partial=True) for part in _PARTS[4:])
-        return Look(
-            width, self.wrapped, self.stamped, left, self.rich_style,
-            error, warning, marker, stamp, match, current,
-        )  # fmt: skip
+        styles = {
+            part.removeprefix("log--"): self.get_component_rich_style(
+                part, partial=part in _LAID_OVER
+            )
+            for part in _PARTS
+        }
+        styles["plain"] = self.rich_style
+        return Look(width, self.wrapped, self.stamped, left, styles)

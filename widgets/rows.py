@@ -10,11 +10,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
-from textual._compositor import ChopsUpdate, Compositor
+from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -29,6 +27,9 @@ _COLOURS = {
 }  # fmt: skip
 _BACKGROUNDS = {"alarm": "error", "cursor": "primary-muted"}
 _BOLD = ("warn", "bad", "bold", "alarm", "cursor")
+
+MOST = 99_999
+"""Further than any list is long."""
 
 Part = tuple[str, str]
 """Clean text, and one of widgets.rows.TONES ("" is the widget's own)."""
@@ -76,56 +77,6 @@ def _over(background: Color, value: str) -> Color:
         share = float(value.removeprefix("auto").strip().rstrip("%") or 100) / 100
         return background + background.get_contrast_text(share)
     return background + Color.parse(value)
-
-
-class FineUpdate(ChopsUpdate):
-    """Spans cropped at both ends."""
-
-    def render_segments(self, console: Console) -> str:
-        out: list[str] = []
-        for y, begin, end in self.spans:
-            ends = self.chop_ends[y]
-            for right, (left, strip) in zip(ends, self.chops[y].items(), strict=False):
-                if strip is None or left >= end or right <= begin:
-                    continue
-                first, last = max(left, begin), min(right, end)
-                out.append(Control.move_to(first, y).segment.text)
-                out.append(strip.crop(first - left, last - left).render(console))
-        return "".join(out)
-
-
-class FineCompositor(Compositor):
-    """A screen's compositor, set after the screen's own `__init__`, that sends changed cells only.
-
-    Textual 8.2.8 repaints a row from a widget's left edge to its last changed cell: `ChopsUpdate`
-    crops a span at its right end and not at its left. A clock at the right edge of a line would
-    cost the whole line each second. The names used here are Textual's own private ones; its version
-    is pinned.
-    """
-
-    _dirty: list[Region] | None = None
-    """The regions of a partial update while it is rendered."""
-
-    def render_partial_update(self) -> ChopsUpdate | None:
-        self._dirty = list(self._dirty_regions)
-        try:
-            update = super().render_partial_update()
-        finally:
-            self._dirty = None
-        return update and FineUpdate(update.chops, update.spans, update.chop_ends)
-
-    def _get_renders(
-        self, crop: Region | None = None
-    ) -> Iterable[tuple[Region, Region, list[Strip]]]:
-        """Of a partial update only the widgets in it: Textual renders all that its clip touches."""
-        if self._dirty is None:
-            yield from super()._get_renders(crop)
-            return
-        for widget, (region, clip) in self.visible_widgets.items():
-            seen = region.intersection(clip)
-            if seen and any(seen.overlaps(dirty) for dirty in self._dirty):
-                part = seen.translate((-region.x, -region.y))
-                yield region, clip, widget.render_lines(part)
 
 
 def width_of(row: Iterable[Part]) -> int:
@@ -183,12 +134,23 @@ def _cells(row: Row) -> list[Part]:
     return out
 
 
+def refresh_cells(widget: Widget, y: int, begin: int, end: int) -> None:
+    """Repaint cells of a row, where it is in view."""
+    visible = y - widget.scroll_offset.y
+    if 0 <= visible < widget.size.height:
+        widget.refresh(Region(begin, visible, end - begin, 1))
+
+
 def refresh_changed(widget: Widget, old: Sequence[Row], new: Sequence[Row]) -> None:
     """Repaint the cells of a widget that differ between as many old and new rows."""
     for y, (before, after) in enumerate(zip(old, new, strict=True)):
         found = changed_cells(before, after)
         if found is not None:
-            widget.refresh(Region(found[0], y, found[1] - found[0], 1))
+            refresh_cells(widget, y, *found)
+
+
+def text_of(rows: Sequence[Row]) -> str:
+    return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
 
 
 class Rows(Widget):
@@ -196,8 +158,8 @@ class Rows(Widget):
 
     DEFAULT_CSS = "Rows { height: auto; width: 1fr; }"
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._rows: tuple[Row, ...] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
@@ -221,7 +183,7 @@ class Rows(Widget):
     @property
     def text(self) -> str:
         """What is drawn, as text; for tests and exports."""
-        return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
+        return text_of(self._rows)
 
 
 class RowsView(ScrollView, can_focus=True):
@@ -235,8 +197,8 @@ class RowsView(ScrollView, can_focus=True):
     class Resized(Message):
         """It has another width: rows that were fitted to the old one are to be made anew."""
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._rows: tuple[Row, ...] = ()
         self._width = 0
         self.cursor: int | None = None
@@ -250,21 +212,12 @@ class RowsView(ScrollView, can_focus=True):
             self.virtual_size = Size(self.size.width, len(self._rows))
             self.refresh()
         else:
-            for y, (was, now) in enumerate(zip(old, self._rows, strict=True)):
-                found = changed_cells(was, now)
-                if found is not None:
-                    self._refresh_row(y, found[0], found[1])
-            if moved:
-                for row in (before, cursor):
-                    if row is not None:
-                        self._refresh_row(row, 0, self.size.width)
+            refresh_changed(self, old, self._rows)
+            for row in (before, cursor) if moved else ():
+                if row is not None:
+                    refresh_cells(self, row, 0, self.size.width)
         if moved and cursor is not None:
             self.keep_in_view(cursor)
-
-    def _refresh_row(self, y: int, begin: int, end: int) -> None:
-        visible = y - self.scroll_offset.y
-        if 0 <= visible < self.size.height:
-            self.refresh(Region(begin, visible, end - begin, 1))
 
     def keep_in_view(self, row: int) -> None:
         """Scroll no further than needed to show this row."""
@@ -296,4 +249,57 @@ class RowsView(ScrollView, can_focus=True):
     @property
     def text(self) -> str:
         """All rows as text; for tests and exports."""
-        return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
+        return text_of(self._rows)
+
+
+def moving(page: int) -> list[BindingType]:
+    """The keys that move a cursor: what every list has, and the help names once."""
+    keys = (
+        ("j,down", 1, "Down"), ("pagedown,ctrl+d", page, "Page down"), ("G,end", MOST, "Last"),
+        ("k,up", -1, "Up"), ("pageup,ctrl+u", -page, "Page up"), ("g,home", -MOST, "First"),
+    )  # fmt: skip
+    return [Binding(names, f"move({by})", title, show=False) for names, by, title in keys]
+
+
+class PickList(RowsView):
+    """Rows with a cursor; what a row means is the screen's business."""
+
+    BINDINGS = [*moving(10), Binding("enter", "pick", "Pick", show=False)]
+
+    class Moved(Message):
+        """The cursor stands on another row."""
+
+    class Picked(Message):
+        """Enter was pressed on a row."""
+
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
+    def fill(self, rows: Sequence[Row]) -> None:
+        """Other rows; the cursor stays where it is, as far as there are rows."""
+        self.show(rows, min(self.cursor or 0, len(rows) - 1) if rows else None)
+
+    def action_move(self, by: int) -> None:
+        if self._rows:
+            at = max(0, min(len(self._rows) - 1, (self.cursor or 0) + by))
+            if at != self.cursor:
+                self.show(self._rows, at)
+                self.post_message(self.Moved())
+
+    def action_pick(self) -> None:
+        if self.cursor is not None:
+            self.post_message(self.Picked(self.cursor))
+
+
+class TextView(RowsView):
+    """Text to read: scrolled by the usual keys."""
+
+    BINDINGS = [
+        Binding("j,down", "scroll_down", "Down", show=False),
+        Binding("k,up", "scroll_up", "Up", show=False),
+        Binding("pagedown,space,ctrl+d", "page_down", "Page down", show=False),
+        Binding("pageup,ctrl+u", "page_up", "Page up", show=False),
+        Binding("g,home", "scroll_home", "Top", show=False),
+        Binding("G,end", "scroll_end", "End", show=False),
+    ]

@@ -135,7 +135,7 @@ def age_words(at: float, now: float) -> str:
     return f"stale {age:.0f} s" if age < 120 else f"stale {age / 60:.0f} min"
 
 
-def bar(filled: float | None, width: int, signs: Glyphs, mark: float | None = None) -> str:
+def bar(filled: float | None, width: int, signs: Glyphs, mark: float | None) -> str:
     """A share as a bar, full only at 100 %; blank where it is not known. `mark`: the share at
     which a guard acts has a sign in its cell."""
     if filled is None:

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SCOPES = {
+    "app": "Everywhere", "run": "The run on show", "log": "The log pane, when it has the focus",
+    "runs": "The list of runs", "plan": "A playbook's plan", "preflight": "Preflight",
+    "lessons": "The lessons",
+}  # fmt: skip
+"""What a scope is called in the help and in the list of keys."""
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -37,9 +44,8 @@ class Action:
 _KEY_NAMES = {
     "f12": "F12", "ctrl+backslash": "^\\", "ctrl+p": "^P", "question_mark": "?", "colon": ":",
     "escape": "Esc", "slash": "/", "left_square_bracket": "[", "right_square_bracket": "]",
-    "ampersand": "&", "tab": "Tab", "shift+tab": "S-Tab", "enter": "Enter", "space": "Space",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "plus": "+",
-    "ctrl+u": "^U", "ctrl+d": "^D", "up": "↑", "down": "↓", "f1": "F1", "ctrl+q": "^Q",
+    "ampersand": "&", "enter": "Enter", "space": "Space", "home": "Home", "end": "End", "plus": "+",
+    "f1": "F1",
 }  # fmt: skip
 
 EMERGENCY = Action(

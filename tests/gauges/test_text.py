@@ -9,8 +9,7 @@ import pytest
 from console.host.gpu.nvml import LOST, MIG, UNIFIED
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample, Trend
 from console.render.cells import ASCII, Row, age_words, amount, cells, fitted, pair, plain, width_of
-from console.render.gauges import all_rows, host_rows
-from console.render.gpu import gpu_rows, short_name
+from console.render.gauges import all_rows, gpu_rows, host_rows, short_name
 
 GIB = 1024**3
 SIGNS = ASCII

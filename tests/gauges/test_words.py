@@ -13,8 +13,7 @@ from console.host.gpu import nvml
 from console.host.gpu.client import GpuWatch
 from console.host.sample import DiskSample, GpuReport, MemorySample, Sample
 from console.render.cells import plain
-from console.render.gauges import host_brief, one_row
-from console.render.gpu import gpu_rows
+from console.render.gauges import gpu_rows, host_brief, one_row
 from tests.clock import FakeClock
 from tests.gauges.test_text import (
     FULL,

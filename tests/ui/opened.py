@@ -18,7 +18,7 @@ from console.journal.run_view import RunView
 from tests.ui import scene
 from tests.waiting import LIMIT_S, ran_out
 from widgets.bars import KeyLine
-from widgets.lists import TextView
+from widgets.rows import TextView
 
 Asked = list[tuple[str, dict[str, Any]]]
 """Verbs that reached the control socket, with what went with each."""

@@ -144,8 +144,7 @@ def nothing() -> Snapshot:
 def baseline(word: str = "serving", **changes: Any) -> BaselineView:
     fields: dict[str, Any] = {
         "word": word, "name": "deepseek-r1", "url": "http://127.0.0.1:8000", "detail": "",
-        "tok_s": 10.9, "proven_at": NOW - 400, "reference": 10.9, "since": 0.0,
-        "checked_at": NOW,
+        "tok_s": 10.9, "proven_at": NOW - 400, "reference": 10.9,
     }  # fmt: skip
     return BaselineView(**{**fields, **changes})
 

@@ -9,7 +9,7 @@ from screens.runs import CompareScreen, RunsScreen
 from tests.run.unit import reported
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
-from widgets.lists import PickList, TextView
+from widgets.rows import PickList, TextView
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ async def test_marked_runs_are_compared(
         page = app.screen
         assert isinstance(page, RunsScreen)
         picker = page.query_one(PickList)
-        await settled(pilot, lambda: picker.count == 3)
+        await settled(pilot, lambda: len(picker.text.splitlines()) == 3)
         await pilot.press("c")
         assert said(app)
         at = {row.id: n for n, row in enumerate(page.rows)}
@@ -69,7 +69,7 @@ async def test_marked_runs_are_compared(
         page._loaded([row for row in page.rows if row.id != three[1].id])
         assert page.marked == {three[0].id}, "a mark goes with its run"
         app.push_screen(CompareScreen([one.id for one in three]))
-        await settled(pilot, lambda: app.screen.query("#compare"))
-        view = app.screen.query_one("#compare", TextView)
+        await settled(pilot, lambda: app.screen.query("#text"))
+        view = app.screen.query_one("#text", TextView)
         await settled(pilot, lambda: "split" in view.text)
         assert f"{three[2].id}: the journal cannot be read" in " ".join(view.text.split())

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.style import Style
 from textual.strip import Strip
 
-from widgets.rows import FineUpdate, Row, changed_cells, strip_of
+from screens.base import FineUpdate
+from widgets.rows import Row, changed_cells, strip_of
 
 WIDTH = 24
 rows = st.lists(

@@ -21,7 +21,7 @@ from screens.help import Palette
 from screens.operations import OperationsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
-from widgets.lists import PickList
+from widgets.rows import PickList
 
 HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"
 
@@ -152,10 +152,10 @@ async def test_a_run_whose_name_moves_in_the_list_stays_under_the_cursor(
         watchers.watch = SimpleNamespace(show=shown.append, look=lambda: None)
         await pilot.press("3")
         picker = app.screen.query_one(PickList)
-        await settled(pilot, lambda: picker.count == 2)
+        await settled(pilot, lambda: len(picker.text.splitlines()) == 2)
         await pilot.press("j")
         found.insert(0, row("run-c"))
-        await settled(pilot, lambda: picker.count == 3)
+        await settled(pilot, lambda: len(picker.text.splitlines()) == 3)
         await pilot.press("enter")
         await settled(pilot, lambda: shown)
         assert shown[0].id == "run-a"

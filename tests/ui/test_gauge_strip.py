@@ -13,7 +13,7 @@ from textual.geometry import Region
 
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from tests.ui.opened import settled
-from widgets.gauge_strip import GaugeStrip
+from widgets.bars import GaugeStrip
 
 GIB = 1024**3
 MEMORY = MemorySample(377 * GIB, 354 * GIB, 207 * GIB, 0, 0.0, 0.0, 0.0, 0.0)
@@ -43,13 +43,13 @@ class Bench(App[None]):
 async def test_height_follows_the_width_and_the_cards(size: tuple[int, int], height: int) -> None:
     bench = Bench()
     async with bench.run_test(size=size) as pilot:
-        bench.strip.show(sample(), 1.0)
+        bench.strip.draw(sample(), 1.0)
         await pilot.pause()
-        assert bench.strip.size.height == height == bench.strip.rows(size[0])
+        assert bench.strip.size.height == height == len(bench.strip.rows(size[0]))
         assert bench.strip.text.count("GPU") == 2
-        bench.strip.show(sample(2.0, GPUS[0]), 2.0)
+        bench.strip.draw(sample(2.0, GPUS[0]), 2.0)
         await pilot.pause()
-        assert bench.strip.size.height == bench.strip.rows(size[0])
+        assert bench.strip.size.height == len(bench.strip.rows(size[0]))
         assert bench.strip.text.count("GPU") == 1
 
 
@@ -59,7 +59,7 @@ async def test_what_it_shows_follows_the_samples_the_size_and_the_rows_it_may_ha
     async with bench.run_test(size=(120, 24)) as pilot:
 
         async def show(told: Sample, now: float) -> str:
-            strip.show(told, now)
+            strip.draw(told, now)
             await pilot.pause()
             return strip.text
 
@@ -83,7 +83,7 @@ async def test_the_trend_takes_one_value_a_report() -> None:
     bench = Bench()
     async with bench.run_test(size=(80, 24)) as pilot:
         for at in (1.0, 2.0, 2.0, 2.0):
-            bench.strip.show(sample(at, replace(GPUS[0], utilisation=1.0)), at)
+            bench.strip.draw(sample(at, replace(GPUS[0], utilisation=1.0)), at)
         await pilot.pause()
         assert bench.strip._trends["GPU-a"].values == (1.0, 1.0)
         assert bench.strip.text.splitlines()[0].endswith("█")
@@ -92,7 +92,7 @@ async def test_the_trend_takes_one_value_a_report() -> None:
 async def test_only_what_changed_is_repainted(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     async with bench.run_test(size=(80, 24)) as pilot:
-        bench.strip.show(sample(), 1.0)
+        bench.strip.draw(sample(), 1.0)
         await pilot.pause()
         asked: list[tuple[Region, ...]] = []
         layouts: list[Any] = []
@@ -103,10 +103,10 @@ async def test_only_what_changed_is_repainted(monkeypatch: pytest.MonkeyPatch) -
             return bench.strip
 
         monkeypatch.setattr(bench.strip, "refresh", refresh)
-        bench.strip.show(sample(), 1.0)
+        bench.strip.draw(sample(), 1.0)
         assert asked == []
         hotter = replace(GPUS[1], temperature_c=41)
-        bench.strip.show(sample(1.0, GPUS[0], hotter), 1.0)
+        bench.strip.draw(sample(1.0, GPUS[0], hotter), 1.0)
         ((region,),) = asked
         assert layouts == [False]
         line = bench.strip.text.splitlines()[1]
@@ -145,7 +145,7 @@ async def test_a_tick_of_two_working_cards_is_cheap(monkeypatch: pytest.MonkeyPa
                 for card in GPUS
             ]  # fmt: skip
             memory = replace(MEMORY, available=int(dice.uniform(200, 201) * GIB))
-            bench.strip.show(replace(sample(tick, *cards), memory=memory), tick)
+            bench.strip.draw(replace(sample(tick, *cards), memory=memory), tick)
             await pilot.pause()
             driver = pilot.app._driver
             assert isinstance(driver, Counting)

@@ -16,17 +16,15 @@ from console.journal.guard_status import NOBODY, GuardView, Lease
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.render import cells
-from screens.breach import BreachScreen
-from screens.host import HostScreen
+from screens.emergency import BreachScreen
+from screens.machine import HostScreen
 from screens.operations import OperationsScreen
 from tests.ui import scene
 from tests.ui.opened import console as opened
 from tests.ui.opened import settled, shown
 from tests.viewer import guard_ring
-from widgets.bars import StatusLine
-from widgets.gauge_strip import GaugeStrip
-from widgets.lists import TextView
-from widgets.rows import Rows
+from widgets.bars import GaugeStrip, StatusLine
+from widgets.rows import Rows, TextView
 
 LATER = scene.NOW + 86400
 """When these tests look, Unix seconds: what the ring of `guard_ring` tells is a day old."""
@@ -36,7 +34,7 @@ LATER = scene.NOW + 86400
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The screens' clocks stand at the scene's time: nothing ages while a test takes its time."""
     clock = SimpleNamespace(time=lambda: LATER, monotonic=lambda: 100.0)
-    for name in ("emergency", "breach", "operations", "host"):
+    for name in ("emergency", "operations", "machine"):
         monkeypatch.setattr(f"screens.{name}.time", clock)
 
 

@@ -16,9 +16,8 @@ from screens import lessons as module
 from screens.lessons import LessonScreen, LessonsScreen, lesson_row
 from tests.ui import scene
 from tests.ui.opened import console, settled
-from widgets.lists import TextView
 from widgets.log_bars import LogPrompt
-from widgets.rows import Rows, width_of
+from widgets.rows import Rows, TextView, width_of
 
 REGISTRY = cache(load_registry)
 """What ships, read once: nobody has lessons of their own here."""

@@ -18,15 +18,14 @@ from console.journal.run_files import log_files
 from console.runner import launch
 from console.runner.prepare.load import LintRefused
 from screens.dialogs import AskScreen, FormField, FormScreen
-from screens.log_feed import sources
-from screens.plan import PlanScreen, plan_rows
-from screens.preflight import PreflightScreen
+from screens.machine import PreflightScreen
+from screens.operations import sources
+from screens.playbooks import PlanScreen, plan_rows
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene
 from tests.ui.opened import Asked, console, settled
-from widgets.lists import TextView
-from widgets.rows import Row
+from widgets.rows import Row, TextView
 
 OMNI = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
 BOOK = """\

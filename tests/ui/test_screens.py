@@ -17,16 +17,15 @@ from console.render.keymap import ACTIONS, of_scope
 from screens.dialogs import AskScreen, FormScreen
 from screens.emergency import RollbackScreen
 from screens.lessons import LessonsScreen
+from screens.machine import PreflightScreen
 from screens.operations import OperationsScreen
-from screens.plan import PlanScreen
-from screens.preflight import PreflightScreen
+from screens.playbooks import PlanScreen
 from screens.runs import RunsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
 from widgets.bars import BaselineBadge, KeyLine, StatusLine
-from widgets.lists import TextView
 from widgets.log_pane import LogPane
-from widgets.rows import Rows
+from widgets.rows import Rows, TextView
 
 
 async def test_without_a_run_it_says_what_to_do() -> None:

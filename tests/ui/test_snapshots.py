@@ -35,8 +35,8 @@ SAYS = {
 """What stands on the screen that a key opens."""
 
 
-CLOCKS = ("screens.operations", "screens.emergency", "screens.breach", "screens.base",
-          "widgets.bars", "widgets.step_text")  # fmt: skip
+CLOCKS = ("screens.operations", "screens.emergency", "screens.base",
+          "widgets.bars", "widgets.steps")  # fmt: skip
 STANDING = SimpleNamespace(
     time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
 )

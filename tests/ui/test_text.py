@@ -9,11 +9,11 @@ from rich.cells import cell_len
 from console.frontends.cli.console import markdown
 from console.render.cells import ASCII, UNICODE
 from console.render.keymap import ACTIONS
-from screens.preflight import answer_rows
+from screens.machine import answer_rows
 from tests.ui import scene
 from widgets.bars import emergency, status
 from widgets.rows import changed_cells, fit, spread, width_of
-from widgets.step_text import step_row
+from widgets.steps import step_row
 
 
 def test_rows_fill_or_keep_to_their_width_exactly() -> None:

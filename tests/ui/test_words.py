@@ -22,10 +22,9 @@ from screens.emergency import _foot, _head, by_hand, stage_rows
 from screens.playbooks import entry_rows
 from screens.runs import report_rows, run_row
 from tests.ui import scene
-from widgets.bars import STATE_TONE, badge, emergency, key_row, option_rows, status
-from widgets.gauge_strip import gauge_rows
+from widgets.bars import STATE_TONE, badge, emergency, gauge_rows, key_row, option_rows, status
 from widgets.rows import Row
-from widgets.step_text import detail_rows, list_rows, result_row, short, summary_rows
+from widgets.steps import detail_rows, list_rows, result_row, short, summary_rows
 
 HELD = scene.view(8, state=RunState.PAUSED, reason="hold")
 HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"

@@ -17,7 +17,7 @@ from tests.waiting import until
 
 def attendance(answers: list[str], environment: Mapping[str, str]) -> tuple[Attendance, FakeClock]:
     clock = FakeClock()
-    return Attendance(clock, environment, lambda pane, env: answers.pop(0)), clock
+    return Attendance(clock, environment, lambda argv, env: answers.pop(0)), clock
 
 
 INSIDE = {"TMUX": "/tmp/tmux-0/b,1,0", "TMUX_PANE": "%3"}
@@ -44,12 +44,12 @@ def test_tmux_is_asked_now_and_then() -> None:
 def test_screen_is_attended_where_it_is_attached(said: str, there: bool) -> None:
     asked: list[str] = []
 
-    def screen(session: str, _: Mapping[str, str]) -> str:
-        asked.append(session)
+    def screen(argv: tuple[str, ...], _: Mapping[str, str]) -> str:
+        asked.extend(argv)
         return said
 
-    made = Attendance(FakeClock(), {"STY": "1.work"}, ask_screen=screen)
-    assert (made.there(), asked) == (there, ["1.work"])
+    made = Attendance(FakeClock(), {"STY": "1.work"}, ask=screen)
+    assert (made.there(), asked) == (there, ["screen", "-ls", "1.work"])
 
 
 @pytest.fixture

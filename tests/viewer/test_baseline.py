@@ -61,13 +61,8 @@ def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Wat
     remember(proof_file("ws"), 2e9, 3.0, True)
     found = wait(looking, "degraded")
     assert (found.tok_s, found.proven_at) == (3.0, 2e9)
-    since = found.since
-    until(lambda: looking.latest and looking.latest.checked_at > found.checked_at)
-    assert looking.latest is not None
-    assert looking.latest.since == since
     stage.close()
-    found = wait(looking, "stopped")
-    assert found.since > since
+    wait(looking, "stopped")
     assert looking.verify().startswith("not serving")
 
 
@@ -101,7 +96,7 @@ def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         looking = watch(SealedPlan("", "", Baseline("baseline", "process", url)))
         found = wait(looking, "unhealthy")
-        until(lambda: looking.latest and looking.latest.checked_at > found.checked_at + 0.2)
+        until(lambda: looking.latest is not found)
         looks = [t for t in threading.enumerate() if t.name == "baseline-watch" and t not in others]
         assert len(looks) == 1
 

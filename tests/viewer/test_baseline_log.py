@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.common.logs.last_lines import read_last
-from console.frontends.tui.watch.baseline_log import BaselineLog
+from console.frontends.tui.watch.baseline_container import BaselineLog
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
 from tests.testbed.engine import Engine
 from tests.viewer.conftest import gone
@@ -45,7 +45,7 @@ def away(tmp_path: Path) -> SealedPlan:
 
 @pytest.fixture
 def log(engine: Engine, container: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[BaselineLog]:
-    monkeypatch.setattr("console.frontends.tui.watch.baseline_log.AGAIN_S", 0.2)
+    monkeypatch.setattr("console.frontends.tui.watch.baseline_container.AGAIN_S", 0.2)
     made = BaselineLog(plan_of(container, engine.socket))
     yield made
     made.close()
@@ -73,7 +73,7 @@ def test_it_is_followed_over_a_restart_and_goes_away(
 
 
 def test_an_engine_that_is_away_is_said(away: SealedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("console.frontends.tui.watch.baseline_log.AGAIN_S", 600.0)
+    monkeypatch.setattr("console.frontends.tui.watch.baseline_container.AGAIN_S", 600.0)
     log = BaselineLog(away)
     log.start()
     until(lambda: read_last(log.path, 1))

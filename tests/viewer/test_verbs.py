@@ -12,12 +12,12 @@ import pytest
 from console import cli
 from console.common.errors import Exit, UsageError
 from console.frontends.cli.follow import Follow
-from console.frontends.tui.watch import actions
-from console.frontends.tui.watch.actions import ask, resume, why_not
+from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.journal.run_view import RunView, StepView
 from console.journal.state import VERBS, RunState, possible_verbs
 from console.render.keymap import action
+from console.runner import launch
 from console.runner.control import Control, Verb
 from tests.viewer.conftest import Hand
 from tests.waiting import until
@@ -121,9 +121,8 @@ def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
 
 
 def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
-    for verb in actions._KNOWN:
-        assert verb in VERBS
     for key in ("next", "auto", "pause", "approve", "reject", "retry", "skip", "abort"):
+        assert key in VERBS
         assert action(key).scope == "run"
 
 
@@ -139,7 +138,7 @@ def test_only_a_run_that_stands_and_is_not_over_is_resumed(hand: Make) -> None:
         (begun.run, "nowhere", "'nowhere'"),
     ):
         with pytest.raises(UsageError, match=words):
-            resume(run, step)
+            launch.resume(run, step)
 
 
 def test_a_socket_that_is_gone_is_said_in_words(waiting: Waiting) -> None:

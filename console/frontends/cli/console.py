@@ -22,7 +22,7 @@ from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.journal.run_read import NEVER_BEGAN, NO_RESUME
 from console.recovery.guard.record.read import crash_words
 from console.render.cutover import BACK, cut_over
-from console.render.keymap import ACTIONS, of_scope
+from console.render.keymap import ACTIONS, SCOPES, of_scope
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.watchers import Watchers
@@ -39,22 +39,12 @@ DEVELOPER = (
 )  # fmt: skip
 """How the names of Textual's switches for developers begin."""
 
-TITLES = {
-    "app": "Everywhere",
-    "run": "The run on show",
-    "log": "The log pane, when it has the focus",
-    "runs": "The list of runs",
-    "plan": "A playbook's plan",
-    "preflight": "Preflight",
-    "lessons": "The lessons",
-}
-
 
 def lines(site: str | None = None) -> list[str]:
     """The baseline, the run on show, and what can be done next: for a pipe, or a terminal that
     cannot draw."""
-    watch = RunWatch(lambda snapshot: None)
-    baseline = BaselineWatch(lambda view: None, site=site)
+    watch = RunWatch()
+    baseline = BaselineWatch(site=site)
     watch.start()
     try:
         snapshot = watch.first(RUN_S) or Snapshot()
@@ -235,7 +225,7 @@ def markdown() -> str:
         "the command palette. A key marked **!** stops something. Enter opens, and never approves "
         "or skips; `q` and Esc never stop anything.",
     ]
-    for scope, title in TITLES.items():
+    for scope, title in SCOPES.items():
         lines += ["", f"## {title}", "", "| key | | what it does |", "|---|---|---|"]
         for action in of_scope(scope):
             mark = " **!**" if action.dangerous else ""

@@ -36,8 +36,8 @@ from console.journal.state import Decision, RunState, StepState
 from console.render.lessons import due_words, entry, row
 from console.render.report.benchmarks import figures_line
 from console.render.report.decision import deciding
-from console.render.report.lessons import lessons as noted
 from console.render.report.markdown import plain
+from console.render.report.next_steps import lessons as noted
 
 MOST_FIGURES, MOST_LINES = 12, 8
 

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, partialmethod
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -19,6 +19,7 @@ from textual.binding import BindingType
 from textual.events import Event, Key, Paste, Resize
 from textual.geometry import Size
 from textual.message import Message
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.signal import Signal
 from textual.theme import Theme
@@ -58,37 +59,15 @@ def _collect() -> None:
         gc.enable()
 
 
-class RunChanged(Message):
-    """The run on show changed."""
+class News(Message):
+    """What a watcher saw, for the method that takes it; of what waits the newest counts."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, take: Callable[[Any], None], seen: object) -> None:
         super().__init__()
-        self.snapshot = snapshot
+        self.take, self.seen = take, seen
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, RunChanged)
-
-
-class BaselineChanged(Message):
-    """The baseline was looked at."""
-
-    def __init__(self, view: BaselineView) -> None:
-        super().__init__()
-        self.view = view
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, BaselineChanged)
-
-
-class Sampled(Message):
-    """The gauges were read."""
-
-    def __init__(self, sample: Sample) -> None:
-        super().__init__()
-        self.sample = sample
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, Sampled)
+        return isinstance(message, News) and message.take == self.take
 
 
 class ConsoleApp(App[int]):
@@ -148,10 +127,9 @@ class ConsoleApp(App[int]):
             loop.add_signal_handler(number, self._leave_by_signal, number)
         self.set_timer(SETTLED_S, _collect)
         self.watchers.start(
-            lambda snapshot: self._post(RunChanged(snapshot)),
-            lambda view: self._post(BaselineChanged(view)),
-            lambda sample: self._post(Sampled(sample)),
-        )
+            partial(self._post, self._run_seen), partial(self._post, self._baseline_seen),
+            partial(self._post, self._sample_seen),
+        )  # fmt: skip
 
     def await_end(self, thread: threading.Thread) -> None:
         """A console whose terminal is lost waits for this before it goes."""
@@ -161,29 +139,32 @@ class ConsoleApp(App[int]):
     def _trouble(self, words: str) -> None:
         self.call_later(self.say, words, "error")
 
-    def _post(self, message: Message) -> None:
+    def _post(self, take: Callable[[Any], None], seen: object) -> None:
         """From a watcher's thread; an app on its way out takes nothing any more."""
         if self._running and not self._closing:
-            self.post_message(message)
+            self.post_message(News(take, seen))
 
     def _leave_by_signal(self, number: int) -> None:
         """The terminal is given back; the run goes on without it."""
         self.exit(128 + number, return_code=128 + number)
 
-    def on_run_changed(self, message: RunChanged) -> None:
-        self.snapshot = message.snapshot
-        self.watchers.aim(message.snapshot)
-        self.run_changed.publish(message.snapshot)
+    def on_news(self, message: News) -> None:
+        message.take(message.seen)
 
-    def on_baseline_changed(self, message: BaselineChanged) -> None:
-        self.baseline = message.view
+    def _run_seen(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.watchers.aim(snapshot)
+        self.run_changed.publish(snapshot)
+
+    def _baseline_seen(self, view: BaselineView) -> None:
+        self.baseline = view
         if self.snapshot is not None:
             self.watchers.aim(self.snapshot)
-        self.baseline_changed.publish(message.view)
+        self.baseline_changed.publish(view)
 
-    def on_sampled(self, message: Sampled) -> None:
-        self.sample = message.sample
-        self.sampled.publish(message.sample)
+    def _sample_seen(self, sample: Sample) -> None:
+        self.sample = sample
+        self.sampled.publish(sample)
 
     # -- the emergency key -------------------------------------------------------------------
 
@@ -234,44 +215,22 @@ class ConsoleApp(App[int]):
 
     # -- what every screen can do -------------------------------------------------------------
 
-    def say(self, text: str, tone: str = "warning") -> None:
+    def say(self, text: str, tone: SeverityLevel = "warning") -> None:
         """One clean sentence to the operator; it goes away by itself."""
-        tone_of = {"error": "bad", "warning": "warn"}
-        line = self.screen.query(KeyLine)
-        if line:
-            line.first().tell(clean(text, 600), tone_of.get(tone, "accent"))
+        tone_of = {"error": "bad", "warning": "warn", "information": "accent"}
+        for line in self.screen.query(KeyLine):
+            line.tell(clean(text, 600), tone_of[tone])
             return
-        severity = "error" if tone == "error" else "warning" if tone == "warning" else "information"
-        self.notify(clean(text, 600), markup=False, severity=severity, timeout=4)  # type: ignore[arg-type]
+        self.notify(clean(text, 600), markup=False, severity=tone, timeout=4)
 
     def action_operations(self) -> None:
         while not isinstance(self.screen, OperationsScreen) and len(self.screen_stack) > 1:
             self.pop_screen()
 
-    def action_playbooks(self) -> None:
-        self._page("playbooks")
-
-    def action_runs(self) -> None:
-        self._page("runs")
-
-    def action_host(self) -> None:
-        self._page("host")
-
-    def action_preflight(self) -> None:
-        self._page("preflight")
-
-    def action_lessons(self) -> None:
-        self._page("lessons", over=True)
-
-    def action_show_help(self) -> None:
-        self._page("help", over=True)
-
     def _page(self, name: str, *, over: bool = False) -> None:
         """A screen by its module, which is loaded when it is wanted."""
-        module = import_module(f"screens.{name}")
-        self._open(getattr(module, f"{name.capitalize()}Screen"), over=over)
-
-    def _open(self, screen: type[Screen[None]], *, over: bool = False) -> None:
+        module, _, screen_name = name.partition(".")
+        screen = getattr(import_module(f"screens.{module}"), screen_name)
         if isinstance(self.screen, screen):
             return
         if self.screen.is_modal:
@@ -280,6 +239,13 @@ class ConsoleApp(App[int]):
         if not over:
             self.action_operations()
         self.push_screen(screen())
+
+    action_playbooks = partialmethod(_page, "playbooks.PlaybooksScreen")
+    action_runs = partialmethod(_page, "runs.RunsScreen")
+    action_host = partialmethod(_page, "machine.HostScreen")
+    action_preflight = partialmethod(_page, "machine.PreflightScreen")
+    action_lessons = partialmethod(_page, "lessons.LessonsScreen", over=True)
+    action_show_help = partialmethod(_page, "help.HelpScreen", over=True)
 
     def action_command_palette(self) -> None:
         from screens.help import Palette

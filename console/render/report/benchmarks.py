@@ -32,7 +32,7 @@ def targets(view: RunView, metric: str) -> list[dict[str, Any]]:
     return [row for row in rows if isinstance(row, dict) and row.get("metric") == metric]
 
 
-def target_words(row: dict[str, Any], base: Figures | None = None) -> str:
+def target_words(row: dict[str, Any], base: Figures | None) -> str:
     """`GO >= 1.5 x baseline (16.1 tok/s)`, plain text."""
     parts = []
     for word, key in (("GO", "go"), ("NO-GO", "no_go")):
@@ -153,7 +153,7 @@ def ordered(*groups: Figures) -> list[str]:
     return [n for n in METRICS if n in names] + [n for n in names if n not in METRICS]
 
 
-def value_cell(found: Figures, like: str = "") -> str:
+def value_cell(found: Figures, like: str) -> str:
     """The headline of a figure; `like`: the thresholds it is held against."""
     return prose(figure(found.get("value"), str(found.get("unit") or ""), like))
 

@@ -38,7 +38,7 @@ from console.render.report.svg import (
     y_axis,
 )
 
-WIDTH, LEFT, RIGHT, LEFT_EDGE = 800, 56, 24, 16
+WIDTH, LEFT, RIGHT = 800, 56, 24
 ROW, PANEL = 34, 140
 GIB, MIB = 2.0**30, 2.0**20
 BOLD = 1.25
@@ -93,7 +93,6 @@ def sample_chart(view: RunView, scope: str) -> Chart | None:
     about = "Each dot is a run, the bar their mean."
     about += " Broken lines: the gate's thresholds." if marks else ""
     svg = Svg(WIDTH, 112 + ROW * len(rows), f"{metric} of {scope}, run by run", about)
-    svg.head(LEFT_EDGE)
     edges = ticks(0, most * 1.04)
     panel = Panel(136, 78, WIDTH - 136 - 100, ROW * len(rows), most * 1.04, 1)
     for value in edges:
@@ -157,7 +156,6 @@ def soak_chart(step: str, series: SoakSeries, soak: dict[str, object]) -> Chart 
     about += " ✕: a request that failed." if failed else ""
     about += " Grey: not observed." if gaps else ""
     svg = Svg(WIDTH, 318, f"Throughput over {step}", about)
-    svg.head(LEFT_EDGE)
     most = max([v for _, v in rates], default=1.0) * 1.08
     panel = Panel(LEFT, 88, WIDTH - LEFT - RIGHT, 194, end, most)
     _gaps(svg, panel, gaps)
@@ -246,7 +244,6 @@ def soak_memory_chart(step: str, series: SoakSeries) -> Chart | None:
         return None
     title = f"Memory of the server over {step}"
     svg = Svg(WIDTH, 84 + PANEL * len(lines), title, "What its processes held.")
-    svg.head(LEFT_EDGE)
     for at, (name, points) in enumerate(lines):
         top, most = 84 + PANEL * at, max(v for _, v in points) * 1.12
         panel = Panel(LEFT, top, WIDTH - LEFT - 90, PANEL - 50, series.end, most)
@@ -291,7 +288,6 @@ def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:
     about = "In use, baseline included. Bands are the steps of the run."
     about += " Thin broken lines: predicted for the load." if predicted else ""
     svg = Svg(WIDTH, 92 + PANEL * len(groups), "Memory over the run", about)
-    svg.head(LEFT_EDGE)
     names = [short_card(name) for _, lines in groups for name, _ in lines]
     right = min(200.0, max(label_width(name) * BOLD for name in names) + 16)
     frame = Panel(LEFT, 98, WIDTH - LEFT - right, PANEL * len(groups) - 50, span, 1)

@@ -22,33 +22,14 @@ from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
 from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS, exit_code
-from console.render.report.benchmarks import (
-    bench_lines,
-    captured_lines,
-    drifts,
-    gate_lines,
-    is_benchmark,
-    scopes,
-)
+from console.render.report import benchmarks, timeline
 from console.render.report.charts import Chart, charts, file_name
 from console.render.report.decision import because, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
-from console.render.report.lessons import lessons
 from console.render.report.markdown import marked, prose
 from console.render.report.memory import memory_lines
-from console.render.report.next_steps import next_steps, not_shown
+from console.render.report.next_steps import lessons, next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps
-from console.render.report.timeline import (
-    failures,
-    findings,
-    host_lines,
-    lint_lines,
-    planned_s,
-    ran_lines,
-    step_lines,
-    summary,
-    verb_lines,
-)
 
 TROUBLE = 20
 """Lines about events that make no sense that a report has, at most."""
@@ -108,19 +89,20 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     found = found or Evidence()
     drawn = {chart.name: chart.link(folder) for chart in found.charts} if folder else {}
     lines = [f"# {prose(clean(view.title))}", "", *_rehearsed(view), *headline(view)]
-    lines += summary(view)
+    lines += timeline.summary(view)
     lines += _bullets("What to do next", next_steps(view))
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
     lines += guard_lines(view, drawn)
-    lines += [*gate_lines(view), *lint_lines(view)]
+    lines += [*benchmarks.gate_lines(view), *timeline.lint_lines(view)]
     lines += _measured(view, drawn, asked=bool(folder))
     lines += memory_lines(view, found.gauges)
     lines += drawn.get("memory", [])
     if view.peaks and folder and not found.gauges:
         lines += ["The gauges over the run are not there any more: no chart.", ""]
-    lines += [*host_lines(view), *step_lines(view), *failures(view), *ran_lines(view)]
-    lines += verb_lines(view)
+    for part in (timeline.host_lines, timeline.step_lines, timeline.failures, timeline.ran_lines,
+                 timeline.verb_lines):  # fmt: skip
+        lines += part(view)
     lines += _bullets("What of the journal makes no sense", view.trouble[:TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
     lines += _bullets("Lesson candidates", lessons(view, found.gauges))
@@ -130,15 +112,15 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
 def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Iterator[str]:
     """Benchmarks, captured figures and soaks in the order of the run, each with its charts."""
     soaks = soak_steps(view)
-    for scope in scopes(view):
+    for scope in benchmarks.scopes(view):
         if scope in soaks:
             yield from soak_lines(view, scope)
             kinds: tuple[str, ...] = ("soak", "soak-memory")
-        elif is_benchmark(view, scope):
-            yield from bench_lines(view, scope)
+        elif benchmarks.is_benchmark(view, scope):
+            yield from benchmarks.bench_lines(view, scope)
             kinds = ("samples",)
         else:
-            yield from captured_lines(view, scope)
+            yield from benchmarks.captured_lines(view, scope)
             kinds = ()
         for kind in kinds:
             yield from drawn.get(file_name(kind, scope), [])
@@ -164,7 +146,7 @@ def _bullets(title: str, sentences: Sequence[str]) -> list[str]:
 
 def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
     """One object: state and decision apart, every step with its argv, every metric and verdict."""
-    planned, actual, _ = planned_s(view)
+    planned, actual, _ = timeline.planned_s(view)
     found = found or Evidence()
     return {
         "run": view.run_id,
@@ -190,9 +172,8 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "restore_s": view.restored_s, "outage_s": view.down_s or None,
         "cutover": view.cutover or None,
         "baseline": view.serving or None,
-        "drift": [
-            {"step": one.scope, "before": one.before, "after": one.after} for one in drifts(view)
-        ],
+        "drift": [{"step": one.scope, "before": one.before, "after": one.after}
+                  for one in benchmarks.drifts(view)],
         "steps": [_step(s) for s in view.steps],
         "targets": view.header.get("targets") or [],
         "metrics": view.metrics,
@@ -206,7 +187,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "envelopes": view.envelopes,
         "peaks": view.peaks,
         "verbs": view.verbs,
-        "guards": guard_json(view), "lint": findings(view),
+        "guards": guard_json(view), "lint": timeline.findings(view),
         "next": next_steps(view),
         "not_shown": not_shown(view),
         "lessons": lessons(view, found.gauges),

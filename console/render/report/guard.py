@@ -14,7 +14,6 @@ from console.recovery.guard.metrics import RAM, SWAP
 from console.render.guard import MARKS, deeds, limit_words, value_words
 from console.render.report.charts import (
     LEFT,
-    LEFT_EDGE,
     PANEL,
     WIDTH,
     Chart,
@@ -119,7 +118,6 @@ def guard_chart(view: RunView) -> Chart | None:
     about += " Broken line: the limit." if level is not None else ""
     title = _title(found)
     svg = Svg(WIDTH, 84 + PANEL * 2, f"{title} before the guard acted", about)
-    svg.head(LEFT_EDGE)
     high = max([v for _, points in lines for _, v in points] + [level or 0.0, 1.0]) * 1.12
     panel = Panel(LEFT, 84, WIDTH - LEFT - 130, PANEL * 2 - 50, span, high)
     if found.unit.startswith("B"):

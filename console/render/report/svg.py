@@ -17,6 +17,7 @@ INK, SOFT, GRID, BAND, BAD = "#1f2328", "#59636e", "#e4e7eb", "#f4f5f7", "#b4231
 COLOURS = ("#0b4f8a", "#b35c00", "#3f7d20", "#7a3e9d")
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif"
+EDGE = 16
 CHARACTER = 6.4
 """Pixels of a character at 12 px, on average and rather too many: nothing here can measure one."""
 _NO_XML = dict.fromkeys((0xFFFE, 0xFFFF), "�")
@@ -79,12 +80,14 @@ class Panel:
 
 
 class Svg:
-    """One picture; what is drawn later lies above."""
+    """One picture, its title and what is shown at the top; what is drawn later lies above."""
 
-    def __init__(self, width: int, height: int, title: str, text: str = "") -> None:
+    def __init__(self, width: int, height: int, title: str, text: str) -> None:
         self.width, self.height, self.title, self.about = width, height, title, text
         self._parts: list[str] = []
         self.rect(0, 0, width, height, "#ffffff")
+        self.text(EDGE, 22, title, size=14, bold=True)
+        self.text(EDGE, 40, text, colour=SOFT)
 
     def rect(self, x: float, y: float, width: float, height: float, fill: str) -> None:
         self._parts.append(
@@ -129,11 +132,6 @@ class Svg:
             f'<text x="{_n(x)}" y="{_n(y)}" font-size="{size}" fill="{colour}"{anchor}{weight}>'
             f"{escape(words(text), quote=False)}</text>"
         )
-
-    def head(self, left: float) -> None:
-        """Title and what is shown, at the top."""
-        self.text(left, 22, self.title, size=14, bold=True)
-        self.text(left, 40, self.about, colour=SOFT)
 
     def __str__(self) -> str:
         title = words(self.title, 200)

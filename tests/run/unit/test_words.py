@@ -30,8 +30,7 @@ from console.render.report import compare as comparison
 from console.render.report import markdown as texts
 from console.render.report.document import Evidence, evidence, markdown
 from console.render.report.guard import guard_chart, guard_lines
-from console.render.report.lessons import lessons
-from console.render.report.next_steps import next_steps
+from console.render.report.next_steps import lessons, next_steps
 from console.render.report.soak import live_words, summary
 from console.runner import cutover
 from console.runner.control import Verb

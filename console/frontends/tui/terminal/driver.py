@@ -26,16 +26,11 @@ from console.frontends.tui.terminal.output import LEAVING, Backstop, TerminalWri
 from console.render.keymap import EMERGENCY
 
 _PLAIN = {
-    "─": "-", "━": "-", "│": "|", "┃": "|", "┌": "+", "┐": "+", "└": "+", "┘": "+", "├": "+",
-    "┏": "+", "┓": "+", "┗": "+", "┛": "+", "╔": "+", "╗": "+", "╚": "+", "╝": "+",
-    "┤": "+", "┬": "+", "┴": "+", "┼": "+", "╭": "+", "╮": "+", "╰": "+", "╯": "+", "═": "=",
-    "║": "|", "▔": "-", "▁": "_", "▏": "|", "▕": "|", "▎": "|", "▌": "|", "▐": "|", "█": "#",
-    "▊": "|", "▋": "|", "▍": "|", "▉": "#", "▇": "#", "▆": "#", "▅": "=", "▄": "=", "▃": "-",
-    "▂": "_", "▀": "-", "░": ".", "▒": ":", "▓": "#", "…": "~", "·": ".", "•": "*", "→": ">",
-    "←": "<", "↑": "^", "↓": "v", "✓": "+", "✗": "x", "–": "-", "—": "-", "°": " ", "×": "x",
-    "≥": ">", "≤": "<", "±": "~", "▶": ">", "▸": ">", "●": "*", "■": "#", "↻": "~", "⭘": "o",
-    "“": '"', "”": '"', "‘": "'", "’": "'", "\xa0": " ",
+    "-": "─━▔▃▀–—", "|": "│┃║▏▕▎▌▐▊▋▍", "+": "┌┐└┘├┏┓┗┛╔╗╚╝┤┬┴┼╭╮╰╯✓", "=": "═▅▄", "_": "▁▂",
+    "#": "█▉▇▆▓■", ".": "░·", ":": "▒", "~": "…±↻", "*": "•●", ">": "→≥▶▸", "<": "←≤", "^": "↑",
+    "v": "↓", "x": "✗×", " ": "°\xa0", "o": "⭘", '"': "“”", "'": "‘’",
 }  # fmt: skip
+"""An ASCII sign, and what it stands for."""
 
 RESTORE = (
     "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
@@ -58,7 +53,7 @@ class ConsoleDriver(LinuxDriver):
 
     ascii_only = False
     """Set before the app starts, where the locale or terminal has no UTF-8."""
-    _table = _Ascii({ord(sign): plain for sign, plain in _PLAIN.items()})
+    _table = _Ascii({ord(sign): plain for plain, signs in _PLAIN.items() for sign in signs})
     _out: TerminalWriter | None = None
     _backstop: Backstop | None = None
     _started = False

@@ -224,9 +224,8 @@ class Backstop:
     Those in LEAVING are watched for in a thread of its own. `last` gives the terminal back; then
     the process ends at once, with 128 + the signal's number."""
 
-    def __init__(self, last: Callable[[], object], grace_s: float = GRACE_S) -> None:
+    def __init__(self, last: Callable[[], object]) -> None:
         self._last = last
-        self._grace_s = grace_s
         self._begun = threading.Lock()
         self.awaited: list[threading.Thread] = []
         """What must not be cut off half way: a run that is being started."""
@@ -252,7 +251,7 @@ class Backstop:
                 self._others = others
 
     def begin(self, number: int) -> None:
-        """Leave in `grace_s` for the reason of signal `number`, unless the process has ended."""
+        """Leave in GRACE_S for the reason of signal `number`, unless the process has ended."""
         if self._begun.acquire(blocking=False):
             threading.Thread(
                 target=self._leave, args=(number,), name="terminal-leave", daemon=True
@@ -268,7 +267,7 @@ class Backstop:
                 os.write(self._others, numbers)
 
     def _leave(self, number: int) -> None:
-        time.sleep(self._grace_s)
+        time.sleep(GRACE_S)
         for thread in self.awaited:
             thread.join(AWAITED_S)
         try:

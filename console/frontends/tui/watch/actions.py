@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError, ControlError
 from console.common.text import clean, one_line
-from console.journal.run_dir import RunDir
 from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME
-from console.journal.state import ENDS, RunState, possible_verbs, refusal
+from console.journal.state import ENDS, VERBS, RunState, possible_verbs, refusal
 from console.render.keymap import action
 from console.runner import control
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 WHOLE = frozenset({"pause", "abort", "rollback"})
 """Verbs for the run as a whole: they mean the same at the next step."""
-ANSWERS = frozenset({"approve", "reject"})
 BINDS = ("step", "attempt", "evidence")
 
 
@@ -58,10 +56,10 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
         return f"the run cannot be read: {snapshot.trouble}"
     if snapshot.is_rolling_back and (not snapshot.alive or snapshot.rollback != "restoring"):
         return f"a rollback is on; {action('emergency').first} shows it"
-    if verb == "resume":
-        return _why_no_resume(snapshot)
     if snapshot.word == NEVER_BEGAN:
         return NO_RESUME
+    if verb == "resume":
+        return _why_no_resume(snapshot)
     if snapshot.word == INTERRUPTED:
         return (
             f"the runner is gone: {action('resume').first} resumes, "
@@ -83,17 +81,6 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
     return ""
 
 
-def resume(run: RunDir, from_step: str = "") -> str:
-    """Start a runner that goes on with this run; blocks until it has begun. What the operator has
-    to know about how it is detached, if anything.
-
-    Raises UsageError when there is nothing to go on with, NotStarted when the runner refused.
-    """
-    from console.runner.launch import resume as go_on
-
-    return go_on(run, from_step).warning
-
-
 def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, Any]:
     """What a verb names of what its operator saw: the run's `state` and the runner's own word.
 
@@ -113,8 +100,6 @@ def _for_the_whole(state: RunState, verb: str) -> bool:
 
 
 def _why_no_resume(snapshot: Snapshot) -> str:
-    if snapshot.word == NEVER_BEGAN:
-        return NO_RESUME
     if snapshot.alive:
         return f"nothing to resume: the run is {_said(snapshot.view.state)}"
     if snapshot.view.finished:
@@ -129,24 +114,20 @@ def _sentence(snapshot: Snapshot, verb: str) -> str:
     if state is RunState.RUNNING:
         step = snapshot.view.current
         now = f"the run is running step {clean(step.id, 60)}" if step else "the run is starting"
+        if verb in ("approve", "reject"):
+            return f"nothing waits for an answer: {now}"
+        if verb == "retry":
+            return f"nothing to try again: {now}"
+        if verb in ("next", "skip"):
+            return f"{now}; {action('pause').first} pauses after it"
     if state in (RunState.STOPPING, RunState.ROLLING_BACK):
         return f"{now}: it takes nothing any more"
-    if verb in ANSWERS and state is RunState.RUNNING:
-        return f"nothing waits for an answer: {now}"
-    if verb == "retry" and state is RunState.RUNNING:
-        return f"nothing to try again: {now}"
-    if verb in ("next", "skip") and state is RunState.RUNNING:
-        return f"{now}; {action('pause').first} pauses after it"
     if verb == "pause" and state is RunState.PAUSED:
         return f"{now} already"
-    if verb not in _KNOWN:
+    if verb not in VERBS:
         return refusal(verb, state, reason)
     others = ", ".join(f"{_key(v)} {v}" for v in possible_verbs(state, reason) if _key(v))
     return f"{now}; possible: {others}"
-
-
-_KNOWN = ("next", "auto", "continue", "pause", "approve", "reject", "retry", "skip", "abort",
-          "rollback")  # fmt: skip
 
 
 def _key(verb: str) -> str:

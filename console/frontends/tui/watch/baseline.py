@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from console.common import paths
-from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
+from console.common.units import plural
 from console.config.locate import site_file
+from console.frontends.tui.watch.run import Watch
 from console.host import process
 from console.host.ports import foreign
 from console.host.process import BASELINE_COOKIE
@@ -85,8 +85,8 @@ class BaselineView:
     """What is known of the baseline; texts are clean, rates in tokens a second.
 
     `word`: serving, loading, stopped, unhealthy, degraded, cut over (a candidate answers in its
-    place), unknown or none (no baseline is configured). `since`: monotonic time of the last change
-    of the word; `checked_at` and `proven_at`: Unix time, 0.0 when it was never proven.
+    place), unknown or none (no baseline is configured). `proven_at`: Unix time, 0.0 when it never
+    was.
     """
 
     word: str = NONE
@@ -96,36 +96,22 @@ class BaselineView:
     tok_s: float | None = None
     proven_at: float = 0.0
     reference: float | None = None
-    since: float = 0.0
-    checked_at: float = 0.0
 
 
-class BaselineWatch:
-    """A daemon thread that looks at the baseline and delivers a BaselineView after every look."""
+class BaselineWatch(Watch[BaselineView]):
+    """Looks at the baseline and delivers a BaselineView after every look."""
 
     def __init__(
         self,
-        deliver: Callable[[BaselineView], None],
+        deliver: Callable[[BaselineView], None] = lambda view: None,
         poll_s: float = 2.0,
         *,
         site: str | None = None,
-        clock: Clock | None = None,
     ) -> None:
-        """`deliver` is called in the watcher's thread; what it raises is dropped."""
-        self._deliver = deliver
-        self._poll_s = poll_s
-        self._clock = clock or SystemClock()
+        super().__init__("baseline-watch", deliver, poll_s)
         self._target = _Target(site)
-        self._wake = threading.Event()
-        self._ready = threading.Event()
-        self._closed = False
         self._owner_looked = float("-inf")
         self._stranger = ""
-        self._thread = threading.Thread(target=self._run, name="baseline-watch", daemon=True)
-        self.latest: BaselineView | None = None
-
-    def start(self) -> None:
-        self._thread.start()
 
     def aim(self, plan: SealedPlan | None) -> None:
         """Look at this plan's baseline; None: at the one that is configured."""
@@ -137,22 +123,6 @@ class BaselineWatch:
     def plan(self) -> SealedPlan | None:
         """Whose baseline it looks at; None before the first look, or where none is configured."""
         return self._target.aimed or self._target.found
-
-    def look(self) -> None:
-        """Look now, not at the next turn."""
-        self._wake.set()
-
-    def first(self, timeout_s: float) -> BaselineView | None:
-        """The newest view, waiting for the first one if need be; None when none came."""
-        self._ready.wait(timeout_s)
-        return self.latest
-
-    def close(self) -> None:
-        """End the thread; waits for a look in progress, at most two seconds."""
-        self._closed = True
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(2.0)
 
     def verify(self) -> str:
         """One completion now, in the caller's thread; remembers the proof. What came of it, in
@@ -182,38 +152,26 @@ class BaselineWatch:
             return f"not serving: {_without(done.detail, plan.baseline.url)}"
         rate, base = done.decode_tok_s, plan.baseline
         speed = f", {rate:.1f} tok/s" if rate is not None else ""
-        words = f"serving: {done.tokens} token{'s' if done.tokens != 1 else ''}{speed}"
+        words = f"serving: {plural(done.tokens, 'token')}{speed}"
         from console.recovery.rollback import observe
 
         if not observe.answers(plan, known=True):
             return f"{words}; whether it is the baseline that answered is not known"
         file = proof.proof_file(plan.site_name)
         slow = proof.still_degraded(file, rate, base.reference_tok_s, base.tolerance)
-        proof.remember(file, self._clock.now(), rate, slow)
+        proof.remember(file, time.time(), rate, slow)
         return words
 
-    def _run(self) -> None:
-        while not self._closed:
-            self._wake.clear()
-            try:
-                view = self._look()
-            except (ConsoleError, OSError) as error:
-                view = BaselineView(UNKNOWN, detail=one_line(str(error)))
-            except Exception as error:  # the thread's last line of defence: it must go on looking
-                view = BaselineView(UNKNOWN, detail=one_line(f"{type(error).__name__}: {error}"))
-            self._say(view)
-            self._clock.wait(self._wake, self._poll_s)
+    def _look(self) -> None:
+        try:
+            view = self._read()
+        except (ConsoleError, OSError) as error:
+            view = BaselineView(UNKNOWN, detail=one_line(str(error)))
+        except Exception as error:  # the thread's last line of defence: it must go on looking
+            view = BaselineView(UNKNOWN, detail=one_line(f"{type(error).__name__}: {error}"))
+        self._tell(view)
 
-    def _say(self, view: BaselineView) -> None:
-        before = self.latest
-        same = before is not None and (before.word, before.url) == (view.word, view.url)
-        since = before.since if same and before is not None else self._clock.monotonic()
-        self.latest = replace(view, since=since, checked_at=self._clock.now())
-        self._ready.set()
-        with contextlib.suppress(Exception):  # a screen on its way out takes nothing any more
-            self._deliver(self.latest)
-
-    def _look(self) -> BaselineView:
+    def _read(self) -> BaselineView:
         plan = self._target.find()
         if plan is None:
             return BaselineView()
@@ -261,7 +219,7 @@ class BaselineWatch:
 
     def _serving(self, plan: SealedPlan) -> tuple[str, str]:
         """Serving, unless what is known of the baseline says that somebody else answers there."""
-        now = self._clock.monotonic()
+        now = time.monotonic()
         if self.latest is None or self.latest.word not in (SERVING, DEGRADED):
             self._owner_looked, self._stranger = float("-inf"), ""
         if now - self._owner_looked >= OWNER_S:
@@ -354,11 +312,10 @@ def _owner(plan: SealedPlan) -> tuple[str, str]:
         from console.frontends.tui.watch.baseline_container import container_state
 
         return container_state(plan, ENGINE_S)
-    running = None
     if base.process is not None:
         running = process.known(plan.records_dir, base.name, base.process, BASELINE_COOKIE)
-    if running is not None:
-        return LOADING, f"pid {running[0]} is up"
+        if running is not None:
+            return LOADING, f"pid {running[0]} is up"
     known = process.record_path(plan.records_dir, base.name).exists()
     return STOPPED, "its process has ended" if known else "connection refused"
 

@@ -1,25 +1,46 @@
-"""What the container engine says about the baseline's container, in a few words."""
+"""The baseline's container: its state in a few words, and its log while somebody reads it.
+
+A run follows its own services. Nobody follows the baseline, so the console does when asked to:
+from an hour ago, over restarts, into a file of its own that goes away with it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+import re
+import threading
 import time
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from console.common.errors import EngineError
+from console.common import paths
+from console.common.errors import ConsoleError, EngineError
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
-from console.runtime.engine_api import NoSuchContainer, RawEngine
+
+if TYPE_CHECKING:
+    from console.runtime.docker.log_stream import LogStream
+    from console.runtime.engine_api import RawEngine
+    from console.runtime.service_logs import CappedFile
 
 UP, DOWN, UNKNOWN = "loading", "stopped", "unknown"
 NEVER = "0001-"
 
+BACK_S = 3600.0
+AGAIN_S = 2.0
+_numbers = itertools.count(1)
+
 
 def container_state(plan: SealedPlan, limit_s: float) -> tuple[str, str]:
     """(`loading` when it is up, `stopped` or `unknown`; clean words). Never raises EngineError."""
-    address = plan.engine
+    from console.runtime.engine_api import NoSuchContainer, RawEngine
+
     try:
-        engine = RawEngine(address.socket or address.docker_host, limit_s)
+        engine = RawEngine(plan.engine.socket or plan.engine.docker_host, limit_s)
         found = inspected(plan.baseline, engine)
     except NoSuchContainer:
         base = plan.baseline
@@ -35,6 +56,8 @@ def inspected(base: Baseline, engine: RawEngine) -> dict[str, Any]:
 
     Raises NoSuchContainer, and EngineError for an engine that does not answer.
     """
+    from console.runtime.engine_api import NoSuchContainer
+
     for name in base.ways:
         try:
             return engine.inspect(name)
@@ -73,8 +96,6 @@ def _ago(state: dict[str, Any], now: float) -> str:
     finished = str(state.get("FinishedAt", ""))
     if not finished or finished.startswith(NEVER):
         return ""
-    from datetime import UTC, datetime
-
     try:
         # the engine writes nanoseconds and Z; what is behind the seconds is of no interest here
         at = datetime.fromisoformat(finished[:19]).replace(tzinfo=UTC).timestamp()
@@ -84,3 +105,88 @@ def _ago(state: dict[str, Any], now: float) -> str:
     if past < 60:
         return f" {past:.0f} s ago"
     return f" {past // 60:.0f} min ago" if past < 3600 else f" {format_duration(past)} ago"
+
+
+class BaselineLog:
+    """One follower, in a thread that starts when the log is first shown."""
+
+    def __init__(self, plan: SealedPlan) -> None:
+        self.plan = plan
+        self.path: Path = paths.cache_dir() / f"baseline-{os.getpid()}-{next(_numbers)}.log"
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stream: LogStream | None = None
+        self._newest = b""
+
+    def start(self) -> None:
+        """Follow from now on; a second call does nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="baseline-log", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """End, and take the file away; waits at most two seconds."""
+        self._closed.set()
+        if self._stream is not None:
+            self._stream.stop()
+        if self._thread is not None:
+            self._thread.join(2.0)
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+    def _run(self) -> None:
+        from console.runtime.service_logs import CappedFile
+
+        with contextlib.suppress(OSError):
+            paths.make(self.path.parent)
+            _sweep(self.path.parent)
+        file, said = CappedFile(self.path), ""
+        while not self._closed.is_set():
+            try:
+                self._follow(file)
+                words = "the container does not run; its log goes on when it does"
+            except ConsoleError as error:
+                words = one_line(str(error), 300)
+            if words != said and not self._closed.is_set():
+                file.note(f"--- {words} ---")
+                said = words
+            self._closed.wait(AGAIN_S)
+        file.close()
+
+    def _follow(self, file: CappedFile) -> None:
+        """Until the container ends. Raises EngineError."""
+        from console.runtime.docker.client import connect
+        from console.runtime.docker.log_stream import LogStream
+        from console.runtime.engine_api import RawEngine
+
+        def entry(stamp: bytes, line: bytes) -> None:
+            # the engine asks by seconds: what was read of this one comes again
+            if stamp > self._newest:
+                self._newest = stamp
+                file.line(stamp + b" " + line)
+
+        base = self.plan.baseline
+        client = connect(self.plan.engine.docker_host or None)
+        try:
+            engine = RawEngine(self.plan.engine.socket or self.plan.engine.docker_host)
+            name = str(inspected(base, engine)["Id"])
+            stream = LogStream(client, name, entry=entry, note=file.note, since=self._since())
+            self._stream = stream
+            if not self._closed.is_set():
+                stream.follow()
+        finally:
+            client.close()
+
+    def _since(self) -> float:
+        """Where to begin, Unix seconds: at the newest line, an hour ago at first."""
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(self._newest[:19].decode() + "+00:00").timestamp()
+        return time.time() - BACK_S
+
+
+def _sweep(directory: Path) -> None:
+    """Remove the files of consoles that were killed. Raises OSError."""
+    for path in directory.glob("baseline-*.log"):
+        found = re.fullmatch(r"baseline-(\d+)(-\d+)?\.log", path.name)
+        if found is not None and not Path(f"/proc/{found[1]}").exists():
+            path.unlink(missing_ok=True)

@@ -11,13 +11,14 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
+from console.journal.run_files import Stamp, stamp
 from console.journal.run_read import read_view, view_of, word_of
 from console.journal.run_view import RunView
 from console.render.report.compare import Comparison, compare
 
 UNREADABLE = "unreadable"
 STRANGE = "not a journal of this version"
-Stamp = tuple[int, ...]
+UNREAD = (ConsoleError, KeyError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +67,22 @@ def side_by_side(ids: Iterable[str]) -> tuple[Comparison, list[str]]:
             continue
         try:
             found.append(view_of(run))
-        except ConsoleError as error:
-            broken.append(f"{clean(run.id, 80)}: {one_line(str(error))}")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            broken.append(f"{clean(run.id, 80)}: {STRANGE}: {one_line(str(error), 80)}")
+        except UNREAD as error:
+            broken.append(f"{clean(run.id, 80)}: {_why(error)}")
     return compare(found), broken
 
 
+def _why(error: Exception) -> str:
+    """Why a journal cannot be read."""
+    known = isinstance(error, ConsoleError)
+    return one_line(str(error)) if known else f"{STRANGE}: {one_line(str(error), 80)}"
+
+
 def _row(run: RunDir) -> RunRow:
-    stamp = _stamp(run)
+    now = stamp(run.journal, run.path / "journal.db-wal")
     known = _cache.get(run.path)
-    if known is None or known[0] != stamp:
-        known = (stamp, *_read(run))
+    if known is None or known[0] != now:
+        known = (now, *_read(run))
         _cache[run.path] = known
     _, row, gone = known
     # a runner dies without a word in the journal
@@ -88,10 +93,8 @@ def _read(run: RunDir) -> tuple[RunRow, str]:
     """The row, and its state once its runner is gone; "" where that changes nothing."""
     try:
         view = read_view(run)
-    except ConsoleError as error:
-        return _unreadable(run, one_line(str(error))), ""
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return _unreadable(run, f"{STRANGE}: {one_line(str(error), 80)}"), ""
+    except UNREAD as error:
+        return _unreadable(run, _why(error)), ""
     return _of(run, view), "" if view.over else word_of(run, view, False)
 
 
@@ -121,15 +124,3 @@ def _unreadable(run: RunDir, problem: str) -> RunRow:
         )  # fmt: skip
     except (ConsoleError, TypeError, ValueError, AttributeError):
         return row
-
-
-def _stamp(run: RunDir) -> Stamp:
-    stamp: list[int] = []
-    for name in ("journal.db", "journal.db-wal"):
-        try:
-            info = (run.path / name).stat()
-        except OSError:
-            stamp += [0, 0]
-        else:
-            stamp += [info.st_mtime_ns, info.st_size]
-    return tuple(stamp)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from console.common import paths
-from console.common.clock import Clock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.host import process
@@ -24,11 +25,13 @@ from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import LogFile, Source, cleaned, copy_of, stamp
 from console.journal.run_read import relay_state, served_since, settle, word_of
 from console.journal.run_view import RunView
-from console.journal.state import RunState
+from console.journal.state import STANDING
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback.progress import is_runners
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runner.control import send
+
+T = TypeVar("T")
 
 NONE, UNREADABLE = "none", "unreadable"
 POINTER_S = 1.0
@@ -36,7 +39,6 @@ DESK_S = 2.0
 CONTROL_LIMIT_S = 1.0
 AGAIN_S = 0.05
 SELDOM = 4
-STANDS = (RunState.PAUSED, RunState.WAITING_APPROVAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,49 +76,29 @@ class Snapshot:
         return "restoring" if is_runners(asked) else "rolling back"
 
 
-class RunWatch:
-    """A daemon thread that delivers a Snapshot whenever something changed."""
+class Watch(Generic[T]):
+    """A daemon thread that looks every `poll_s` seconds, keeps what it saw last and delivers it."""
 
-    def __init__(
-        self,
-        deliver: Callable[[Snapshot], None],
-        run: RunDir | None = None,
-        poll_s: float = 0.2,
-        clock: Clock | None = None,
-        attended: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """`deliver` is called in the watcher's thread; what it raises is dropped. `attended`:
-        whether an operator who may act is there, which renews the run's lease."""
+    def __init__(self, name: str, deliver: Callable[[T], None], poll_s: float) -> None:
+        """`deliver` is called in the watcher's thread; what it raises is dropped."""
         self._deliver = deliver
-        self._clock = clock or SystemClock()
         self._poll_s = poll_s
-        self._choice = _Choice(run, self._clock)
-        self._source: Source | None = None
-        self._asker = _Asker(self._clock, self._nudge, attended)
-        self._wanted: list[RunDir | None] = []
         self._wake = threading.Event()
         self._ready = threading.Event()
         self._closed = False
-        self._key: tuple[object, ...] = ()
-        self._thread = threading.Thread(target=self._run, name="run-watch", daemon=True)
-        self.latest: Snapshot | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.latest: T | None = None
 
     def start(self) -> None:
         """Begin to read; may be called before there is anything to deliver to."""
         self._thread.start()
 
-    def show(self, run: RunDir | None) -> None:
-        """Show this run from now on; None: the one worth showing."""
-        self._wanted.append(run)
-        self._nudge()
-
     def look(self) -> None:
-        """Look now, not at the next turn: a verb was sent."""
-        self._asker.forget()
-        self._nudge()
+        """Look now, not at the next turn."""
+        self._wake.set()
 
-    def first(self, timeout_s: float) -> Snapshot | None:
-        """The newest snapshot, waiting for the first one if need be; None when none came."""
+    def first(self, timeout_s: float) -> T | None:
+        """What was seen last, waiting for a first look if need be; None when none came."""
         self._ready.wait(timeout_s)
         return self.latest
 
@@ -127,33 +109,85 @@ class RunWatch:
         if self._thread.is_alive():
             self._thread.join(2.0)
 
-    def _nudge(self) -> None:
-        self._wake.set()
-
     def _run(self) -> None:
         while not self._closed:
             self._wake.clear()
-            try:
-                self._look()
-            except Exception as error:  # the thread's last line of defence: it must go on looking
-                self._say(Snapshot(word=UNREADABLE, trouble=_words(error)), (_words(error),))
-            self._clock.wait(self._wake, self._pause())
+            self._look()
+            self._wake.wait(self._pause())
+
+    def _look(self) -> None:
+        """Look once, and `_tell` what there is; may not raise."""
+        raise NotImplementedError
+
+    def _pause(self) -> float:
+        return self._poll_s
+
+    def deliver_to(self, deliver: Callable[[T], None]) -> None:
+        """Deliver there from now on, what was seen last first."""
+        self._deliver = deliver
+        if self.latest is not None:
+            deliver(self.latest)
+
+    def _tell(self, seen: T) -> None:
+        self.latest = seen
+        self._ready.set()
+        with contextlib.suppress(Exception):  # a screen on its way out takes nothing any more
+            self._deliver(seen)
+
+
+class RunWatch(Watch[Snapshot]):
+    """Delivers a Snapshot whenever something changed."""
+
+    def __init__(
+        self,
+        deliver: Callable[[Snapshot], None] = lambda snapshot: None,
+        run: RunDir | None = None,
+        poll_s: float = 0.2,
+        attended: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`attended`: whether an operator who may act is there, which renews the run's lease."""
+        super().__init__("run-watch", deliver, poll_s)
+        self._choice = _Choice(run)
+        self._source: Source | None = None
+        self._asker = _Asker(self._wake.set, attended)
+        self._wanted: list[RunDir | None] = []
+        self._key: tuple[object, ...] = ()
+
+    def show(self, run: RunDir | None) -> None:
+        """Show this run from now on; None: the one worth showing."""
+        self._wanted.append(run)
+        self._wake.set()
+
+    def look(self) -> None:
+        """Look now, not at the next turn: a verb was sent."""
+        self._asker.forget()
+        super().look()
+
+    def _run(self) -> None:
+        super()._run()
         self._drop()
+
+    def _look(self) -> None:
+        try:
+            self._read()
+        except Exception as error:  # the thread's last line of defence: it must go on looking
+            words = one_line(f"{type(error).__name__}: {error}")
+            self._say(Snapshot(word=UNREADABLE, trouble=words), (words,))
 
     def _pause(self) -> float:
         """What is over changes seldom, and what stands still is nudged by the runner's answers."""
         source = self._source
-        still = source is None or not _goes_on(source) or source.view.state in STANDS
+        still = source is None or not _goes_on(source) or source.view.state in STANDING
         return self._poll_s * (SELDOM if still else 1)
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         while self._wanted:
             self._choice.fix(self._wanted.pop(0))
         self._choice.look(self._source)
         run = self._choice.run
         if self._source is None or run is None or self._source.run.path != run.path:
             self._drop()
-            self._source = Source(run, self._clock) if run is not None else None
+            self._source = Source(run, SystemClock()) if run is not None else None
         source = self._source
         if source is None:
             self._say(Snapshot(), (None,))
@@ -187,13 +221,9 @@ class RunWatch:
         self._say(snapshot, key)
 
     def _say(self, snapshot: Snapshot, key: tuple[object, ...]) -> None:
-        if key == self._key:
-            return
-        self._key = key
-        self.latest = snapshot
-        self._ready.set()
-        with contextlib.suppress(Exception):  # a screen on its way out takes nothing any more
-            self._deliver(snapshot)
+        if key != self._key:
+            self._key = key
+            self._tell(snapshot)
 
     def _drop(self) -> None:
         if self._source is not None:
@@ -206,8 +236,7 @@ class _Choice:
     """Which run is shown. One that was over when it was asked for stays; any other makes room,
     once it has ended, for a run of this user that is live."""
 
-    def __init__(self, run: RunDir | None, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, run: RunDir | None) -> None:
         self._live = ""
         self.fix(run)
 
@@ -228,7 +257,7 @@ class _Choice:
         on_show = source if source is not None and source.run is self.run else None
         if on_show is not None and self._asked_for:
             self._asked_for, self._stays = False, not _goes_on(on_show)
-        now = self._clock.monotonic()
+        now = time.monotonic()
         if now - self._looked < POINTER_S:
             return
         self._looked = now
@@ -259,10 +288,7 @@ def _goes_on(source: Source) -> bool:
 class _Asker:
     """Asks the runner where it stands, one question at a time, in a thread that may hang."""
 
-    def __init__(
-        self, clock: Clock, answered: Callable[[], None], attended: Callable[[], bool]
-    ) -> None:
-        self._clock = clock
+    def __init__(self, answered: Callable[[], None], attended: Callable[[], bool]) -> None:
         self._answered = answered
         self._attended = attended
         self._asked = float("-inf")
@@ -280,10 +306,10 @@ class _Asker:
         Where the runner is gone, its sentinel is told that somebody is there."""
         if self._busy or not (source.alive or source.view.outage):
             return
-        behind = source.alive and source.view.state in STANDS and self._behind(source)
-        if self._clock.monotonic() - self._asked < (AGAIN_S if behind else DESK_S):
+        behind = source.alive and source.view.state in STANDING and self._behind(source)
+        if time.monotonic() - self._asked < (AGAIN_S if behind else DESK_S):
             return
-        self._asked, self._seq, self._busy = self._clock.monotonic(), source.view.seq, True
+        self._asked, self._seq, self._busy = time.monotonic(), source.view.seq, True
         what = self._ask if source.alive else self._attend
         asker = threading.Thread(target=what, args=(source.run,), name="ask", daemon=True)
         try:
@@ -319,7 +345,3 @@ class _Asker:
         self._control, self._silent, self._of = control, not good, run.path
         self._busy = False
         self._answered()
-
-
-def _words(error: Exception) -> str:
-    return one_line(f"{type(error).__name__}: {error}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
-from console.frontends.tui.watch.baseline_log import BaselineLog
+from console.frontends.tui.watch.baseline_container import BaselineLog
 from console.frontends.tui.watch.emergency import Emergency
 from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.host import children
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ASK_EVERY_S = 5.0
 ANSWER_S = 1.0
 CLIENTS = "#{?session_grouped,#{session_group_attached},#{session_attached}}"
-Ask = Callable[[str, Mapping[str, str]], str]
+Ask = Callable[[tuple[str, ...], Mapping[str, str]], str]
 
 FIRST_S = 0.25
 """How long the first frame waits for the journal."""
@@ -45,11 +45,11 @@ class Attendance:
 
     def __init__(
         self, clock: Clock | None = None, environment: Mapping[str, str] | None = None,
-        ask: Ask | None = None, ask_screen: Ask | None = None,
+        ask: Ask | None = None,
     ) -> None:  # fmt: skip
         self._clock = clock or SystemClock()
         self._environment = os.environ if environment is None else environment
-        self._ask, self._ask_screen = ask or clients, ask_screen or screens
+        self._ask = ask or said
         self._asked_at = float("-inf")
         self._there = True
 
@@ -63,23 +63,16 @@ class Attendance:
         if now - self._asked_at >= ASK_EVERY_S:
             self._asked_at = now
             if inside:
-                self._there = self._ask(pane, self._environment).strip() != "0"
+                argv = ("tmux", "display-message", "-p", "-t", inside, CLIENTS)
+                self._there = self._ask(argv, self._environment).strip() != "0"
             else:
-                self._there = "(Attached)" in self._ask_screen(session, self._environment)
+                words = self._ask(("screen", "-ls", session), self._environment)
+                self._there = "(Attached)" in words
         return self._there
 
 
-def clients(pane: str, environment: Mapping[str, str]) -> str:
-    """How many clients show the session of a pane, as tmux says it; "" where it says nothing."""
-    return _said(("tmux", "display-message", "-p", "-t", pane, CLIENTS), environment)
-
-
-def screens(session: str, environment: Mapping[str, str]) -> str:
-    """What GNU screen says of a session; "" where it says nothing."""
-    return _said(("screen", "-ls", session), environment)
-
-
-def _said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
+def said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
+    """What a command says; "" where it says nothing in time."""
     try:
         return children.run(argv, ANSWER_S, env=environment)[1].decode("utf-8", "replace")
     except (OSError, subprocess.SubprocessError):
@@ -95,11 +88,9 @@ class Watchers:
     ) -> None:
         self.site = site
         self.readonly = readonly
-        self._snapshot: Callable[[Snapshot], None] = lambda snapshot: None
-        self._baseline: Callable[[BaselineView], None] = lambda view: None
         attended = (lambda: False) if readonly else Attendance().there
-        self.watch = RunWatch(lambda snapshot: self._snapshot(snapshot), run, attended=attended)
-        self.baseline = BaselineWatch(lambda view: self._baseline(view), site=site)
+        self.watch = RunWatch(run=run, attended=attended)
+        self.baseline = BaselineWatch(site=site)
         options = ("--site", site) if site else ()
         self.emergency = Emergency(
             (*paths.module_argv("console.cli"), "rollback", *options),
@@ -132,11 +123,8 @@ class Watchers:
         """Say from now on what changes; the callbacks are called in the watchers' threads."""
         from console.host.sampler import Sampler
 
-        self._snapshot, self._baseline = snapshot, baseline
-        if self.watch.latest is not None:  # what changed since the first frame was made
-            snapshot(self.watch.latest)
-        if self.baseline.latest is not None:
-            baseline(self.baseline.latest)
+        self.watch.deliver_to(snapshot)  # with what changed since the first frame was made
+        self.baseline.deliver_to(baseline)
         places = (str(Path.home()), str(paths.state_dir()))
         self.sampler = Sampler(sorted({mount_point(place) for place in places}), sample)
         self.sampler.start()

@@ -1,9 +1,12 @@
-"""Steps as text: the list's rows and the detail of one step. Pure, clean text in, parts out."""
+"""The steps of a run: their list, the detail of one, how it went. Clean text in, parts out."""
 
 from __future__ import annotations
 
 import textwrap
 import time
+
+from textual.binding import Binding
+from textual.message import Message
 
 from console.common.text import clean
 from console.common.units import format_duration, format_number
@@ -11,7 +14,7 @@ from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
 from console.render.cells import SAID, glyphs
 from console.render.cutover import cut_over
-from widgets.rows import Part, Row, fit, spread
+from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
 
 TONE = {
     "running": "accent", "succeeded": "good", "failed": "bad", "skipped": "dim",
@@ -42,11 +45,8 @@ def elapsed(step: StepView, now: float) -> float | None:
 def times(step: StepView, now: float) -> str:
     """`actual/planned`, either of them only where it is known."""
     took = elapsed(step, now)
-    planned = step.takes_s
     actual = short(took) if took is not None else ""
-    if planned is None:
-        return actual
-    return f"{actual or '-'}/{short(planned)}"
+    return actual if step.takes_s is None else f"{actual or '-'}/{short(step.takes_s)}"
 
 
 def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
@@ -109,32 +109,48 @@ def wrapped(text: str, width: int, indent: str = "") -> list[str]:
     ) or [""]  # fmt: skip
 
 
+def paragraph(text: str, width: int, tone: str = "", indent: str = "") -> list[Row]:
+    """Clean text as rows of one tone."""
+    return [((line, tone),) for line in wrapped(text, width, indent)]
+
+
+def behind(lead: Row, text: str, width: int) -> list[Row]:
+    """Clean text behind `lead`, its further lines under its beginning."""
+    room = width_of(lead)
+    first, *more = wrapped(text, width - room)
+    return [(*lead, (first, "")), *(((" " * room + line, ""),) for line in more)]
+
+
+def hanging(line: str, width: int, tone: str, marks: str = " ") -> list[Row]:
+    """A line as it is; where it is wrapped each row begins as it does, with its `marks`."""
+    if len(line) <= width:
+        return [((line, tone),)]
+    body = line.lstrip(marks)
+    lead = line[: len(line) - len(body)]
+    first, *more = wrapped(body, width - len(lead) - 2)
+    return [((lead + first, tone),), *(((f"{lead}  {text}", tone),) for text in more)]
+
+
 def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> list[Row]:
     """What a step does and why, what it said, what went wrong, and what can be done."""
-    rows: list[Row] = []
     asked = view.state is RunState.WAITING_APPROVAL and step is view.current
     state = "waits for an answer" if asked else str(step.state).replace("_", " ")
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
     attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
-    head = f"{clean(step.title)}"
-    rows += [((line, "bold"),) for line in wrapped(head, width)]
-    rows.append(
-        (
-            (state, TONE.get(step.state, "")),
-            (f"  {step.kind}{attempt} in {clean(step.phase)}", "dim"),
-        )
-    )
+    tone = TONE.get(step.state, "")
+    rows = paragraph(clean(step.title), width, "bold")
+    rows.append(((state, tone), (f"  {step.kind}{attempt} in {clean(step.phase)}", "dim")))
     if asked:
-        rows += [((line, "warn"),) for line in wrapped(clean(view.detail), width)]
+        rows += paragraph(clean(view.detail), width, "warn")
         if view.until:
             when = time.strftime("%H:%M:%S", time.localtime(view.until))
             rows.append(((f"expires at {when}", "dim"),))
     if step.detail and not asked:
         # what the engine said last follows below, line by line
         words = clean(step.detail).split(" last lines of its log:")[0]
-        rows += [((line, TONE.get(step.state, "")),) for line in wrapped(words, width)]
+        rows += paragraph(words, width, tone)
     if step.said and step.state is StepState.RUNNING:
-        rows += [((line, "accent"),) for line in wrapped(clean(step.said), width)]
+        rows += paragraph(clean(step.said), width, "accent")
     rows += can
     rows += _evidence_rows(view, width) if asked else []
     rows += _verdict_rows(view, "" if asked else step.id, width)
@@ -142,24 +158,22 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> li
         for line in step.lines[-12:]:
             rows += [(("| ", "bad"), (text, "")) for text in wrapped(clean(line), width - 2)]
     for effect in step.effects:
-        rows += [((line, "dim"),) for line in wrapped(clean(effect), width, "  ")]
+        rows += paragraph(clean(effect), width, "dim", "  ")
     for lesson in step.lessons:
-        rows += [((line, "warn"),) for line in wrapped(f"lesson {clean(lesson)}", width, "  ")]
-    rows += _metric_rows(view, step, width)
-    return rows
+        rows += paragraph(f"lesson {clean(lesson)}", width, "warn", "  ")
+    return rows + _metric_rows(view, step, width)
 
 
 def summary_rows(view: RunView, width: int) -> list[Row]:
     """A run that is over: how it ended, what was decided, where the baseline is, what is next."""
-    rows: list[Row] = [((line, "bold"),) for line in wrapped(clean(view.title), width)]
+    rows = paragraph(clean(view.title), width, "bold")
     took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
     rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))
     if view.detail:
-        rows += [((line, ""),) for line in wrapped(clean(view.detail), width)]
+        rows += paragraph(clean(view.detail), width)
     for step in view.steps:
         if step.state is StepState.FAILED:
-            text = f"{step.id}: {step.cause}: {clean(step.detail)}"
-            rows += [((line, "bad"),) for line in wrapped(text, width)]
+            rows += paragraph(f"{step.id}: {step.cause}: {clean(step.detail)}", width, "bad")
     rows += _verdict_rows(view, "", width)
     if view.cutover:
         rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
@@ -170,8 +184,7 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
         slow = "DEGRADED" if view.serving.get("degraded") else slow
         back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
         rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
-    next_words = "o reads the report, 2 picks the next playbook"
-    return [*rows, *[((line, "dim"),) for line in wrapped(next_words, width)]]
+    return rows + paragraph("o reads the report, 2 picks the next playbook", width, "dim")
 
 
 def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
@@ -201,21 +214,14 @@ def _verdict_rows(view: RunView, step_id: str, width: int) -> list[Row]:
         if step_id and verdict.step != step_id:
             continue
         named = f"  {clean(verdict.outcome)}" if verdict.outcome else ""
-        rows.append(
-            (
-                ("GATE ", "bold"),
-                (verdict.verdict, VERDICT_TONE.get(verdict.verdict, "")),
-                (named, "bold"),
-            )
-        )
+        tone = VERDICT_TONE.get(verdict.verdict, "")
+        rows.append((("GATE ", "bold"), (verdict.verdict, tone), (named, "bold")))
         for row in verdict.criteria:
             word = row.get("verdict", "")
-            first, *more = wrapped(clean(row.get("why", "")), width - 7)
-            rows.append(((f"{word:>6} ", VERDICT_TONE.get(word, "")), (first, "")))
-            rows += [((" " * 7 + line, ""),) for line in more]
+            lead = (f"{word:>6} ", VERDICT_TONE.get(word, ""))
+            rows += behind((lead,), clean(row.get("why", "")), width)
         if verdict.overridden:
-            text = f"overridden by {clean(verdict.overridden)}"
-            rows += [((line, "warn"),) for line in wrapped(text, width)]
+            rows += paragraph(f"overridden by {clean(verdict.overridden)}", width, "warn")
     return rows
 
 
@@ -255,7 +261,69 @@ def progress_words(view: RunView) -> str:
     return f"{done}/{len(view.steps)} steps"
 
 
-def planned_left(view: RunView) -> str:
-    """What the steps to come are planned to take, where that is known."""
-    left = sum(s.takes_s or 0.0 for s in view.steps if s.state is StepState.PENDING)
-    return f"about {format_duration(left)} planned ahead" if left else ""
+class StepList(RowsView):
+    """The steps of a run, one row each; the cursor follows the run until somebody moves it. `j`/`k`
+    look at another step, `home`… nothing here starts or approves anything."""
+
+    BINDINGS = [*moving(8), Binding("enter", "output", "Output", show=False)]
+
+    class Selected(Message):
+        """The operator looks at a step; `step` is its id, "" to follow the run."""
+
+        def __init__(self, step: str) -> None:
+            super().__init__()
+            self.step = step
+
+    class OutputAsked(Message):
+        """The operator wants to read a step's output."""
+
+        def __init__(self, step: str) -> None:
+            super().__init__()
+            self.step = step
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.view = RunView()
+        self.chosen = ""
+        self.at = ""
+        self._index: list[int] = []
+
+    def draw(self, view: RunView, now: float, at: str = "") -> None:
+        """The steps as they stand; `now` in Unix seconds, `at`: where a paused run stands."""
+        self.at = at
+        if view.run_id != self.view.run_id:
+            self.chosen = ""
+        self.view = view
+        rows, self._index = list_rows(view, self.size.width - 1 or 40, now, at)
+        self.show(rows, self._row_of(self.step))
+
+    @property
+    def step(self) -> str:
+        """The id of the step that is looked at."""
+        if self.chosen and self.view.step(self.chosen) is not None:
+            return self.chosen
+        current = self.view.step(self.at) or self.view.current
+        return current.id if current else (self.view.steps[0].id if self.view.steps else "")
+
+    def _row_of(self, step_id: str) -> int | None:
+        for row, number in enumerate(self._index):
+            if number >= 0 and self.view.steps[number].id == step_id:
+                return row
+        return None
+
+    def action_move(self, by: int) -> None:
+        if not self.view.steps:
+            return
+        ids = [step.id for step in self.view.steps]
+        at = ids.index(self.step) if self.step in ids else 0
+        self.chosen = ids[max(0, min(len(ids) - 1, at + by))]
+        self.post_message(self.Selected(self.chosen))
+
+    def action_output(self) -> None:
+        if self.step:
+            self.post_message(self.OutputAsked(self.step))
+
+    def follow(self) -> bool:
+        """Look at the current step again; whether that changed anything."""
+        had, self.chosen = self.chosen, ""
+        return bool(had)

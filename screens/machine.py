@@ -1,0 +1,290 @@
+"""This machine: whether a checkpoint can work on it, and what the guard and doctor say of it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.common.errors import ConsoleError
+from console.common.text import clean
+from console.config.locate import site as load_site
+from console.models.hub.reference import typed
+from console.render.cells import glyphs
+from console.render.gauges import marked_rows
+from console.render.guard import line
+from screens.base import ReadingPage
+from screens.dialogs import FormField, FormScreen
+from widgets.bars import bindings
+from widgets.rows import Row, width_of
+from widgets.steps import behind, hanging, paragraph, wrapped
+
+if TYPE_CHECKING:
+    from console.checks.doctor.facts import Finding
+    from console.checks.preflight.architecture.check import Connect
+
+FIELDS = (
+    ("what", "repository, URL, file or directory", "org/name[@revision]"),
+    ("include", "files", "patterns, like *Q4_K_M*"),
+    ("loader", "how it is loaded", "up/down"),
+    ("engine", "what runs it", "up/down"),
+    ("ctx", "tokens of context", "empty: as the arguments say"),
+    ("to", "downloaded to", "its disk is looked at"),
+    ("args", "the engine's arguments", "empty: the baseline's"),
+)
+AUTO = "auto"
+"""As the format asks."""
+CHOICES = {
+    "loader": (AUTO, "mmap", "resident", "convert"),
+    "engine": (AUTO, "llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"),
+}
+WORDS = {"ok": "GO", "warn": "GO", "fail": "NO-GO"}
+"""The level of what is said of the architecture, in a word."""
+
+TONES = {"GO": "good", "GO-STREAMING": "good", "TIGHT": "warn", "NO-GO": "bad", "UNKNOWN": "warn"}
+BEGINS = (
+    ("fail ", "bad"), ("NO-GO", "bad"), ("warn ", "warn"), ("TIGHT", "warn"), ("unknown ", "warn"),
+    ("UNKNOWN", "warn"), ("GO", "good"), ("Limiting", "bold"), ("The three", "bold"),
+    ("What would", "bold"), ("Predicted", "bold"), ("Projected", "bold"), ("note: ", "dim"),
+)  # fmt: skip
+"""How lines begin, and their tone; the words say it too."""
+EMPTY = (
+    "Nothing was asked yet. i asks: a repository (org/name), an address, a GGUF file or a "
+    "directory. Only listings and headers are read; nothing is downloaded."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Lines to draw, clean; `verdict` in one word, "" where it was not reached."""
+
+    verdict: str
+    lines: tuple[str, ...]
+
+
+class PreflightScreen(ReadingPage):
+    """The form, then the answer: files, checks, arithmetic."""
+
+    SCOPE = "preflight"
+    BINDINGS = bindings("preflight")
+    DEFAULT_CSS = "PreflightScreen TextView { padding: 0; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, str] = {}
+        self.shown: Shown | None = None
+        self.busy = False
+        self.turn = 0
+
+    def stand(self) -> None:
+        self.action_ask()
+
+    def action_ask(self) -> None:
+        """The form, with what was asked before."""
+        fields = []
+        for name, title, note in FIELDS:
+            choices = CHOICES.get(name, ())
+            value = self.values.get(name, AUTO if choices else "")
+            fields.append(FormField(name, value, title, note, choices))
+        form = FormScreen("Can it work here?", fields, "Look", check)
+        self.app.push_screen(form, self._asked)
+
+    def _asked(self, changed: dict[str, str] | None) -> None:
+        if changed is None:
+            return
+        self.values |= changed
+        self.busy, self.turn = True, self.turn + 1
+        self.in_thread(partial(self._look, self.turn, dict(self.values)))
+        self.redraw()
+
+    def _look(self, turn: int, values: dict[str, str]) -> None:
+        self.on_loop(self._seen, turn, look(values, self.console.watchers.site))
+
+    def _seen(self, turn: int, found: Shown) -> None:
+        if turn == self.turn:
+            self.busy, self.shown = False, found
+            self.redraw()
+
+    def in_trouble(self, words: str) -> None:
+        self.busy = False
+        super().in_trouble(words)
+
+    def rows(self, width: int) -> list[Row]:
+        width += 2  # no padding: the answer's own lines are 78 wide
+        if self.shown is None or self.busy:
+            words = "reading listings and headers …" if self.busy else EMPTY
+            return paragraph(words, width, "dim")
+        return answer_rows(self.shown.lines, width)
+
+    def head(self, width: int) -> list[Row]:
+        what = clean(self.values.get("what", ""), 120)
+        if self.busy:
+            return [((what, "bold"), ("  looking …", "accent"))]
+        if self.shown is None:
+            return [(("Know before you pay", "bold"), ("   i asks", "dim"))]
+        verdict = self.shown.verdict
+        return [((verdict or "no verdict", TONES.get(verdict, "bad")), (f"  {what}", "bold"))]
+
+
+def answer_rows(lines: tuple[str, ...], width: int) -> list[Row]:
+    """The answer's own lines, 78 wide, wrapped where the screen is narrower."""
+    rows: list[Row] = []
+    for said in lines:
+        tone = next((tone for begin, tone in BEGINS if said.startswith(begin)), "")
+        rows += hanging(said, width, tone)
+    return rows
+
+
+def check(name: str, text: str) -> str:
+    """What is wrong with one field, or ""."""
+    if name == "ctx" and text and not (text.isdecimal() and 0 < int(text) < 1 << 31):
+        return "a number of tokens, like 8192"
+    if name == "what" and not text.strip():
+        return "needed"
+    if name == "args":
+        try:
+            shlex.split(text)
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def look(values: Mapping[str, str], site: str | None) -> Shown:
+    """The whole answer; an error is an answer too. Takes seconds, never raises ConsoleError."""
+    lines: list[str] = []
+    verdict = ""
+    try:
+        verdict = _fit(values, site, lines)
+    except ConsoleError as error:
+        lines += [clean(line, 400) for line in error.lines()]
+    return Shown(verdict, tuple(lines))
+
+
+def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
+    from console.checks.preflight.architecture import check as architecture
+    from console.checks.preflight.checkpoint import Ask, preflight
+    from console.models.gguf.address import is_address
+    from console.models.hub import settings
+    from console.models.hub.checkpoint import Format
+    from console.models.sizing.assessment import wrapped
+
+    values = {name: "" if value == AUTO else value for name, value in values.items()}
+    place = load_site(site)
+    what = typed(values.get("what", ""))
+    include = tuple(values.get("include", "").split())
+    specs = {**place.service_specs(), "baseline": place.baseline_spec()}
+
+    def ask_build() -> str:
+        engine = None
+        try:
+            engine = architecture.build_of(specs, _connect(place.model.engine.host))
+        except ConsoleError as error:
+            lines.append(clean(f"which build runs here is not known: {error}", 300))
+        answer = architecture.check(what, engine, include=include)
+        lines.extend([*answer.lines(), ""])
+        finding = answer.finding()
+        return WORDS.get(finding.level, "UNKNOWN") if finding is not None else "UNKNOWN"
+
+    if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
+        return ask_build()  # not the hub's: its header is all there is to know
+    to = Path(values["to"]).expanduser() if values.get("to") else None
+    loader = architecture.loader_for(
+        place.model, values.get("loader", ""), values.get("engine", ""),
+        shlex.split(values.get("args", "")), int(values["ctx"]) if values.get("ctx") else None,
+    )  # fmt: skip
+    found = preflight(
+        Ask(what, loader, include, (), to), architecture.machine_for(place.model, to), place.model
+    )
+    known = "GO"
+    if found.chosen.format is Format.GGUF and found.chosen.whole:
+        known = ask_build()
+    verdict = "NO-GO" if known == "NO-GO" else str(found.verdict)
+    if verdict == str(found.verdict):
+        lines[:0] = [*wrapped(f"{verdict}: {found.because}", "  "), ""]
+    lines.extend(found.lines())
+    return verdict
+
+
+def _connect(host: str) -> Connect:
+    from console.runtime.docker.client import connect
+
+    return lambda: connect(host or None)
+
+
+WHAT = 13
+"""Cells of the name of what was looked at."""
+SIGN = {
+    "ok": ("  ok ", "good"),
+    "note": ("note ", "dim"),
+    "warning": ("WARN ", "warn"),
+    "failed": ("FAIL ", "bad"),
+}
+
+
+class HostScreen(ReadingPage):
+    """Runs doctor in a thread and shows its findings."""
+
+    SCOPE = "host"
+    HEAD = False
+    findings: list[Finding] | None = None
+
+    def stand(self) -> None:
+        self.console.sampled.subscribe(self, lambda sample: self.redraw())
+        self.in_thread(self._look)
+
+    def _look(self) -> None:
+        from console.checks.doctor.run import run
+
+        self.on_loop(self._seen, run(self.console.watchers.site))
+
+    def _seen(self, found: list[Finding]) -> None:
+        self.findings = found
+        self.redraw()
+
+    def rows(self, width: int) -> list[Row]:
+        """What is used of everything, and where the guard acts, its state above; the findings."""
+        width = max(30, width)
+        guard, sample = self.console.watchers.guard.latest, self.console.sample
+        rows: list[Row] = [line(guard, time.monotonic(), width)]
+        if sample is not None:
+            rows += marked_rows(sample, guard.marks, width, glyphs())
+        rows.append(())
+        if self.findings is None:
+            return [*rows, (("looking at this machine, four seconds at most …", "dim"),)]
+        return rows + page_rows(self.findings, width)
+
+
+def page_rows(findings: list[Finding], width: int) -> list[Row]:
+    """What failed, what warns, then every finding under its group's heading."""
+    from console.checks.doctor.run import counts
+
+    failed, warnings = counts(findings)
+    tone = "bad" if failed else "warn" if warnings else "good"
+    rows: list[Row] = [((f"{failed} failed, {warnings} warnings", tone),)]
+    for level in ("failed", "warning"):
+        for found in findings:
+            if str(found.level) == level:
+                rows += finding_rows(found, width)
+    group = ""
+    for found in findings:
+        if found.group != group:
+            group = found.group
+            rows += [(), ((group, "bold"),)]
+        rows += finding_rows(found, width)
+    return rows
+
+
+def finding_rows(found: Finding, width: int) -> list[Row]:
+    """Sign, what, detail; the hint under it."""
+    sign = SIGN.get(str(found.level), ("     ", ""))
+    lead: Row = (sign, (f"{clean(found.what):<{WHAT}} ", "bold"))
+    rows = behind(lead, clean(found.detail, 600), width)
+    indent = width_of(lead)
+    for hint in found.hint.splitlines():
+        for text in wrapped(clean(hint, 600), width - indent):
+            rows.append(((" " * indent + text, "accent"),))
+    return rows
