@@ -88,15 +88,13 @@ def _read(path: Path) -> str:
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Measure the service. Raises StepFailed when not one run is valid."""
-    step = planned.step
-    assert step is not None
-    assert step.benchmark is not None
-    service = step.benchmark.service
+    bench = planned.asked(BenchmarkStep)
+    service = bench.service
     if service != "baseline" and context.services.find(service) is None:
         raise StepFailed(Cause.PRECONDITION, f"{service} has not been started, or died")
-    result = _measure(context, service, step.benchmark, attempt)
+    result = _measure(context, service, bench, attempt)
     try:
-        return _keep(context, result, attempt, step.id, step.id)
+        return _keep(context, result, attempt, planned.id, planned.id)
     except StepFailed as failed:
         raise context.services.explain(service) or failed from failed
 

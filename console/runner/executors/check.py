@@ -20,13 +20,9 @@ from console.runtime.probe import ProbeError, fetch
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Raises StepFailed when the answer is not the expected one."""
-    step = planned.step
-    assert step is not None
-    assert step.check is not None
-    detail = ask(context, step.check, attempt)
+    detail = ask(context, planned.asked(Check), attempt)
     attempt.close()
-    if step.outputs:
-        capture_outputs(context, step, attempt)
+    capture_outputs(context, planned.written, attempt)
     return Done(detail)
 
 

@@ -43,8 +43,7 @@ GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Run the command to its end. Raises StepFailed (exit code, signal, timeout, start error)."""
-    step = planned.step
-    assert step is not None
+    step = planned.written
     env = _environment(context, step, attempt)
     if step.where is not None:
         code = _in_container(context, step, env, attempt)

@@ -27,19 +27,16 @@ LOOKS = 3
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Relay up, completion, watch, then back or stay. Raises StepFailed; its caller rolls back."""
-    step = planned.step
-    assert step is not None
-    assert step.cutover is not None
-    cut = step.cutover
+    cut = planned.asked(CutoverStep)
     answers(context, cut.to)
     _take_the_port(context, cut, attempt)
     _record(context, attempt, cut, "switched")
-    point("cut_over", step.id)
+    point("cut_over", planned.id)
     context.services.wait(proxy.NAME, attempt)
     proof = _prove(context, cut)
     _record(context, attempt, cut, "proven", tok_s=proof.decode_tok_s)
     attempt.say(f"clients reach {cut.to}: {proof.detail}", always=True)
-    point("in_watch", step.id)
+    point("in_watch", planned.id)
     watch = _Watch(context, cut, attempt)
     watch.run()
     words = f"{watch.words()} at {context.plan.site.model.baseline.url}"

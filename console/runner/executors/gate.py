@@ -78,8 +78,7 @@ def _after(view: RunView) -> RunView:
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Judge every criterion; the worst decides. The verdict is an event of its own."""
-    step = planned.step
-    assert step is not None
+    step = planned.written
     cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
     verdict, rows = decide(step, context.view, cards)
     context.record(

@@ -41,18 +41,16 @@ LOST = "it had ended when a new runner looked for it"
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Soak a service. Figures are recorded whatever the end; raises StepFailed with the cause."""
-    step = planned.step
-    assert step is not None
-    assert step.soak is not None
-    file = SoakFile(context.run, step.id, attempt.number, context.clock.now())
+    soak = planned.asked(SoakStep)
+    file = SoakFile(context.run, planned.id, attempt.number, context.clock.now())
     tally = file.tally
     early = "stopped before its end"
     try:
-        _run(context, step.soak, attempt, file)
+        _run(context, soak, attempt, file)
         early = ""
     except StepFailed as failed:
         early = failed.detail
-        raise _too_little(step.soak, tally, failed) from failed
+        raise _too_little(soak, tally, failed) from failed
     finally:
         try:
             if tally.began:

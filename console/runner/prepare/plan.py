@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from console.common.errors import InvalidFile
 from console.common.redact import Known
@@ -19,6 +19,7 @@ from console.render.effects import effects, shown
 from console.runner import cutover
 from console.runtime.spec import ServiceSpec
 
+T = TypeVar("T")
 BASELINE_STOP = "baseline:stop"
 BASELINE_MEASURE = "baseline:measure"
 BASELINE_AGAIN = "baseline:measure-again"
@@ -46,6 +47,18 @@ class PlannedStep:
     service: str = ""
     lessons: tuple[str, ...] = ()
     """Lessons that bear on it, `F-013 its title – why`, one line each."""
+
+    @property
+    def written(self) -> Step:
+        """The step as the playbook has it; only for a row that is not the plan's own."""
+        assert self.step is not None
+        return self.step
+
+    def asked(self, model: type[T]) -> T:
+        """What the playbook says under the key of the step's kind."""
+        found = getattr(self.written, self.kind)
+        assert isinstance(found, model)
+        return found
 
 
 @dataclass(frozen=True)
