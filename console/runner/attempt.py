@@ -24,7 +24,6 @@ from console.runner.executors.check import requires
 from console.runner.executors.command import succeeds
 from console.runner.fault import point
 from console.runner.prepare import header
-from console.runner.prepare.admission import fitting
 from console.runner.prepare.header import rewriter
 from console.runner.prepare.plan import Plan, PlannedStep, make_plan
 from console.runner.prepare.seal import seal
@@ -201,7 +200,7 @@ def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
 def _translate(plan: Plan, error: ConsoleError) -> StepFailed:
     cause = Cause.TIMEOUT if isinstance(error, EngineTimeout) else Cause.START_ERROR
     cause = Cause.PRECONDITION if isinstance(error, InvalidFile) else cause
-    lines = [fitting(plan, error.hint)] if error.hint else []
+    lines = [plan.fitting(error.hint)] if error.hint else []
     return StepFailed(cause, one_line(str(error), 400), lines=lines)
 
 

@@ -275,15 +275,14 @@ def _linted(
     """What lint says, told and ready to be recorded. `blockers`: ask for a reason to go past
     them; a rehearsal costs nothing, and is how one is looked at. Raises LintRefused."""
     from console.checks.lint.rule import facts_of
-    from console.runner.prepare import load
-    from console.runner.prepare.admission import findings
+    from console.runner.prepare import admission
     from console.runner.prepare.plan import make_plan
 
-    more = findings(make_plan(playbook, site)) if blockers else []
-    found = load.check(playbook, facts_of(site), overrides, more)
+    more = admission.blocker_findings(make_plan(playbook, site)) if blockers else []
+    found = admission.check(playbook, facts_of(site), overrides, more)
     for one in found:
         say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
-    return load.records(found)
+    return admission.records(found)
 
 
 def _directory(meta: RunMeta, playbook: Playbook, site: Site, rehearsal: str) -> RunDir:

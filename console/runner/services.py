@@ -17,7 +17,6 @@ from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.runner.fault import point
-from console.runner.prepare.admission import fitting
 from console.runner.prepare.baseline import container_ref
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import (
@@ -102,7 +101,7 @@ class RunServices:
         try:
             handle = self.driver(name).start(launch)
         except ServiceError as error:
-            lines = [fitting(self.context.plan, error.hint)]
+            lines = [self.context.plan.fitting(error.hint)]
             raise StepFailed(Cause.START_ERROR, str(error), lines=lines) from error
         self.adopt(name, handle)
         attempt.say(f"{name} started: {handle.container[:12] or f'pid {handle.pid}'}", always=True)

@@ -57,7 +57,7 @@ def start(
 ) -> RunDir:
     """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
     from console.runner.launch import begin
-    from console.runner.prepare.load import overrides_of
+    from console.runner.prepare.admission import overrides_of
 
     try:
         return begin(

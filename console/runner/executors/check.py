@@ -13,7 +13,6 @@ from console.journal.state import Cause
 from console.render.effects import check_words
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.command import capture_outputs, run_host
-from console.runner.prepare.admission import fitting
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.probe import ProbeError, fetch
 
@@ -116,7 +115,7 @@ def _image(context: Context, ref: str, platform: str | None) -> str:
 
     info = image_info(context.services.client, ref)
     if info is None:
-        what = fitting(context.plan, pull_hint(ref))
+        what = context.plan.fitting(pull_hint(ref))
         raise _no(f"image {one_line(ref)} is not on this machine; {what}")
     have = f"{info.os}/{info.architecture}"
     if platform is not None and platform != have:

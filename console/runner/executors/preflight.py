@@ -24,7 +24,6 @@ from console.config.playbook.verdict import Verdict
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.gate import evidence_hash, outcome_name
-from console.runner.prepare import admission
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.spec import RUN_LABEL, ServiceSpec
 
@@ -151,8 +150,8 @@ def _specs(context: Context) -> dict[str, ServiceSpec]:
 def _found(
     context: Context, planned: PlannedStep, attempt: Attempt, work: Callable[[], Sequence[Finding]]
 ) -> Done:
-    plan = context.plan
-    rows = [replace(one, hint=admission.fitting(plan, one.hint)) for one in waited(attempt, work)]
+    hint = context.plan.fitting
+    rows = [replace(one, hint=hint(one.hint)) for one in waited(attempt, work)]
     _write(attempt, [line for one in rows for line in finding_lines(one)])
     level = worst(rows)
     return _judge(

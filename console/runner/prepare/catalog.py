@@ -149,8 +149,8 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     from console.checks.lint.rule import facts_of
     from console.config.playbook.load import load_playbook
     from console.runner.prepare import plan_text
+    from console.runner.prepare.admission import told
     from console.runner.prepare.baseline import restore_time
-    from console.runner.prepare.load import told
     from console.runner.prepare.plan import make_plan
 
     known = frozenset(site.model.services)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from console.common.errors import InvalidFile
 from console.common.redact import Known
+from console.common.text import one_line
 from console.config.lessons.use import bearing
 from console.config.playbook.kinds import KINDS
 from console.config.playbook.load import TITLE
@@ -15,8 +17,9 @@ from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
 from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
-from console.render.effects import effects, shown
+from console.render.effects import build_argv, effects, shown
 from console.runner import cutover
+from console.runtime.docker.client import pull_hint
 from console.runtime.spec import ServiceSpec
 
 T = TypeVar("T")
@@ -84,6 +87,18 @@ class Plan:
 
     def at(self, step_id: str) -> PlannedStep:
         return next(s for s in self.steps if s.id == step_id)
+
+    def fitting(self, hint: str) -> str:
+        """What to do about an image that is missing: `hint`, or the build step in place of `docker
+        pull`, since no registry has what is built here."""
+        for step in (planned.step for planned in self.steps):
+            if step is not None and step.build is not None and hint == pull_hint(step.build.tag):
+                there = shlex.quote(str(self.playbook.base))
+                by_hand = f"cd {there} && {shlex.join(build_argv(step))}"
+                return one_line(
+                    f"step {step.id} of this playbook builds it; by hand: {by_hand}", 600
+                )
+        return hint
 
 
 def make_plan(
