@@ -11,21 +11,19 @@ from typing import Any
 
 from console.common.errors import ConsoleError, EngineTimeout, InvalidFile
 from console.common.text import clean, one_line
-from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
 from console.host.children import Cancelled
 from console.journal.state import Cause, StepState
 from console.journal.store import JournalError
+from console.rehearsal.rewrite import of_run
 from console.runner import peaks
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors import executor
 from console.runner.executors.check import requires
 from console.runner.executors.command import succeeds
 from console.runner.fault import point
-from console.runner.prepare import header
-from console.runner.prepare.header import rewriter
-from console.runner.prepare.plan import Plan, PlannedStep, make_plan
+from console.runner.prepare.plan import Plan, PlannedStep, make_plan, own_playbook, targets
 from console.runner.prepare.seal import seal
 
 RETRYABLE = frozenset(
@@ -58,7 +56,7 @@ def moved_thresholds(before: Plan, after: Plan) -> list[tuple[str, str]]:
     """(gate, `METRIC >= 500 tok/s -> >= 5 tok/s`) for every criterion that is not what it was."""
     found = []
     nothing: dict[str, Any] = {}
-    pairs = zip_longest(header.targets(before), header.targets(after), fillvalue=nothing)
+    pairs = zip_longest(targets(before), targets(after), fillvalue=nothing)
     for was, now in pairs:
         if was != now:
             known = now or was
@@ -90,7 +88,7 @@ def change_inputs(context: Context, changes: dict[str, Any], who: str, why: str)
         {"gate": gate, "words": words, "who": who, "why": why}
         for gate, words in moved_thresholds(before, context.plan)
     ]
-    context.record("targets", targets=header.targets(context.plan), moved=moved)
+    context.record("targets", targets=targets(context.plan), moved=moved)
     context.services.change(context.plan.services)
     seal(context, context.way_back().baseline)
 
@@ -100,13 +98,10 @@ def _texts(changes: dict[str, Any]) -> dict[str, str]:
 
 
 def _load(context: Context, changes: dict[str, Any]) -> Playbook:
-    return load_playbook(
-        context.run.playbook, {**context.meta.inputs, **_texts(changes)},
-        base=context.plan.playbook.base, pinned=True,
-        rewrite=rewriter(context.run, context.plan.site),
-        site_services=frozenset(context.plan.site.model.services),
-        aliases=context.plan.site.model.names,
-    )  # fmt: skip
+    site, base = context.plan.site, context.plan.playbook.base
+    rewrite = of_run(context.run.path, site.model.engine.host)
+    inputs = {**context.meta.inputs, **_texts(changes)}
+    return own_playbook(context.run.playbook, site, inputs, base, rewrite)
 
 
 def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from console.common.errors import InvalidFile
@@ -12,9 +13,11 @@ from console.common.redact import Known
 from console.common.text import one_line
 from console.config.lessons.use import bearing
 from console.config.playbook.kinds import KINDS
-from console.config.playbook.load import TITLE
+from console.config.playbook.load import TITLE, load_playbook
+from console.config.playbook.measuring_steps import FIGURES
 from console.config.playbook.playbook import Playbook
-from console.config.playbook.steps import Step
+from console.config.playbook.rules import as_criterion, made_of
+from console.config.playbook.steps import CriterionModel, Step
 from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
 from console.render.effects import build_argv, effects, shown
@@ -23,6 +26,7 @@ from console.runtime.docker.client import pull_hint
 from console.runtime.spec import ServiceSpec
 
 T = TypeVar("T")
+Rewrite = Callable[[dict[str, Any], Path], dict[str, Any]] | None
 BASELINE_STOP = "baseline:stop"
 BASELINE_MEASURE = "baseline:measure"
 BASELINE_AGAIN = "baseline:measure-again"
@@ -308,3 +312,39 @@ def _default_title(step: Step) -> str:
     if step.manual is not None:
         return _first_line(step.manual.do)
     return KINDS[step.kind].title or step.kind
+
+
+def targets(plan: Plan) -> list[dict[str, Any]]:
+    """Every criterion of every gate, with its thresholds as they were written."""
+    return [
+        {
+            "gate": planned.id, "metric": one.metric, "of": one.of,
+            "go": str(one.go) if one.go else "", "no_go": str(one.no_go) if one.no_go else "",
+            "min_samples": _least(plan, one),
+        }
+        for planned in plan.steps
+        if planned.step is not None and planned.step.when
+        for one in planned.step.gate or []
+    ]  # fmt: skip
+
+
+def _least(plan: Plan, one: CriterionModel) -> int:
+    """The samples that a criterion needs: what it says, or what its metric is made of asks for."""
+    owner, _, name = one.metric.partition(".")
+    steps = [step for _, step in plan.playbook.steps() if step.id == owner]
+    source = made_of(steps[0]) if steps else ""
+    if source in FIGURES and name not in FIGURES[source]:
+        source = ""  # a captured output of the same step is a single figure
+    wanted = as_criterion(one, source)
+    return max(wanted.min_samples, wanted.min_requests)
+
+
+def own_playbook(
+    path: Path, site: Site, inputs: dict[str, str], base: Path, rewrite: Rewrite = None, *,
+    planning: bool = False,
+) -> Playbook:  # fmt: skip
+    """A run's own copy of its playbook; `base`: the directory where the playbook was."""
+    return load_playbook(
+        path, inputs, base=base, pinned=True, rewrite=rewrite, planning=planning,
+        site_services=frozenset(site.model.services), aliases=site.model.names,
+    )  # fmt: skip
