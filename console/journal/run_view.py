@@ -84,7 +84,7 @@ class RunView:
     """How long outages that are over took, in seconds; one that lasts began at `down_since`."""
     back_at: float = 0.0
     """When the baseline was seen to serve after the runner had died, Unix seconds; the journal of
-    a dead runner cannot know it (see console.journal.run_read.settle)."""
+    a dead runner cannot know it (see console.journal.run_files.settle)."""
     restored_s: float | None = None
     """How long it took in this run; None where the baseline was not down."""
     steps: list[StepView] = field(default_factory=list)

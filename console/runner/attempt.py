@@ -116,9 +116,9 @@ def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
             return cause
         assert step is not None
         assert step.retry is not None
-        _note(context, planned, number, StepState.RETRY_WAIT, cause=str(cause))
+        context.note(planned.id, number, StepState.RETRY_WAIT, cause=str(cause))
         if context.clock.wait(context.control.cancelled, step.retry.backoff):
-            _note(context, planned, number, StepState.CANCELLED, cause=str(cause))
+            context.note(planned.id, number, StepState.CANCELLED, cause=str(cause))
             return None
     return None
 
@@ -129,10 +129,8 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
         step=planned.id, attempt=number, is_gate=planned.kind == "gate", implicit=planned.implicit
     )
     attempt = Attempt(context, planned.id, number, planned.limit_s)
-    context.record(
-        "step.state", planned.id, number, state=str(StepState.RUNNING),
-        effects=list(planned.effects), log=str(attempt.path),
-    )  # fmt: skip
+    effects = list(planned.effects)
+    context.note(planned.id, number, StepState.RUNNING, effects=effects, log=str(attempt.path))
     point("after_intent", planned.id)
     try:
         done = _skip_reason(context, planned.step, attempt)
@@ -215,13 +213,7 @@ def _end(attempt: Attempt, planned: PlannedStep, state: StepState, **data: objec
     took = attempt.context.clock.monotonic() - attempt.begun
     peaks.record(attempt.context, planned.id, attempt.number)
     detail = data.pop("detail", "")
-    attempt.context.record(
-        "step.state", planned.id, attempt.number, state=str(state), duration_s=round(took, 3),
+    attempt.context.note(
+        planned.id, attempt.number, state, duration_s=round(took, 3),
         detail=clean(str(detail), 500), **data,
     )  # fmt: skip
-
-
-def _note(
-    context: Context, planned: PlannedStep, number: int, state: StepState, **data: object
-) -> None:
-    context.record("step.state", planned.id, number, state=str(state), **data)

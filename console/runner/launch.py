@@ -22,7 +22,7 @@ from console.host import children
 from console.host.systemd import Detachment, detachment
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, RunMeta, create
-from console.journal.run_read import NEVER_BEGAN, NO_RESUME, read_view, word_of
+from console.journal.run_files import NEVER_BEGAN, NO_RESUME, read_view, word_of
 from console.journal.run_view import RunView
 from console.journal.store import NewerJournal, check_version
 from console.rehearsal.workspace import MAPPING

@@ -65,8 +65,8 @@ class Runner:
             with contextlib.suppress(OSError):
                 traceback.print_exc()
             self.failed, words = True, f"{type(error).__name__}: {error}"
-            self.context.record(
-                "step.state", self.control.step, self.control.attempt, state=str(StepState.FAILED),
+            self.context.note(
+                self.control.step, self.control.attempt, StepState.FAILED,
                 cause=str(Cause.INTERNAL),
                 detail=one_line(f"a fault of this console: {words}", 300),
             )  # fmt: skip
@@ -219,10 +219,8 @@ class Runner:
         return self._step(planned) if flow is None else flow
 
     def _skip(self, planned: PlannedStep, verb: Verb) -> Flow:
-        self.context.record(
-            "step.state", planned.id, self.control.attempt, state=str(StepState.SKIPPED),
-            detail=f"by {verb.who}: {verb.why}",
-        )  # fmt: skip
+        detail = f"by {verb.who}: {verb.why}"
+        self.context.note(planned.id, self.control.attempt, StepState.SKIPPED, detail=detail)
         return Flow.ON
 
     def _pause(self, reason: Pause, detail: str) -> Verb:

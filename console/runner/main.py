@@ -25,10 +25,10 @@ from console.host import process
 from console.host.ports import listener
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
-from console.journal.run_read import read_view
-from console.journal.run_view import RunView
+from console.journal.run_files import read_view
+from console.journal.run_view import RunView, fold
 from console.journal.state import RunState
-from console.journal.store import Journal
+from console.journal.store import Journal, events
 from console.recovery.rollback import live, standby
 from console.recovery.rollback import records as pointer
 from console.recovery.rollback import sealed_plan as sealed
@@ -228,7 +228,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     """Up to the first step: what is not sealed is not started. Raises ConsoleError."""
     run = context.run
     if resume or close:
-        _read_back(context)
+        fold(events(context.run.journal), context.view)
     if resume and not context.view.run_id:
         raise ConsoleError(
             "the journal of this run is gone", str(run.journal),
@@ -297,13 +297,6 @@ def _can_be_stopped(context: Context) -> None:
             f"{what} answers at {url}; the console did not start it as the site file has it now",
             f"{end}, then `omni-console rollback` starts the baseline from the site file",
         )
-
-
-def _read_back(context: Context) -> None:
-    from console.journal.run_view import fold
-    from console.journal.store import events
-
-    fold(events(context.run.journal), context.view)
 
 
 def _warm_up(context: Context) -> None:

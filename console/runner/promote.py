@@ -23,7 +23,7 @@ from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_read import read_view
+from console.journal.run_files import read_view
 from console.journal.run_view import RunView
 from console.journal.store import Journal
 from console.recovery.rollback import records

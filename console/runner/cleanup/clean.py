@@ -34,7 +34,7 @@ from console.host import process
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_read import NEVER_BEGAN, read_view, word_of
+from console.journal.run_files import NEVER_BEGAN, read_view, word_of
 from console.models.hub import local_files
 from console.models.hub.local_files import Taken
 from console.recovery.rollback import live
