@@ -83,9 +83,12 @@ class Control:
             self.inbox.put(verb)
 
     def status(self) -> dict[str, Any]:
+        running = self.state is RunState.RUNNING
         return {
             "state": str(self.state), "reason": self.reason, "step": self.step,
-            "attempt": self.attempt, "evidence": self.evidence, "mode": self._mode(),
+            "attempt": self.attempt, "evidence": self.evidence,
+            # how it goes on from here: to the end, to the next gate, one step, or not at all
+            "mode": "pausing" if running and self.pause_asked else self.mode,
             "confirm": self.confirm, "lease": self.lease,
         }  # fmt: skip
 
@@ -113,11 +116,6 @@ class Control:
         except (ConsoleError, OSError) as error:
             return one_line(str(error), 200)
         return ""
-
-    def _mode(self) -> str:
-        """How it goes on from here: to the end, to the next gate, one step, or not at all."""
-        running = self.state is RunState.RUNNING
-        return "pausing" if running and self.pause_asked else self.mode
 
     def ask(self, verb: Verb, seen: dict[str, Any]) -> str:
         """Take a verb; returns "" when accepted, else why not."""

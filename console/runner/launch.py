@@ -73,8 +73,10 @@ def _launch_unit(run: RunDir, argv: list[str], timeout_s: float) -> None:
         "--property=KillMode=process",
         # a candidate that the kernel's OOM killer ends must not take the runner along
         "--property=OOMPolicy=continue",
-        # names only: values in an argv could be read by everybody, secrets among them
-        *(f"--setenv={name}" for name in _environment_names()), *argv,
+        # a unit starts without this shell's variables, and secrets may come from any. Names only:
+        # values in an argv could be read by everybody
+        *(f"--setenv={name}" for name in os.environ if re.fullmatch(r"[A-Za-z_]\w*", name, re.A)),
+        *argv,
     ]  # fmt: skip
     try:
         _start_unit(argv)
@@ -134,11 +136,6 @@ def unit_of(run: RunDir) -> str:
     return f"omni-console-{run.id}.service"
 
 
-def _environment_names() -> list[str]:
-    """Variables of this shell; a unit starts without them, and secrets may come from any."""
-    return [name for name in os.environ if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]
-
-
 def _read_word(read_end: int, timeout_s: float) -> bytes:
     data = b""
     with os.fdopen(read_end, "rb", buffering=0) as pipe:
@@ -153,8 +150,6 @@ def _read_word(read_end: int, timeout_s: float) -> bytes:
 
 
 def _poll_word(path: Path, timeout_s: float) -> bytes:
-    import time
-
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if path.exists():

@@ -105,7 +105,10 @@ def _walk(context: Context, server: Server, lock: HostLock, *, resumed: bool, cl
             # in a thread: the main one may hold the very lock that stopping the run takes
             end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
             signal.signal(signal.SIGTERM, lambda *_: end().start())
-            _look(context, resumed=resumed)
+            # from here on somebody looks at the machine, once a second
+            before = context.view.peaks if resumed else None
+            context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
+            context.peaks.start()
         Runner(context).run()
     except Exception:  # the runner's last line of defence: the baseline must not pay for a bug
         code = Exit.INTERNAL
@@ -258,7 +261,9 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     seal(context, facts)
     point("sealed")
     _warm_up(context)
-    _guard(context)
+    guard = Guard(context)
+    guard.begin()  # before the first effect; without it no step starts
+    context.guard = guard
     return Server(run.socket, context.control)
 
 
@@ -323,20 +328,6 @@ def _warm_up(context: Context) -> None:
         clock.sleep(0.01)
 
 
-def _guard(context: Context) -> None:
-    """The sentinel, before the first effect; without it no step starts."""
-    guard = Guard(context)
-    guard.begin()
-    context.guard = guard
-
-
-def _look(context: Context, *, resumed: bool) -> None:
-    """From here on somebody looks at the machine, once a second."""
-    before = context.view.peaks if resumed else None
-    context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
-    context.peaks.start()
-
-
 def _end(context: Context, server: Server) -> None:
     """Let go of everything; the ladder stays only when the run is not over."""
     server.close()
@@ -363,6 +354,3 @@ def owner() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return f"uid {os.getuid()}"
-
-
-__all__ = ["main", "owner"]

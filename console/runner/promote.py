@@ -210,13 +210,9 @@ def accept(cut: CutOver, who: str, why: str) -> Promotion:
             journal.append(made.at, "cutover", "", 0, data)
         finally:
             journal.close()
-        _report(cut.run)
+        # the report says it too; it is written anew as far as it can be
+        with contextlib.suppress(OSError, ConsoleError):
+            write_report(cut.run, read_view(cut.run), None)
         return made
     finally:
         lock.release()
-
-
-def _report(run: RunDir) -> None:
-    """The report says it too; it is written anew as far as it can be."""
-    with contextlib.suppress(OSError, ConsoleError):
-        write_report(run, read_view(run), None)

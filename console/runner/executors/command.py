@@ -21,7 +21,6 @@ from console.config.playbook.measuring_steps import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
 from console.host.cgroups import scope
-from console.host.children import Cancelled
 from console.host.process import (
     COOKIE,
     STEP_COOKIE,
@@ -48,8 +47,8 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     if step.where is not None:
         code = _in_container(context, step, env, attempt)
     else:
-        argv, cwd = _argv(context, step, attempt), _cwd(context, step)
-        code = run_host(context, argv, env, cwd, attempt)
+        cwd = context.path(step.cwd) if step.cwd else context.plan.playbook.base
+        code = run_host(context, _argv(context, step, attempt), env, str(cwd), attempt)
     attempt.close()
     if code != 0:
         cause = Cause.SIGNAL if code < 0 else Cause.EXIT_CODE
@@ -67,10 +66,6 @@ def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
     path = attempt.path.with_suffix(".sh")
     write_atomically(path, step.script or "", 0o600)
     return ["/bin/sh", "-eu", str(path)]
-
-
-def _cwd(context: Context, step: Step) -> str:
-    return str(context.path(step.cwd)) if step.cwd else str(context.plan.playbook.base)
 
 
 def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, str]:
@@ -283,6 +278,3 @@ def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> 
         if failed.cause is Cause.TIMEOUT:
             raise
         return False
-
-
-__all__ = ["Cancelled", "capture_figures", "capture_outputs", "execute", "run_host", "succeeds"]

@@ -78,7 +78,10 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         Plan(contents, target, asked.workers, asked.verify_up_to),
         clock=context.clock,
         env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
-        born=lambda pid: _born(context, attempt, pid),
+        # named where the ladder looks, before it has done much
+        born=lambda pid: context.alive(
+            Handle(attempt.step, "process", pid=pid, start=start_time(pid) or 0), kind="step"
+        ),
     )
     local_files.note_taken(target, contents.listing.repo, contents.files, context.run.id)
     attempt.say(f"{len(contents.files)} files, {both_units(contents.size)}", always=True)
@@ -119,12 +122,6 @@ def _contents(context: Context, asked: DownloadStep) -> Contents:
     contents = contents_of(listing, include, exclude)
     contents.choose()  # nothing to fetch, or several checkpoints at once: said before it begins
     return contents
-
-
-def _born(context: Context, attempt: Attempt, pid: int) -> None:
-    """The child is named where the ladder looks, before it has done much."""
-    handle = Handle(attempt.step, "process", pid=pid, start=start_time(pid) or 0)
-    context.alive(handle, kind="step")
 
 
 def _told(attempt: Attempt, at: Progress) -> None:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     Client = Callable[[], DockerClient]
 
-SILENT = "no run starts: the baseline did not answer a completion"
-HINT = "omni-console rollback brings the baseline back and proves it"
-
 
 def restore_time(site: str) -> float | None:
     """Seconds a restore took lately, or None when none was measured."""
@@ -142,34 +139,32 @@ def _models_exist(site: Site) -> None:
 
 def prove(site: Site) -> Completion:
     """One completion from the baseline, now. Raises BaselineNotReady."""
-    other = proxy.at(site.model.baseline.url)
-    if other is not None:
-        raise BaselineNotReady(
-            "no run starts: the baseline does not serve",
-            f"{other.service} answers at {site.model.baseline.url}, by the cutover of "
-            f"{other.run or 'another run'}",
-            HINT,
-        )
     spec, ask = site.baseline_spec(), site.model.baseline.completion
+    other = proxy.at(spec.url)
+    if other is not None:
+        run = other.run or "another run"
+        raise _silent(
+            "does not serve", f"{other.service} answers at {spec.url}, by the cutover of {run}"
+        )
     state, detail = health(spec.url, spec.ready.path)
     if state is not Health.SERVING:
-        raise BaselineNotReady(
-            "no run starts: the baseline does not serve", f"{spec.url}: {state} {detail}".rstrip(),
-            HINT,
-        )  # fmt: skip
+        raise _silent("does not serve", f"{spec.url}: {state} {detail}".rstrip())
     try:
         done = complete(
             spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
             timeout_s=ask.timeout,
         )  # fmt: skip
     except ConsoleError as error:
-        raise BaselineNotReady(
-            "no run starts: the baseline did not answer", str(error), HINT
-        ) from error
+        raise _silent("did not answer", str(error)) from error
     if not done.ok:
-        raise BaselineNotReady("no run starts: the baseline did not answer", done.detail, HINT)
+        raise _silent("did not answer", done.detail)
     _remember(site, done)
     return done
+
+
+def _silent(what: str, why: str) -> BaselineNotReady:
+    hint = "omni-console rollback brings the baseline back and proves it"
+    return BaselineNotReady(f"no run starts: the baseline {what}", why, hint)
 
 
 def _remember(site: Site, done: Completion) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from console.common.errors import InvalidFile
 from console.common.redact import Known
 from console.common.text import one_line
+from console.common.units import format_duration
 from console.config.lessons.use import bearing
 from console.config.playbook.kinds import KINDS
 from console.config.playbook.load import TITLE, load_playbook
@@ -113,7 +114,11 @@ def make_plan(
 
     Raises InvalidFile for a service that would be taken for the baseline or a protected one.
     """
-    if problems := list(taken(lambda: _written(playbook), playbook.model.services, site.model)):
+
+    def written() -> Document:
+        return parse(playbook.text, str(playbook.path), TITLE)
+
+    if problems := list(taken(written, playbook.model.services, site.model)):
         raise InvalidFile(TITLE, problems)
     specs = {**site.service_specs(), **playbook.services()}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
@@ -127,10 +132,6 @@ def make_plan(
 def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
     does = tuple(map(hide, step.effects))
     return replace(step, phase=hide(step.phase), title=hide(step.title), effects=does)
-
-
-def _written(playbook: Playbook) -> Document:
-    return parse(playbook.text, str(playbook.path), TITLE)
 
 
 class _Planner:
@@ -174,13 +175,11 @@ class _Planner:
             yield self._row("Finally", step, final=True)
 
     def _before(self, phase: str, step: Step) -> Iterator[PlannedStep]:
-        exclusive = self._exclusive(step, "start")
-        measures = step.benchmark is not None and step.benchmark.against == "baseline"
-        if (
-            not self.measured
-            and not self.down_for
-            and (measures or (exclusive and self._will_compare()))
-        ):
+        exclusive = self._takes_the_card(step)
+        wanted = _compares(step)
+        if exclusive:
+            wanted = any(_compares(one) for _, one in self.playbook.steps())
+        if wanted and not self.measured and not self.down_for:
             self.measured = True
             yield self._baseline(
                 phase, BASELINE_MEASURE, "Measure the baseline",
@@ -224,23 +223,15 @@ class _Planner:
                     return  # another one still needs the memory
                 yield self._restore(phase, f"baseline:restore-{self.outages}")
 
-    def _exclusive(self, step: Step, verb: str) -> bool:
-        if step.service is None or step.service.verb != verb:
+    def _takes_the_card(self, step: Step) -> bool:
+        if step.service is None or step.service.verb != "start":
             return False
         spec = self.services.get(step.service.target)
         return spec is not None and spec.exclusive
 
-    def _will_compare(self) -> bool:
-        return any(
-            s.benchmark is not None and s.benchmark.against == "baseline"
-            for _, s in self.playbook.steps()
-        )
-
     def _back(self) -> str:
         if self.restore_s is None:
             return "its restore time has not been measured yet"
-        from console.common.units import format_duration
-
         return f"back in {format_duration(self.restore_s)} (measured)"
 
     def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
@@ -285,6 +276,10 @@ class _Planner:
         )  # fmt: skip
 
 
+def _compares(step: Step) -> bool:
+    return step.benchmark is not None and step.benchmark.against == "baseline"
+
+
 def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
     """What the step says itself, else what its service needs to be ready, or how long it asks."""
     if spec is not None:
@@ -295,22 +290,15 @@ def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
     return step.limit_s
 
 
-def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")[:70]
-
-
 def _default_title(step: Step) -> str:
-    value: Any = getattr(step, step.kind)
-    if step.kind == "run":
-        return shown(value)[:70]
+    if step.run is not None:
+        return shown(step.run)[:70]
     if step.service is not None:
         return f"{step.service.verb} {step.service.target}"
-    if step.kind == "note":
-        return _first_line(value)
-    if step.approval is not None:
-        return _first_line(step.approval.prompt)
-    if step.manual is not None:
-        return _first_line(step.manual.do)
+    asks = step.approval.prompt if step.approval else step.manual.do if step.manual else None
+    text = step.note if step.note is not None else asks
+    if text is not None:
+        return next(iter(text.strip().splitlines()), "")[:70]
     return KINDS[step.kind].title or step.kind
 
 

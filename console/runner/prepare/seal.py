@@ -105,15 +105,16 @@ def _protected(site: Site, socket: str) -> tuple[str, ...]:
 def site_plan(site: Site) -> SealedPlan:
     """A plan made now, for a rollback on a site that no run has sealed one for; while clients
     are at a candidate it is the plan of the run that switched them."""
-    switched = _switched(site)
-    if switched is not None:
-        return switched
+    return _switched(site) or sealed_plan(site, _facts_now(site))
 
+
+def _facts_now(site: Site) -> Baseline:
+    """The baseline's facts, or what the site file alone says: the ladder itself waits for the
+    engine, falls back on names and compose, and says why."""
     try:
-        return sealed_plan(site, facts(site, lambda: _client(site)))
+        return facts(site, lambda: _client(site))
     except (EngineError, ServiceError, BaselineNotReady):
-        # the ladder itself waits for the engine, falls back on names and compose, and says why
-        return sealed_plan(site, written(site))
+        return written(site)
 
 
 def _switched(site: Site) -> SealedPlan | None:
@@ -135,11 +136,7 @@ def _switched(site: Site) -> SealedPlan | None:
         site.path
     ):
         return plan
-    try:
-        now = facts(site, lambda: _client(site))
-    except (EngineError, ServiceError, BaselineNotReady):
-        now = written(site)
-    return plan.on(sealed_plan(site, now))
+    return plan.on(sealed_plan(site, _facts_now(site)))
 
 
 def _client(site: Site) -> DockerClient:
