@@ -78,7 +78,9 @@ class Runner:
                 break
             view = self.context.view.step(planned.id)
             if view is not None and view.state in STEP_ENDS:
-                flow = self._decided_before(planned, view.state)
+                # a gate that was judged before the runner died still decides; the rest is done
+                done = view.state is StepState.SUCCEEDED
+                flow = self._judged(planned) if done else Flow.ON
             elif view is not None and view.state is StepState.IN_DOUBT:
                 flow = self._doubt(planned)
             elif view is not None and view.state is StepState.FAILED:
@@ -157,10 +159,6 @@ class Runner:
             if self.context.guard is not None:
                 self.context.guard.again()
         return None
-
-    def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:
-        """A gate that was judged before the runner died still decides; the rest is done."""
-        return self._judged(planned) if state is StepState.SUCCEEDED else Flow.ON
 
     def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
         """A step that had failed when the runner died: it is asked about again, not repeated."""

@@ -24,7 +24,6 @@ from console.recovery.rollback.stages.fence import marked
 from console.runner.context import Context
 from console.runner.finish import restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
-from console.runner.prepare.plan import PlannedStep
 from console.runtime.docker.client import ask
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
 
@@ -46,18 +45,14 @@ def settle_intents(context: Context, from_step: str = "") -> None:
         if view.state not in OPEN and view.state is not StepState.CANCELLED:
             continue
         end_leftovers(context, view.id)
-        if _repeatable(planned := context.plan.at(view.id)):
+        planned = context.plan.at(view.id)
+        step = planned.step
+        proven = step is not None and (step.idempotent or step.unless is not None)
+        if KINDS[planned.kind].repeatable or proven:
             _note(context, view, StepState.PENDING, f"{planned.kind}: run again")
         else:
             words = "the runner died during it: it may or may not have happened"
             _note(context, view, StepState.IN_DOUBT, words)
-
-
-def _repeatable(planned: PlannedStep) -> bool:
-    step = planned.step
-    if KINDS[planned.kind].repeatable:
-        return True
-    return step is not None and (step.idempotent or step.unless is not None)
 
 
 def end_leftovers(context: Context, step: str) -> None:

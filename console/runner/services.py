@@ -144,6 +144,19 @@ class RunServices:
             if not there:
                 raise StepFailed(Cause.START_ERROR, f"{one_line(program)}: not found")
 
+    def model(self, name: str, asked: str) -> str:
+        """The model that a service is asked for: what a step says, else the baseline's own."""
+        base = self.context.plan.site.model.baseline
+        return asked or (base.completion.model if name == "baseline" else "")
+
+    def take_over(self, name: str) -> bool:
+        """Take what runs already into the run; False where nothing does."""
+        found = self.find(name)
+        if found is not None:
+            self.context.alive(found)
+            self.adopt(name, found)
+        return found is not None
+
     def adopt(self, name: str, handle: Handle) -> None:
         """Take a live service into the run and tail its log."""
         self._hold(name, handle)

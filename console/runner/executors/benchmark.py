@@ -152,9 +152,7 @@ def _measure(
         attempt.say(f"{service}: {text}")
 
     # a candidate's model name means nothing to the baseline
-    model = bench.model if service == bench.service else ""
-    if service == "baseline":
-        model = model or context.plan.site.model.baseline.completion.model
+    model = context.services.model(service, bench.model if service == bench.service else "")
     result = Benchmark(
         spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
         progress=progress, say=say, surroundings=surroundings(context, service),

@@ -25,10 +25,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         stopped = context.services.stop(name, attempt)
         return Done(f"{name} stopped" if stopped else f"{name} was not running")
     if verb == "start":
-        found = context.services.find(name)
-        if found is not None:
-            context.alive(found)
-            context.services.adopt(name, found)
+        if context.services.take_over(name):
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
             _nobody_there(context, name)

@@ -6,6 +6,7 @@ of it reads files, so none of it belongs on the UI loop.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
@@ -95,14 +96,11 @@ def entries(*, site: str | None) -> list[Entry]:
             if real not in seen:
                 seen.add(real)
                 found.append(_entry(path, source, known))
-    return [one for one in found if not _elsewhere(one, known)]
-
-
-def _elsewhere(entry: Entry, known: frozenset[str]) -> bool:
-    """The shipped demo beside a site of one's own: nothing is wrong with it, it runs by
-    `omni-console demo`."""
-    shipped_demo = entry.source == "shipped" and entry.name == "demo"
-    return shipped_demo and bool(entry.problem) and "fast" not in known
+    if "fast" in known:
+        return found
+    # the shipped demo beside a site of one's own: nothing is wrong with it, `omni-console demo`
+    # runs it
+    return [e for e in found if not (e.problem and (e.source, e.name) == ("shipped", "demo"))]
 
 
 def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
@@ -191,15 +189,13 @@ def _playbooks(directory: Path) -> list[Path]:
     except OSError:
         return []
     found = [directory / name for name in names if name.endswith(ENDINGS)]
-    return [path for path in found if path.is_file() and MARK in _head(path)]
+    return [path for path in found if path.is_file() and _is_playbook(path)]
 
 
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(HEAD)
-    except OSError:
-        return b""
+def _is_playbook(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return MARK in file.read(HEAD)
+    return False
 
 
 def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
