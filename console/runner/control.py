@@ -104,10 +104,14 @@ class Control:
         """Stop the run without being asked, recorded or not; what stops already goes on."""
         with self._lock:
             if self.stop_verb is None:
-                self.stop_verb = verb
-                self.cancelled.set()
-                self.inbox.put(verb)
-                self._write_down(verb)
+                self._stop(verb)
+
+    def _stop(self, verb: Verb) -> None:
+        """Recorded last, and whether that is possible or not: on a full disk it has to work."""
+        self.stop_verb = verb
+        self.cancelled.set()
+        self.inbox.put(verb)
+        self._write_down(verb)
 
     def _write_down(self, verb: Verb) -> str:
         """Record it; returns "" when that was possible, else why not."""
@@ -123,11 +127,8 @@ class Control:
             no = self._why_not(verb, seen)
             if no:
                 return no
-            if verb.verb in ("abort", "rollback"):  # on a full disk these have to work as well
-                self.stop_verb = verb
-                self.cancelled.set()
-                self.inbox.put(verb)
-                self._write_down(verb)
+            if verb.verb in ("abort", "rollback"):
+                self._stop(verb)
                 return ""
             no = self._write_down(verb)
             if no:
