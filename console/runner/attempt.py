@@ -183,11 +183,10 @@ def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done 
 def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
     """Stopped by whoever asked, or by the guard, which nobody asked."""
     verb = attempt.context.control.stop_verb
-    if verb is None or not verb.cause:
-        _end(attempt, planned, StepState.CANCELLED, detail="stopped by the operator")
-    else:
-        words = f"stopped by {verb.who}: {verb.why}"
-        _end(attempt, planned, StepState.CANCELLED, cause=verb.cause, detail=words)
+    data = {"detail": "stopped by the operator"}
+    if verb is not None and verb.cause:
+        data = {"cause": verb.cause, "detail": f"stopped by {verb.who}: {verb.why}"}
+    _end(attempt, planned, StepState.CANCELLED, **data)
 
 
 def _translate(plan: Plan, error: ConsoleError) -> StepFailed:

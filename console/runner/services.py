@@ -18,6 +18,7 @@ from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.runner.fault import point
 from console.runner.prepare.baseline import container_ref
+from console.runtime.docker.client import connect, require_image
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import (
     ComposeSpec,
@@ -56,8 +57,6 @@ class RunServices:
     def client(self) -> docker.DockerClient:
         """The engine's client. Raises EngineError."""
         if self._client is None:
-            from console.runtime.docker.client import connect
-
             self._client = connect(self.context.plan.site.model.engine.host or None)
         return self._client
 
@@ -130,7 +129,6 @@ class RunServices:
         """
         runs = self.spec(name).runs
         if isinstance(runs, ContainerSpec):
-            from console.runtime.docker.client import require_image
             from console.runtime.docker.container import check_mounts
 
             require_image(self.client, runs.image)

@@ -20,6 +20,7 @@ from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.fault import point
 from console.runner.prepare.plan import BASELINE_AGAIN, PlannedStep
+from console.runtime.docker.client import image_info, inspect
 from console.runtime.spec import Handle
 
 MOST_WORDS = 400
@@ -51,8 +52,6 @@ def engine(context: Context, name: str) -> Engine:
 
 
 def _of_container(context: Context, name: str, handle: Handle) -> Engine:
-    from console.runtime.docker.client import image_info, inspect
-
     client = context.services.client
     found = inspect(client, handle.container) or {}
     image = str(found.get("Image") or "")

@@ -14,6 +14,7 @@ from console.render.effects import check_words
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.command import capture_outputs, run_host
 from console.runner.prepare.plan import PlannedStep
+from console.runtime.docker.client import image_info, pull_hint
 from console.runtime.probe import ProbeError, fetch
 
 
@@ -111,8 +112,6 @@ def _port(port: int) -> str:
 
 
 def _image(context: Context, ref: str, platform: str | None) -> str:
-    from console.runtime.docker.client import image_info, pull_hint
-
     info = image_info(context.services.client, ref)
     if info is None:
         what = context.plan.fitting(pull_hint(ref))

@@ -33,7 +33,7 @@ from console.host.process import (
 from console.journal.state import Cause
 from console.render.effects import build_argv
 from console.runner.context import Attempt, Context, Done, StepFailed
-from console.runner.prepare.plan import PlannedStep
+from console.runner.prepare.plan import PlannedStep, input_text
 from console.runtime.spec import ContainerSpec, Handle, Launch
 
 DRAIN_S = 1.0
@@ -72,7 +72,7 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
     """The step's own variables: inputs as OMNI_INPUT_*, the site's cards as OMNI_GPUS, then
     `env`, secrets resolved now."""
     env = {
-        f"OMNI_INPUT_{name.upper().replace('-', '_')}": _text(value)
+        f"OMNI_INPUT_{name.upper().replace('-', '_')}": input_text(value)
         for name, value in context.plan.playbook.inputs.items()
     }
     env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
@@ -86,10 +86,6 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
         else:
             env[name] = value
     return env
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def run_host(

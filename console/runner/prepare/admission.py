@@ -22,7 +22,7 @@ from console.common.text import one_line
 from console.config.lessons import ids
 from console.config.lessons.registry import Lesson, load_lesson
 from console.config.playbook.kinds import ACTING
-from console.runner.prepare.plan import Plan
+from console.runner.prepare.plan import Plan, input_text
 
 if TYPE_CHECKING:
     from console.config.playbook.playbook import Playbook
@@ -99,7 +99,7 @@ def records(found: list[Finding]) -> list[dict[str, Any]]:
 
 
 def _findings(playbook: Playbook, facts: Facts) -> Iterator[Finding]:
-    given = {name: _text(value) for name, value in playbook.inputs.items()}
+    given = {name: input_text(value) for name, value in playbook.inputs.items()}
     unit = _unit(playbook.path, playbook.text, given)
     if unit is None:
         return  # the strict reader took it: what is left is only what libyaml reads otherwise
@@ -118,10 +118,6 @@ def _unit(path: Path, text: str, given: Mapping[str, str]) -> Unit | None:
         return run.unit_of(path, text, given)[0]
     except yaml_tree.NotYaml:
         return None
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof
 from console.runtime import proxy
+from console.runtime.docker.client import image_info, inspect
 from console.runtime.probe import Completion, Health, complete, health
 from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
 
@@ -110,8 +111,6 @@ def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
 
 def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
     """(id, name, image id) of the baseline's container, running or not."""
-    from console.runtime.docker.client import image_info, inspect
-
     ref = container_ref(spec, client)
     found = inspect(client, ref)
     if found is None:

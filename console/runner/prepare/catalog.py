@@ -233,17 +233,14 @@ def _names(path: Path) -> tuple[str, str]:
         data = None
     table = data if isinstance(data, dict) else {}
     name, title = table.get("name"), table.get("title")
-    return (
-        one_line(name, 60) if isinstance(name, str) else one_line(path.stem, 60),
-        one_line(title) if isinstance(title, str) else "",
-    )
+    name = one_line(name if isinstance(name, str) else path.stem, 60)
+    return name, one_line(title) if isinstance(title, str) else ""
 
 
 def _field(name: str, model: InputModel, base: Path) -> Field:
     from console.config.playbook.inputs import expected_form
 
-    default = model.default
-    text = ("true" if default else "false") if isinstance(default, bool) else default
+    default = str(model.default).lower() if isinstance(model.default, bool) else model.default
     secret = ""
     if model.from_ is not None:
         env, file = model.from_.env, model.from_.file
@@ -252,7 +249,7 @@ def _field(name: str, model: InputModel, base: Path) -> Field:
         name=clean(name, 60),
         type=model.type,
         title=clean(model.title, 200),
-        default="" if text is None else clean(str(text)),
+        default="" if default is None else clean(str(default)),
         required=model.required,
         choices=tuple(clean(choice, 200) for choice in model.choices),
         expected=_expected(expected_form(model), model),

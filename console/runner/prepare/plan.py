@@ -115,10 +115,10 @@ def make_plan(
     Raises InvalidFile for a service that would be taken for the baseline or a protected one.
     """
 
-    def written() -> Document:
+    def document() -> Document:
         return parse(playbook.text, str(playbook.path), TITLE)
 
-    if problems := list(taken(written, playbook.model.services, site.model)):
+    if problems := list(taken(document, playbook.model.services, site.model)):
         raise InvalidFile(TITLE, problems)
     specs = {**site.service_specs(), **playbook.services()}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
@@ -134,26 +134,20 @@ def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
     return replace(step, phase=hide(step.phase), title=hide(step.title), effects=does)
 
 
+@dataclass
 class _Planner:
     """Walks the playbook once, keeping track of where the baseline is."""
 
-    def __init__(
-        self,
-        playbook: Playbook,
-        site: Site,
-        services: dict[str, ServiceSpec],
-        restore_s: float | None,
-    ) -> None:
-        self.playbook = playbook
-        self.site = site
-        self.services = services
-        self.restore_s = restore_s
-        self.down_for: list[str] = []
-        self.outages = 0
-        self.measured = False
-        self.started: list[str] = []
-        self.ever_started = False
-        self.staying = ""
+    playbook: Playbook
+    site: Site
+    services: dict[str, ServiceSpec]
+    restore_s: float | None
+    down_for: list[str] = field(default_factory=list)
+    outages: int = 0
+    measured: bool = False
+    started: list[str] = field(default_factory=list)
+    ever_started: bool = False
+    staying: str = ""
 
     def steps(self) -> Iterator[PlannedStep]:
         for phase, step in self.playbook.steps():
@@ -336,3 +330,8 @@ def own_playbook(
         path, inputs, base=base, pinned=True, rewrite=rewrite, planning=planning,
         site_services=frozenset(site.model.services), aliases=site.model.names,
     )  # fmt: skip
+
+
+def input_text(value: object) -> str:
+    """An input as a playbook writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
@@ -29,11 +29,9 @@ from console.runner.guard.limits import lease_of
 from console.runner.prepare.baseline import facts, restore_time, written
 from console.runner.prepare.plan import Plan, targets
 from console.runtime import proxy
+from console.runtime.docker.client import connect, engine_host, engine_socket
 from console.runtime.engine_api import NoSuchContainer, RawEngine
 from console.runtime.spec import ContainerSpec, ServiceSpec
-
-if TYPE_CHECKING:
-    from docker import DockerClient
 
 NVML_S = 2.0
 """A driver that hangs must not hold up a run: its cards are missing in the report then."""
@@ -112,7 +110,7 @@ def _facts_now(site: Site) -> Baseline:
     """The baseline's facts, or what the site file alone says: the ladder itself waits for the
     engine, falls back on names and compose, and says why."""
     try:
-        return facts(site, lambda: _client(site))
+        return facts(site, lambda: connect(site.model.engine.host or None))
     except (EngineError, ServiceError, BaselineNotReady):
         return written(site)
 
@@ -139,12 +137,6 @@ def _switched(site: Site) -> SealedPlan | None:
     return plan.on(sealed_plan(site, _facts_now(site)))
 
 
-def _client(site: Site) -> DockerClient:
-    from console.runtime.docker.client import connect
-
-    return connect(site.model.engine.host or None)
-
-
 def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineAddress:
     """The engine where one is known, for what was left by a step or an earlier run is known by its
     labels alone. Where there is none and none is needed, a missing engine is no news."""
@@ -158,8 +150,6 @@ def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineA
 
 def engine_address(site: Site) -> EngineAddress:
     """How the ladder reaches the engine, and the docker command its configuration."""
-    from console.runtime.docker.client import engine_host, engine_socket
-
     host = engine_host(site.model.engine.host or None)
     try:
         socket = engine_socket(host)
