@@ -165,8 +165,8 @@ def look(values: Mapping[str, str], site: str | None) -> Shown:
 
 
 def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
+    from console.checks.preflight import of_site
     from console.checks.preflight.architecture import check as architecture
-    from console.checks.preflight.checkpoint import Ask, preflight
     from console.models.gguf.address import is_address
     from console.models.hub import settings
     from console.models.hub.checkpoint import Format
@@ -176,12 +176,13 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     place = load_site(site)
     what = typed(values.get("what", ""))
     include = tuple(values.get("include", "").split())
-    specs = {**place.service_specs(), "baseline": place.baseline_spec()}
 
     def ask_build() -> str:
         engine = None
         try:
-            engine = architecture.build_of(specs, _connect(place.model.engine.host))
+            engine = architecture.build_of(
+                of_site.services(place), _connect(place.model.engine.host)
+            )
         except ConsoleError as error:
             lines.append(clean(f"which build runs here is not known: {error}", 300))
         answer = architecture.check(what, engine, include=include)
@@ -191,14 +192,12 @@ def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
 
     if is_address(what) and not what.startswith(settings.endpoint().rstrip("/") + "/"):
         return ask_build()  # not the hub's: its header is all there is to know
-    to = Path(values["to"]).expanduser() if values.get("to") else None
-    loader = architecture.loader_for(
-        place.model, values.get("loader", ""), values.get("engine", ""),
-        shlex.split(values.get("args", "")), int(values["ctx"]) if values.get("ctx") else None,
+    found = of_site.checkpoint(
+        place.model, what, kind=values.get("loader", ""), engine=values.get("engine", ""),
+        args=shlex.split(values.get("args", "")), include=include,
+        ctx=int(values["ctx"]) if values.get("ctx") else None,
+        to=Path(values["to"]).expanduser() if values.get("to") else None,
     )  # fmt: skip
-    found = preflight(
-        Ask(what, loader, include, (), to), architecture.machine_for(place.model, to), place.model
-    )
     known = "GO"
     if found.chosen.format is Format.GGUF and found.chosen.whole:
         known = ask_build()

@@ -1,6 +1,8 @@
-"""The guard of the run on show. A thread reads the recorder's status page once a second.
+"""The guard of a run: its status page, read once a second by a thread for the run on show, and what
+its flight recorder kept.
 
-What is missing, old or invalid becomes a word and never a number.
+What is missing, old or invalid becomes a word and never a number. The files may be on a slow disk:
+do not read them on the UI loop.
 """
 
 from __future__ import annotations
@@ -13,19 +15,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from console.common.errors import UsageError
 from console.common.text import one_line
 from console.common.units import number
 from console.host import process
 from console.host.sample import NO_MARKS, Marks
-from console.journal.guard_record import breach, config_of, struck, table
-from console.journal.run_dir import RunDir
+from console.journal.breach import read_table
+from console.journal.run_dir import RunDir, all_runs, find_run
 from console.journal.run_files import cleaned, stamp
 from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import GuardConfig, Limit
-from console.recovery.guard.record.read import Recording, crash_words, open_newest
+from console.recovery.guard.record.read import (
+    FastSample,
+    Recording,
+    crash_words,
+    open_newest,
+    restarted,
+    utc,
+)
 from console.recovery.rollback import records as pointers
+from console.recovery.rollback.progress import read_lines
 
 EVERY_S = 1.0
+LAST_S = 120.0
+"""Of a recording, the part that is looked at: its last seconds."""
 OLD_S = 2.0
 """Data older than this many seconds is shown with its age."""
 SILENT_S = 5.0
@@ -141,9 +154,8 @@ class GuardWatch:
     def _watched(
         self, run: RunDir, recording: Recording | None, found: dict[str, Any]
     ) -> GuardView:
-        config: GuardConfig | None = self._kept(
-            "config", run.guard / guard_config.CONFIG_FILE, config_of, run
-        )
+        file = run.guard / guard_config.CONFIG_FILE
+        config: GuardConfig | None = self._kept("config", file, config_of, run)
         if recording is None:
             word = UNREADABLE if (run.guard / guard_config.READY).exists() else STARTING
             words = "its recording cannot be read" if word is UNREADABLE else ""
@@ -151,8 +163,8 @@ class GuardWatch:
             return GuardView(run, word, detail=words, limits=limits, breach=found)
         page = table(cleaned(recording.status()))
         found = found or struck(recording)
-        view = view_of(run, page, config, recording.boot == process.boot_id())
-        view = replace(view, breach=found)
+        this_boot = recording.boot == process.boot_id()
+        view = replace(view_of(run, page, config, this_boot), breach=found)
         if not recording.alive:
             return replace(view, word=GONE, tte_s=None, lease=None)
         if not page:
@@ -224,13 +236,10 @@ def marks_of(limits: tuple[Limit, ...]) -> Marks:
     """Return the nearest limit that kills, for each gauge."""
     kills = [one for one in limits if one.act == "kill" and one.metric and not one.scarce]
 
-    def least(metric: str) -> int | None:
-        found = [one.above for one in kills if one.metric == metric and one.above is not None]
-        return int(min(found)) if found else None
-
-    def most(metric: str) -> int | None:
-        found = [one.below for one in kills if one.metric == metric and one.below is not None]
-        return int(max(found)) if found else None
+    def nearest(metric: str, side: str, pick: Callable[[list[float]], float]) -> int | None:
+        found = [getattr(one, side) for one in kills if one.metric == metric]
+        known = [value for value in found if value is not None]
+        return int(pick(known)) if known else None
 
     def by_name(metric: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
         return tuple(
@@ -241,16 +250,16 @@ def marks_of(limits: tuple[Limit, ...]) -> Marks:
         )  # fmt: skip
 
     return Marks(
-        ram_available=most("host.ram_available"), swap_used=least("host.swap_used"),
-        swap_free=most("host.swap_free"), swap_growth=_growth(limits),
+        ram_available=nearest("host.ram_available", "below", max),
+        swap_used=nearest("host.swap_used", "above", min),
+        swap_free=nearest("host.swap_free", "below", max), swap_growth=_growth(limits),
         vram_free=by_name("gpu.memory_free", ("min", "max")),
         vram_used=by_name("gpu.memory_used", ("min", "max")), disk_free=by_name("disk.free", ()),
     )  # fmt: skip
 
 
 def _growth(limits: tuple[Limit, ...]) -> int | None:
-    """Return the limit on swap growth, which counts only while RAM is short but is worth showing
-    all the same."""
+    """Return the limit on swap growth: worth showing though it counts only while RAM is short."""
     grown = [one.above for one in limits if one.metric == "host.swap_growth" and one.above]
     return int(min(grown)) if grown else None
 
@@ -268,7 +277,123 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _lease(value: object) -> Lease | None:
-    if not isinstance(value, dict):
-        return None
-    left, attended = number(value.get("left_s")), value.get("attended") is True
+    told = table(value)
+    left, attended = number(told.get("left_s")), told.get("attended") is True
     return Lease(left, attended) if left is not None or attended else None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One run's recording; all text is clean. `synced` is when the copy on disk was last written,
+    in Unix seconds, None if the recording is not that copy. `breach` is {} if there was none."""
+
+    run: RunDir
+    recording: Recording
+    fast: tuple[FastSample, ...] = ()
+    slow: tuple[dict[str, Any], ...] = ()
+    events: tuple[dict[str, Any], ...] = ()
+    status: dict[str, Any] = field(default_factory=dict)
+    breach: dict[str, Any] = field(default_factory=dict)
+    synced: float | None = None
+
+    @property
+    def restarted(self) -> bool:
+        """Whether it was written in another boot of this machine, or on another machine."""
+        return restarted(self.recording)
+
+    @property
+    def ends(self) -> float:
+        """Unix time of the newest entry."""
+        return self.fast[-1].wall if self.fast else self.recording.newest()
+
+    @property
+    def level(self) -> str:
+        """The sentinel's last level: ok, warn, act, or "" before its first sample."""
+        return self.fast[-1].level if self.fast else ""
+
+
+def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
+    """Return the recording of a run; None if it has none that can be read."""
+    recording = open_newest(run.path)
+    if recording is None:
+        return None
+    return Recorded(
+        run, recording, tuple(recording.fast(last_s)),
+        tuple(cleaned(recording.slow(last_s))), tuple(cleaned(recording.events())),
+        table(cleaned(recording.status())), breach(run) or struck(recording),
+        _synced(run, recording),
+    )  # fmt: skip
+
+
+def find(text: str | None, last_s: float = LAST_S) -> Recorded:
+    """Return the recording of the named run, or of the newest that has one. Raises UsageError."""
+    runs = [find_run(text)] if text else all_runs()
+    found = next(filter(None, (load(run, last_s) for run in runs)), None)
+    if found is not None:
+        return found
+    if text:
+        hint = f"omni-console show {runs[0].id[-4:]} says what its journal knows"
+        raise UsageError(f"{runs[0].id} has no recording", "no sentinel watched it", hint)
+    raise UsageError(
+        "no run has a recording", "a sentinel writes one while a run is on",
+        "omni-console runs lists the runs there are",
+    )  # fmt: skip
+
+
+def breach(run: RunDir) -> dict[str, Any]:
+    """Return what was breached and killed, clean; {} if nothing was, or the file is invalid."""
+    return table(cleaned(read_table(run.guard / guard_config.BREACH)))
+
+
+def struck(recording: Recording) -> dict[str, Any]:
+    """Return what the recording knows of a breach that could not be written to disk, when and why;
+    {} if there was none."""
+    if table(recording.status()).get("acted") is not True:
+        return {}
+    events = [one for one in cleaned(recording.events()) if one.get("what") in ("breach", "lease")]
+    if not events:
+        return {}
+    last = events[-1]
+    cause = "lease" if last["what"] == "lease" else "guard"
+    at, mono = last.get("wall"), last.get("mono")
+    return {"at": at, "wall": at, "mono": mono, "reason": str(last.get("text", "")), "cause": cause}
+
+
+def config_of(run: RunDir) -> GuardConfig | None:
+    """Return the guard config of a run; None if there is none that can be read."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        return guard_config.read(run.guard / guard_config.CONFIG_FILE)
+    return None
+
+
+def stage_at(run: RunDir, stage: str, since: float) -> float | None:
+    """Return the Unix second at which a stage of a rollback first succeeded since then, or None."""
+    lines, _ = read_lines(Path(run.ladder), 0)
+    moments = (x.get("at") for x in lines if x.get("rung") == stage and x.get("state") == "ok")
+    return next((float(at) for at in moments if isinstance(at, int | float) and at >= since), None)
+
+
+def ending(found: Recorded) -> list[str]:
+    """Return in lines whether the sentinel lives, whether this is still the same boot, and where
+    the recording ends."""
+    ends = utc(found.ends, "%Y-%m-%d %H:%M:%S")
+    if found.recording.alive:
+        return [f"the sentinel is alive (pid {found.recording.pid}); its last sample is of {ends}"]
+    gone = f"the sentinel is gone (pid {found.recording.pid})"
+    if found.restarted:
+        gone = "this machine has been restarted since: boot id differs"
+    sync = ""
+    if found.synced is not None and found.synced >= found.ends:
+        sync = f", {found.synced - found.ends:.1f} s before the last sync"
+    return [gone, f"the recording ends at {ends}{sync}"]
+
+
+def table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _synced(run: RunDir, recording: Recording) -> float | None:
+    with contextlib.suppress(OSError):
+        if recording.path == run.guard / guard_config.RING:
+            return os.stat(recording.path).st_mtime
+    return None

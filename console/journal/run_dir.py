@@ -40,7 +40,7 @@ class RunMeta:
     lease_s: float | None = None
     """Seconds as the command line gave it; None: the playbook's or the site's."""
     lint: list[dict[str, Any]] = field(default_factory=list)
-    """What lint said of the playbook and was gone past, as console.runner.prepare.load has it."""
+    """What lint said and was gone past, as console.runner.prepare.admission keeps it."""
 
 
 class RunDir:

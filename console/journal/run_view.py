@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from console.common.text import one_line
-from console.journal.schema import senseless
 from console.journal.state import ENDS, Decision, RunState, StepState
-from console.journal.store import Event
+from console.journal.store import Event, senseless
 
 
 @dataclass(slots=True)
@@ -87,7 +86,7 @@ class RunView:
     """How long outages that are over took, in seconds; one that lasts began at `down_since`."""
     back_at: float = 0.0
     """When the baseline was seen to serve after the runner had died, Unix seconds; the journal of
-    a dead runner cannot know it (see console.journal.run_read.settle)."""
+    a dead runner cannot know it (see console.journal.run_files.settle)."""
     restored_s: float | None = None
     """How long it took in this run; None where the baseline was not down."""
     steps: list[StepView] = field(default_factory=list)
@@ -115,7 +114,7 @@ class RunView:
     header: dict[str, Any] = field(default_factory=dict)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
-    """What of the journal makes no sense, a line each; see console.journal.schema."""
+    """What of the journal makes no sense, a line each; see console.journal.store."""
     finished: bool = False
     """The last event is there: `finally` steps and report included."""
     seq: int = 0
@@ -156,7 +155,7 @@ class RunView:
     @property
     def outcome(self) -> str:
         """The named outcome of the gate that decided."""
-        wanted = {"no_go": "NO-GO", "hold": "HOLD", "go": "GO"}.get(self.decision, "")
+        wanted = self.decision.word
         named = [v.outcome for v in self.verdicts if v.verdict == wanted and v.outcome]
         return named[-1] if named else ""
 

@@ -82,13 +82,10 @@ R = RunState
 ENDS = frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED, R.ROLLED_BACK, R.ROLLBACK_FAILED})
 STANDING = (R.PAUSED, R.WAITING_APPROVAL)
 """A run that waits for a person."""
-_LIVE = {R.RUNNING, *STANDING}
-_FROM_LIVE = _LIVE | {R.STOPPING, R.ROLLING_BACK} | ENDS
+_LIVE = (R.RUNNING, *STANDING)
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     R.PENDING: frozenset({R.RUNNING, R.FAILED, R.CANCELLED, R.ROLLING_BACK}),
-    R.RUNNING: frozenset(_FROM_LIVE),
-    R.PAUSED: frozenset(_FROM_LIVE),
-    R.WAITING_APPROVAL: frozenset(_FROM_LIVE),
+    **dict.fromkeys(_LIVE, frozenset({*_LIVE, R.STOPPING, R.ROLLING_BACK} | ENDS)),
     R.STOPPING: frozenset({R.ROLLING_BACK} | ENDS),
     R.ROLLING_BACK: frozenset({R.ROLLED_BACK, R.ROLLBACK_FAILED}),
     # an emergency rollback may come after the end: the baseline can die later as well
@@ -106,8 +103,8 @@ VERBS: dict[str, frozenset[RunState]] = {
     "reject": frozenset({R.WAITING_APPROVAL}),
     "retry": frozenset({R.PAUSED}),
     "skip": frozenset({R.PAUSED}),
-    "abort": frozenset(_LIVE | {R.PENDING}),
-    "rollback": frozenset(_LIVE | {R.PENDING}),
+    "abort": frozenset({*_LIVE, R.PENDING}),
+    "rollback": frozenset({*_LIVE, R.PENDING}),
 }
 """Which verb is possible in which state; `check_verb` says why not."""
 

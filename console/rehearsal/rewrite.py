@@ -37,6 +37,12 @@ RESOLVE_S = 30.0
 Tree = dict[str, Any]
 
 
+def of_run(run_dir: Path, engine_host: str) -> Rewriter | None:
+    """What turns a run's playbook into its rehearsal; None for a real run. Raises UsageError."""
+    path = run_dir / place.MAPPING
+    return Rewriter(place.read_mapping(path), engine_host) if path.exists() else None
+
+
 class Rewriter:
     """Rewrites playbooks and site services by one mapping; `notes` and `images` grow meanwhile.
 
@@ -67,6 +73,11 @@ class Rewriter:
         for guard in _tables(made.get("guards")):
             self.guard(guard)
         return made
+
+    def record(self) -> dict[str, Any]:
+        """What a plan and a run's journal say of it."""
+        return {"fault": self.mapping.fault, "speed": self.mapping.speed,
+                "notes": list(dict.fromkeys(self.notes))}  # fmt: skip
 
     def tag(self, name: str) -> str:
         """The stand-in of an image; what goes wrong in it is part of its tag."""

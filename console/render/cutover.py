@@ -21,7 +21,7 @@ def service(view: RunView) -> str:
 
 def state(view: RunView) -> str:
     """promoted by whom, not promoted, being watched, or not proven yet; for a dead runner, as
-    console.journal.run_read.relay_state has it, that nobody watches, or no relay is left."""
+    console.journal.run_files.relay_state has it, that nobody watches, or no relay is left."""
     what = view.cutover.get("what")
     if what == "promoted":
         return f"promoted by {one_line(str(view.cutover.get('who', '')), 60)}"

@@ -11,22 +11,19 @@ from typing import Any
 
 from console.common.errors import ConsoleError, EngineTimeout, InvalidFile
 from console.common.text import clean, one_line
-from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
 from console.host.children import Cancelled
 from console.journal.state import Cause, StepState
 from console.journal.store import JournalError
+from console.rehearsal.rewrite import of_run
 from console.runner import peaks
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors import executor
 from console.runner.executors.check import requires
 from console.runner.executors.command import succeeds
 from console.runner.fault import point
-from console.runner.prepare import header
-from console.runner.prepare.admission import fitting
-from console.runner.prepare.header import rewriter
-from console.runner.prepare.plan import Plan, PlannedStep, make_plan
+from console.runner.prepare.plan import Plan, PlannedStep, make_plan, own_playbook, targets
 from console.runner.prepare.seal import seal
 
 RETRYABLE = frozenset(
@@ -59,7 +56,7 @@ def moved_thresholds(before: Plan, after: Plan) -> list[tuple[str, str]]:
     """(gate, `METRIC >= 500 tok/s -> >= 5 tok/s`) for every criterion that is not what it was."""
     found = []
     nothing: dict[str, Any] = {}
-    pairs = zip_longest(header.targets(before), header.targets(after), fillvalue=nothing)
+    pairs = zip_longest(targets(before), targets(after), fillvalue=nothing)
     for was, now in pairs:
         if was != now:
             known = now or was
@@ -91,7 +88,7 @@ def change_inputs(context: Context, changes: dict[str, Any], who: str, why: str)
         {"gate": gate, "words": words, "who": who, "why": why}
         for gate, words in moved_thresholds(before, context.plan)
     ]
-    context.record("targets", targets=header.targets(context.plan), moved=moved)
+    context.record("targets", targets=targets(context.plan), moved=moved)
     context.services.change(context.plan.services)
     seal(context, context.way_back().baseline)
 
@@ -101,13 +98,10 @@ def _texts(changes: dict[str, Any]) -> dict[str, str]:
 
 
 def _load(context: Context, changes: dict[str, Any]) -> Playbook:
-    return load_playbook(
-        context.run.playbook, {**context.meta.inputs, **_texts(changes)},
-        base=context.plan.playbook.base, pinned=True,
-        rewrite=rewriter(context.run, context.plan.site),
-        site_services=frozenset(context.plan.site.model.services),
-        aliases=context.plan.site.model.names,
-    )  # fmt: skip
+    site, base = context.plan.site, context.plan.playbook.base
+    rewrite = of_run(context.run.path, site.model.engine.host)
+    inputs = {**context.meta.inputs, **_texts(changes)}
+    return own_playbook(context.run.playbook, site, inputs, base, rewrite)
 
 
 def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
@@ -122,9 +116,9 @@ def run_attempts(context: Context, planned: PlannedStep) -> Cause | None:
             return cause
         assert step is not None
         assert step.retry is not None
-        _note(context, planned, number, StepState.RETRY_WAIT, cause=str(cause))
+        context.note(planned.id, number, StepState.RETRY_WAIT, cause=str(cause))
         if context.clock.wait(context.control.cancelled, step.retry.backoff):
-            _note(context, planned, number, StepState.CANCELLED, cause=str(cause))
+            context.note(planned.id, number, StepState.CANCELLED, cause=str(cause))
             return None
     return None
 
@@ -140,10 +134,8 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
         step=planned.id, attempt=number, is_gate=planned.kind == "gate", implicit=planned.implicit
     )
     attempt = Attempt(context, planned.id, number, planned.limit_s)
-    context.record(
-        "step.state", planned.id, number, state=str(StepState.RUNNING),
-        effects=list(planned.effects), log=str(attempt.path),
-    )  # fmt: skip
+    effects = list(planned.effects)
+    context.note(planned.id, number, StepState.RUNNING, effects=effects, log=str(attempt.path))
     point("after_intent", planned.id)
     try:
         done = _skip_reason(context, planned.step, attempt)
@@ -200,17 +192,16 @@ def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done 
 def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
     """Stopped by whoever asked, or by the guard, which nobody asked."""
     verb = attempt.context.control.stop_verb
-    if verb is None or not verb.cause:
-        _end(attempt, planned, StepState.CANCELLED, detail="stopped by the operator")
-    else:
-        words = f"stopped by {verb.who}: {verb.why}"
-        _end(attempt, planned, StepState.CANCELLED, cause=verb.cause, detail=words)
+    data = {"detail": "stopped by the operator"}
+    if verb is not None and verb.cause:
+        data = {"cause": verb.cause, "detail": f"stopped by {verb.who}: {verb.why}"}
+    _end(attempt, planned, StepState.CANCELLED, **data)
 
 
 def _translate(plan: Plan, error: ConsoleError) -> StepFailed:
     cause = Cause.TIMEOUT if isinstance(error, EngineTimeout) else Cause.START_ERROR
     cause = Cause.PRECONDITION if isinstance(error, InvalidFile) else cause
-    lines = [fitting(plan, error.hint)] if error.hint else []
+    lines = [plan.fitting(error.hint)] if error.hint else []
     return StepFailed(cause, one_line(str(error), 400), lines=lines)
 
 
@@ -230,13 +221,7 @@ def _end(attempt: Attempt, planned: PlannedStep, state: StepState, **data: objec
     took = attempt.context.clock.monotonic() - attempt.begun
     peaks.record(attempt.context, planned.id, attempt.number)
     detail = data.pop("detail", "")
-    attempt.context.record(
-        "step.state", planned.id, attempt.number, state=str(state), duration_s=round(took, 3),
+    attempt.context.note(
+        planned.id, attempt.number, state, duration_s=round(took, 3),
         detail=clean(str(detail), 500), **data,
     )  # fmt: skip
-
-
-def _note(
-    context: Context, planned: PlannedStep, number: int, state: StepState, **data: object
-) -> None:
-    context.record("step.state", planned.id, number, state=str(state), **data)

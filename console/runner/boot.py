@@ -18,7 +18,7 @@ from console.common.text import one_line
 from console.host.systemd import LINGER, SYSTEMD, Unit
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_read import left_down as outage_of
+from console.journal.run_files import left_down as outage_of
 from console.recovery.rollback import records
 from console.rehearsal.workspace import MAPPING
 

@@ -18,7 +18,7 @@ from console.common.errors import HostBusy
 from console.host import process
 from console.journal.lock import HostLock, held_name, refuse_others
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_read import left_down
+from console.journal.run_files import left_down
 from console.recovery.rollback import live, records, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.trigger import is_held

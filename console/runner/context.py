@@ -19,7 +19,7 @@ from console.host.cgroups import scope
 from console.host.children import Cancelled
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView, fold
-from console.journal.state import Cause, RunState, check_transition
+from console.journal.state import Cause, RunState, StepState, check_transition
 from console.journal.store import Event, Journal
 from console.recovery.rollback import live
 from console.recovery.rollback.sealed_plan import SealedPlan, of_run
@@ -100,6 +100,10 @@ class Context:
             fold([Event(seq, at, event, step, attempt, data)], self.view)
         if self.guard is not None and event == "outage":
             self.guard.outage(self.view.outage)
+
+    def note(self, step: str, attempt: int, state: StepState, **data: Any) -> None:
+        """Record what has become of a step."""
+        self.record("step.state", step, attempt, state=str(state), **data)
 
     def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
         """Go to a state of the run: where verbs are judged, then in the journal.

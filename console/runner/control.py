@@ -83,9 +83,12 @@ class Control:
             self.inbox.put(verb)
 
     def status(self) -> dict[str, Any]:
+        running = self.state is RunState.RUNNING
         return {
             "state": str(self.state), "reason": self.reason, "step": self.step,
-            "attempt": self.attempt, "evidence": self.evidence, "mode": self._mode(),
+            "attempt": self.attempt, "evidence": self.evidence,
+            # how it goes on from here: to the end, to the next gate, one step, or not at all
+            "mode": "pausing" if running and self.pause_asked else self.mode,
             "confirm": self.confirm, "lease": self.lease,
         }  # fmt: skip
 
@@ -101,10 +104,14 @@ class Control:
         """Stop the run without being asked, recorded or not; what stops already goes on."""
         with self._lock:
             if self.stop_verb is None:
-                self.stop_verb = verb
-                self.cancelled.set()
-                self.inbox.put(verb)
-                self._write_down(verb)
+                self._stop(verb)
+
+    def _stop(self, verb: Verb) -> None:
+        """Recorded last, and whether that is possible or not: on a full disk it has to work."""
+        self.stop_verb = verb
+        self.cancelled.set()
+        self.inbox.put(verb)
+        self._write_down(verb)
 
     def _write_down(self, verb: Verb) -> str:
         """Record it; returns "" when that was possible, else why not."""
@@ -114,22 +121,14 @@ class Control:
             return one_line(str(error), 200)
         return ""
 
-    def _mode(self) -> str:
-        """How it goes on from here: to the end, to the next gate, one step, or not at all."""
-        running = self.state is RunState.RUNNING
-        return "pausing" if running and self.pause_asked else self.mode
-
     def ask(self, verb: Verb, seen: dict[str, Any]) -> str:
         """Take a verb; returns "" when accepted, else why not."""
         with self._lock:
             no = self._why_not(verb, seen)
             if no:
                 return no
-            if verb.verb in ("abort", "rollback"):  # on a full disk these have to work as well
-                self.stop_verb = verb
-                self.cancelled.set()
-                self.inbox.put(verb)
-                self._write_down(verb)
+            if verb.verb in ("abort", "rollback"):
+                self._stop(verb)
                 return ""
             no = self._write_down(verb)
             if no:

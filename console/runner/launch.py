@@ -22,7 +22,7 @@ from console.host import children
 from console.host.systemd import Detachment, detachment
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, RunMeta, create
-from console.journal.run_read import NEVER_BEGAN, NO_RESUME, read_view, word_of
+from console.journal.run_files import NEVER_BEGAN, NO_RESUME, read_view, word_of
 from console.journal.run_view import RunView
 from console.journal.store import NewerJournal, check_version
 from console.rehearsal.workspace import MAPPING
@@ -73,8 +73,10 @@ def _launch_unit(run: RunDir, argv: list[str], timeout_s: float) -> None:
         "--property=KillMode=process",
         # a candidate that the kernel's OOM killer ends must not take the runner along
         "--property=OOMPolicy=continue",
-        # names only: values in an argv could be read by everybody, secrets among them
-        *(f"--setenv={name}" for name in _environment_names()), *argv,
+        # a unit starts without this shell's variables, and secrets may come from any. Names only:
+        # values in an argv could be read by everybody
+        *(f"--setenv={name}" for name in os.environ if re.fullmatch(r"[A-Za-z_]\w*", name, re.A)),
+        *argv,
     ]  # fmt: skip
     try:
         _start_unit(argv)
@@ -134,11 +136,6 @@ def unit_of(run: RunDir) -> str:
     return f"omni-console-{run.id}.service"
 
 
-def _environment_names() -> list[str]:
-    """Variables of this shell; a unit starts without them, and secrets may come from any."""
-    return [name for name in os.environ if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]
-
-
 def _read_word(read_end: int, timeout_s: float) -> bytes:
     data = b""
     with os.fdopen(read_end, "rb", buffering=0) as pipe:
@@ -153,8 +150,6 @@ def _read_word(read_end: int, timeout_s: float) -> bytes:
 
 
 def _poll_word(path: Path, timeout_s: float) -> bytes:
-    import time
-
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if path.exists():
@@ -275,15 +270,14 @@ def _linted(
     """What lint says, told and ready to be recorded. `blockers`: ask for a reason to go past
     them; a rehearsal costs nothing, and is how one is looked at. Raises LintRefused."""
     from console.checks.lint.rule import facts_of
-    from console.runner.prepare import load
-    from console.runner.prepare.admission import findings
+    from console.runner.prepare import admission
     from console.runner.prepare.plan import make_plan
 
-    more = findings(make_plan(playbook, site)) if blockers else []
-    found = load.check(playbook, facts_of(site), overrides, more)
+    more = admission.blocker_findings(make_plan(playbook, site)) if blockers else []
+    found = admission.check(playbook, facts_of(site), overrides, more)
     for one in found:
         say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
-    return load.records(found)
+    return admission.records(found)
 
 
 def _directory(meta: RunMeta, playbook: Playbook, site: Site, rehearsal: str) -> RunDir:

@@ -65,8 +65,8 @@ class Runner:
             with contextlib.suppress(OSError):
                 traceback.print_exc()
             self.failed, words = True, f"{type(error).__name__}: {error}"
-            self.context.record(
-                "step.state", self.control.step, self.control.attempt, state=str(StepState.FAILED),
+            self.context.note(
+                self.control.step, self.control.attempt, StepState.FAILED,
                 cause=str(Cause.INTERNAL),
                 detail=one_line(f"a fault of this console: {words}", 300),
             )  # fmt: skip
@@ -78,7 +78,9 @@ class Runner:
                 break
             view = self.context.view.step(planned.id)
             if view is not None and view.state in STEP_ENDS:
-                flow = self._decided_before(planned, view.state)
+                # a gate that was judged before the runner died still decides; the rest is done
+                done = view.state is StepState.SUCCEEDED
+                flow = self._judged(planned) if done else Flow.ON
             elif view is not None and view.state is StepState.IN_DOUBT:
                 flow = self._doubt(planned)
             elif view is not None and view.state is StepState.FAILED:
@@ -158,10 +160,6 @@ class Runner:
                 self.context.guard.again()
         return None
 
-    def _decided_before(self, planned: PlannedStep, state: StepState) -> Flow:
-        """A gate that was judged before the runner died still decides; the rest is done."""
-        return self._judged(planned) if state is StepState.SUCCEEDED else Flow.ON
-
     def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
         """A step that had failed when the runner died: it is asked about again, not repeated."""
         flow = self._on_failure(planned, cause)
@@ -219,10 +217,8 @@ class Runner:
         return self._step(planned) if flow is None else flow
 
     def _skip(self, planned: PlannedStep, verb: Verb) -> Flow:
-        self.context.record(
-            "step.state", planned.id, self.control.attempt, state=str(StepState.SKIPPED),
-            detail=f"by {verb.who}: {verb.why}",
-        )  # fmt: skip
+        detail = f"by {verb.who}: {verb.why}"
+        self.context.note(planned.id, self.control.attempt, StepState.SKIPPED, detail=detail)
         return Flow.ON
 
     def _pause(self, reason: Pause, detail: str) -> Verb:

@@ -20,18 +20,18 @@ from console.common.clock import SystemClock
 from console.common.errors import BaselineNotReady, ConsoleError, Exit, HostBusy, UsageError
 from console.common.paths import module_argv
 from console.common.text import one_line
-from console.config.playbook.load import load_playbook
 from console.config.site.site import load_site
 from console.host.ports import listener
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView
+from console.journal.run_view import RunView, fold
 from console.journal.state import RunState
-from console.journal.store import Journal
+from console.journal.store import Journal, events
 from console.recovery.rollback import live, standby
 from console.recovery.rollback import records as pointer
+from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.procedure import Procedure
-from console.recovery.rollback.sealed_plan import of_run
+from console.rehearsal.rewrite import of_run
 from console.runner import cutover as switch
 from console.runner.attempt import input_error
 from console.runner.claim import announce, host_lock, leave, myself, withdraw
@@ -44,9 +44,9 @@ from console.runner.guard.limits import misfits
 from console.runner.guard.process import dismiss
 from console.runner.loop import Runner
 from console.runner.peaks import Peaks
-from console.runner.prepare import baseline, header
-from console.runner.prepare.plan import make_plan
-from console.runner.prepare.seal import seal
+from console.runner.prepare import baseline
+from console.runner.prepare.plan import make_plan, own_playbook
+from console.runner.prepare.seal import created, seal
 from console.runner.recover import (
     adopt_services,
     close_after_rollback,
@@ -109,7 +109,10 @@ def _walk(context: Context, server: Server, lock: HostLock, *, resumed: bool, cl
             # in a thread: the main one may hold the very lock that stopping the run takes
             end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
             signal.signal(signal.SIGTERM, lambda *_: end().start())
-            _look(context, resumed=resumed)
+            # from here on somebody looks at the machine, once a second
+            before = context.view.peaks if resumed else None
+            context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
+            context.peaks.start()
         Runner(context).run()
     except Exception:  # the runner's last line of defence: the baseline must not pay for a bug
         code = Exit.INTERNAL
@@ -146,7 +149,7 @@ def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
     lets go of the host when it is through: the closer that it starts then needs it."""
     waits = standby.is_standing_by(run.rollback, running=True)
     if not (waits and standby.trigger(run.rollback, standby.EMERGENCY)):
-        plan = context.way_back() if context is not None else of_run(run.path)
+        plan = context.way_back() if context is not None else sealed.of_run(run.path)
         Procedure(plan, settle=lock.release).run()
 
 
@@ -195,18 +198,16 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
     site = load_site(run.site)
     site.base = Path(meta.site_base)
     site.path = Path(meta.site)
-    rewrite = header.rewriter(run, site)
-    playbook = load_playbook(
-        run.playbook, meta.inputs, base=Path(meta.base), rewrite=rewrite,
-        site_services=frozenset(site.model.services), aliases=site.model.names,
-        planning=closing, pinned=True,
-    )  # fmt: skip
+    rewrite = of_run(run.path, site.model.engine.host)
+    playbook = own_playbook(
+        run.playbook, site, meta.inputs, Path(meta.base), rewrite, planning=closing
+    )
     restore_s = baseline.restore_time(site.name)
     plan = make_plan(playbook, site, restore_s)
     control = Control()
     control.mode = "step" if meta.step else "all"
     context = Context(run, meta, plan, Journal(run.journal), SystemClock(), control, RunView())
-    context.rehearsal = header.record(rewrite)
+    context.rehearsal = rewrite.record() if rewrite is not None else {}
     context.services = RunServices(context)
     control.check_inputs = lambda changes, why: input_error(context, changes, why)
     control.on_verb = lambda verb, step, attempt: context.record(
@@ -220,7 +221,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     """Up to the first step: what is not sealed is not started. Raises ConsoleError."""
     run = context.run
     if resume or close:
-        _read_back(context)
+        fold(events(context.run.journal), context.view)
     if resume and not context.view.run_id:
         raise ConsoleError(
             "the journal of this run is gone", str(run.journal),
@@ -229,7 +230,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     if close:
         live.append(run.live, myself())
         if not context.view.run_id:  # the journal was deleted: a new one says whose it is
-            _created(context)
+            created(context)
         close_after_rollback(context)
         return Server(run.socket, context.control)
     facts = baseline.facts(context.plan.site, lambda: context.services.client)
@@ -244,14 +245,16 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         proven = baseline.prove(context.plan.site)
         if context.plan.takes_down:
             _can_be_stopped(context)
-        _created(context)
+        created(context)
         context.record("serving", tok_s=proven.decode_tok_s, degraded=False)
     sealed = seal(context, facts)
     if not resume:
         baseline.remember(sealed, context.plan.site, proven)
     point("sealed")
     _warm_up(context)
-    _guard(context)
+    guard = Guard(context)
+    guard.begin()  # before the first effect; without it no step starts
+    context.guard = guard
     return Server(run.socket, context.control)
 
 
@@ -292,33 +295,6 @@ def _can_be_stopped(context: Context) -> None:
         )
 
 
-def _read_back(context: Context) -> None:
-    from console.journal.run_view import fold
-    from console.journal.store import events
-
-    fold(events(context.run.journal), context.view)
-
-
-def _created(context: Context) -> None:
-    playbook, site, meta = context.plan.playbook, context.plan.site, context.meta
-    context.record(
-        "run.created",
-        run_id=context.run.id, title=playbook.model.title, objective=playbook.model.objective,
-        playbook=playbook.name, digest=playbook.digest, site=site.name, owner=meta.owner,
-        inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
-        restore_s=baseline.restore_time(site.name), version=header.version(),
-        machine=header.machine(), baseline=header.baseline(site),
-        targets=header.targets(context.plan), lint=meta.lint,
-        rehearsal=context.rehearsal or None,
-        steps=[
-            {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
-             "implicit": s.implicit, "final": s.final, "effects": list(s.effects),
-             "lessons": list(s.lessons)}
-            for s in context.plan.steps
-        ],
-    )  # fmt: skip
-
-
 def _warm_up(context: Context) -> None:
     """The ladder process, started before the first effect; without it no step starts."""
     directory = context.run.rollback
@@ -341,20 +317,6 @@ def _warm_up(context: Context) -> None:
                 "no run starts without a way back",
             )  # fmt: skip
         clock.sleep(0.01)
-
-
-def _guard(context: Context) -> None:
-    """The sentinel, before the first effect; without it no step starts."""
-    guard = Guard(context)
-    guard.begin()
-    context.guard = guard
-
-
-def _look(context: Context, *, resumed: bool) -> None:
-    """From here on somebody looks at the machine, once a second."""
-    before = context.view.peaks if resumed else None
-    context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
-    context.peaks.start()
 
 
 def _end(context: Context, server: Server) -> None:
@@ -383,6 +345,3 @@ def owner() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return f"uid {os.getuid()}"
-
-
-__all__ = ["main", "owner"]

@@ -6,28 +6,30 @@ What a person changes so that a rollback restores the promoted candidate is only
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, UsageError
 from console.common.text import clean, one_line
 from console.common.units import format_duration, number
-from console.config.playbook.load import load_playbook
 from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_read import read_view
+from console.journal.run_files import read_view
 from console.journal.run_view import RunView
 from console.journal.store import Journal
 from console.recovery.rollback import records
 from console.recovery.rollback.records import Promotion
 from console.render.report.document import write_report
+from console.runner.prepare.plan import own_playbook
 from console.runtime import proxy as relay
 from console.runtime.probe import Completion, complete
 from console.runtime.proxy import Relay
@@ -176,14 +178,9 @@ def standing(site: Site) -> CutOver:
 
 def _spec(run: RunDir, name: str) -> ServiceSpec:
     """The service as the run started it, by the run's own copies. Raises ConsoleError."""
-    from pathlib import Path
-
     meta, site = run.meta(), load_site(run.site)
     site.base = Path(meta.site_base)
-    playbook = load_playbook(
-        run.playbook, meta.inputs, base=Path(meta.base), planning=True, pinned=True,
-        site_services=frozenset(site.model.services), aliases=site.model.names,
-    )  # fmt: skip
+    playbook = own_playbook(run.playbook, site, meta.inputs, Path(meta.base), planning=True)
     return {**site.service_specs(), **playbook.services()}[name]
 
 
@@ -213,15 +210,9 @@ def accept(cut: CutOver, who: str, why: str) -> Promotion:
             journal.append(made.at, "cutover", "", 0, data)
         finally:
             journal.close()
-        _report(cut.run)
+        # the report says it too; it is written anew as far as it can be
+        with contextlib.suppress(OSError, ConsoleError):
+            write_report(cut.run, read_view(cut.run), None)
         return made
     finally:
         lock.release()
-
-
-def _report(run: RunDir) -> None:
-    """The report says it too; it is written anew as far as it can be."""
-    import contextlib
-
-    with contextlib.suppress(OSError, ConsoleError):
-        write_report(run, read_view(run), None)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from functools import partial
-from typing import Any
 
 from console.common.errors import BaselineNotReady, ConsoleError, InvalidFile, UsageError
 from console.config.playbook.kinds import KINDS
 from console.host import process
 from console.host.cgroups import cgroup, scope
 from console.journal.run_dir import RunDir
-from console.journal.run_read import read_view
+from console.journal.run_files import read_view
+from console.journal.run_view import StepView
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (
@@ -29,7 +29,6 @@ from console.runner.context import Context
 from console.runner.finish import restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
 from console.runner.guard.process import is_watched
-from console.runner.prepare.plan import PlannedStep
 from console.runtime import proxy
 from console.runtime.docker.client import ask
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
@@ -49,23 +48,19 @@ def settle_intents(context: Context, from_step: str = "") -> None:
             continue  # the outcome stands; only `finally` is still owed
         again = again or view.id == from_step
         if again:
-            _note(context, view.id, view.attempt, StepState.PENDING, "resumed from here")
+            _note(context, view, StepState.PENDING, "resumed from here")
             continue
         if view.state not in OPEN and view.state is not StepState.CANCELLED:
             continue
         end_leftovers(context, view.id)
-        if _repeatable(planned := context.plan.at(view.id)):
-            _note(context, view.id, view.attempt, StepState.PENDING, f"{planned.kind}: run again")
+        planned = context.plan.at(view.id)
+        step = planned.step
+        proven = step is not None and (step.idempotent or step.unless is not None)
+        if KINDS[planned.kind].repeatable or proven:
+            _note(context, view, StepState.PENDING, f"{planned.kind}: run again")
         else:
-            _note(context, view.id, view.attempt, StepState.IN_DOUBT,
-                  "the runner died during it: it may or may not have happened")  # fmt: skip
-
-
-def _repeatable(planned: PlannedStep) -> bool:
-    step = planned.step
-    if KINDS[planned.kind].repeatable:
-        return True
-    return step is not None and (step.idempotent or step.unless is not None)
+            words = "the runner died during it: it may or may not have happened"
+            _note(context, view, StepState.IN_DOUBT, words)
 
 
 def end_leftovers(context: Context, step: str) -> None:
@@ -187,17 +182,18 @@ def close_after_rollback(context: Context) -> None:
         record_breach(context, breach)
     for view in context.view.steps:
         if view.state in OPEN:
-            _note(context, view.id, view.attempt, StepState.CANCELLED, detail, cause=cause)
-    serving = result_of(last[-1]).serving
-    healed = context.view.state is RunState.ROLLBACK_FAILED and serving
+            _note(context, view, StepState.CANCELLED, detail, cause)
+    result = result_of(last[-1])
+    healed = context.view.state is RunState.ROLLBACK_FAILED and result.serving
     ended = context.view.state in ENDS and not healed
     who = who_asked(context.run.rollback) or "the emergency key"
     who, said = (WHO, breach.words) if breach is not None else (who, why)
     context.record("verb", verb="rollback", who=who, why=said)
     if not ended:
         context.record("run.state", state=str(RunState.ROLLING_BACK), reason=why)
-    _stages(context, [line for line in lines if line.get("trigger") == trigger])
-    result = result_of(last[-1])
+    for line in lines:
+        if line.get("trigger") == trigger:
+            context.record("rung", **line)
     for name in list(context.view.services):
         context.record("service", service=name, alive=False)
     if context.view.cutover:
@@ -215,12 +211,5 @@ def close_after_rollback(context: Context) -> None:
     context.control.set(state=context.view.state)
 
 
-def _stages(context: Context, lines: list[dict[str, Any]]) -> None:
-    for line in lines:
-        context.record("rung", **line)
-
-
-def _note(
-    context: Context, step: str, attempt: int, state: StepState, detail: str, cause: str = ""
-) -> None:
-    context.record("step.state", step, attempt, state=str(state), detail=detail, cause=cause)
+def _note(context: Context, view: StepView, state: StepState, detail: str, cause: str = "") -> None:
+    context.note(view.id, view.attempt, state, detail=detail, cause=cause)

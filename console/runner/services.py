@@ -17,8 +17,8 @@ from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
 from console.runner.fault import point
-from console.runner.prepare.admission import fitting
 from console.runner.prepare.baseline import container_ref
+from console.runtime.docker.client import connect, require_image
 from console.runtime.probe import Health, health
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import (
@@ -58,8 +58,6 @@ class RunServices:
     def client(self) -> docker.DockerClient:
         """The engine's client. Raises EngineError."""
         if self._client is None:
-            from console.runtime.docker.client import connect
-
             self._client = connect(self.context.plan.site.model.engine.host or None)
         return self._client
 
@@ -103,7 +101,7 @@ class RunServices:
         try:
             handle = self.driver(name).start(launch)
         except ServiceError as error:
-            lines = [fitting(self.context.plan, error.hint)]
+            lines = [self.context.plan.fitting(error.hint)]
             raise StepFailed(Cause.START_ERROR, str(error), lines=lines) from error
         self.adopt(name, handle)
         attempt.say(f"{name} started: {handle.container[:12] or f'pid {handle.pid}'}", always=True)
@@ -132,7 +130,6 @@ class RunServices:
         """
         runs = self.spec(name).runs
         if isinstance(runs, ContainerSpec):
-            from console.runtime.docker.client import require_image
             from console.runtime.docker.container import check_mounts
 
             require_image(self.client, runs.image)
@@ -145,6 +142,19 @@ class RunServices:
             there = shutil.which(program) or (Path(runs.cwd or ".") / program).exists()
             if not there:
                 raise StepFailed(Cause.START_ERROR, f"{one_line(program)}: not found")
+
+    def model(self, name: str, asked: str) -> str:
+        """The model that a service is asked for: what a step says, else the baseline's own."""
+        base = self.context.plan.site.model.baseline
+        return asked or (base.completion.model if name == "baseline" else "")
+
+    def take_over(self, name: str) -> bool:
+        """Take what runs already into the run; False where nothing does."""
+        found = self.find(name)
+        if found is not None:
+            self.context.alive(found)
+            self.adopt(name, found)
+        return found is not None
 
     def adopt(self, name: str, handle: Handle) -> None:
         """Take a live service into the run and tail its log."""

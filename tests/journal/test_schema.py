@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from console.journal.run_files import cleaned_event
 from console.journal.run_view import fold
-from console.journal.schema import KINDS, SCHEMA_VERSION
-from console.journal.store import Event, Journal, NewerJournal, Reader
+from console.journal.store import KINDS, SCHEMA_VERSION, Event, Journal, NewerJournal, Reader
 from console.render.report.document import as_json, markdown
 
 WRITTEN = re.compile(

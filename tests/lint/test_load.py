@@ -13,8 +13,13 @@ from console.common.errors import Exit, UsageError
 from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.site.site import load_site
-from console.runner.prepare.admission import findings
-from console.runner.prepare.load import LintRefused, check, overrides_of, records
+from console.runner.prepare.admission import (
+    LintRefused,
+    blocker_findings,
+    check,
+    overrides_of,
+    records,
+)
 from console.runner.prepare.plan import make_plan
 from tests.lint.facts import NOTHING, UNEQUAL
 
@@ -118,7 +123,7 @@ def test_a_known_blocker_is_gone_past_with_a_reason(
     playbook, site = load(place), load_site(place / "site.yaml")
     (one,) = check(
         playbook, NOTHING, overrides_of(["known-blocker=a new release"]),
-        findings(make_plan(playbook, site)),
+        blocker_findings(make_plan(playbook, site)),
     )  # fmt: skip
     assert (one.lessons, one.suppressed) == (("F-025",), "override: a new release")
 

@@ -14,7 +14,7 @@ from console.checks.lint.run import NO_KIND, lint
 from console.checks.lint.yaml_tree import NotYaml, parse
 from console.cli import main
 from console.config.playbook.load import load_playbook
-from console.runner.prepare.load import LintRefused, check
+from console.runner.prepare.admission import LintRefused, check
 from tests.lint.facts import EQUAL, NOTHING, UNEQUAL, found
 from tests.lint.faults import CASES, COMMENTS, DOCKERFILES, NO_TEXT, NOT_YAML, C, D, S
 

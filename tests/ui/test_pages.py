@@ -16,7 +16,7 @@ from console.frontends.tui.watch.watchers import mount_point
 from console.journal.run_dir import RunDir
 from console.journal.run_files import log_files
 from console.runner import launch
-from console.runner.prepare.load import LintRefused
+from console.runner.prepare.admission import LintRefused
 from screens.dialogs import AskScreen, FormField, FormScreen
 from screens.machine import PreflightScreen
 from screens.operations import sources

@@ -12,8 +12,7 @@ from console import cli
 from console.common.errors import Exit
 from console.frontends.tui.watch import history
 from console.journal.run_dir import RunDir, RunMeta, create
-from console.journal.schema import SCHEMA_VERSION
-from console.journal.store import Journal
+from console.journal.store import SCHEMA_VERSION, Journal
 from console.recovery.rollback import proof
 from tests.viewer.conftest import Hand
 

@@ -280,7 +280,7 @@ def pointers(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def runs(facts: Facts, check: Check) -> Iterator[Finding]:
-    from console.journal.run_read import INTERRUPTED, word_of
+    from console.journal.run_files import INTERRUPTED, word_of
 
     seen = facts.runs()
     broken = False

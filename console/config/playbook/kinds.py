@@ -51,8 +51,8 @@ KINDS = {
         StepKind("gate", "gate:execute", 60.0, "Gate", judges=True, loads=False),
         StepKind("approval", "manual:execute", 86400.0, loads=False),
         StepKind("manual", "manual:manual", 172800.0, acts=True, loads=False),
-        StepKind("note", "note:execute", 60.0, loads=False, at_end=True),
-        StepKind("report", "note:report", 120.0, "Write the report", loads=False, at_end=True),
+        StepKind("note", "manual:note", 60.0, loads=False, at_end=True),
+        StepKind("report", "manual:report", 120.0, "Write the report", loads=False, at_end=True),
         StepKind(
             "checkpoint", "preflight:checkpoint", 600.0, "Does it fit?", ("service",),
             judges=True, loads=False,
@@ -68,9 +68,9 @@ KINDS = {
         StepKind("download", "download:execute", 172800.0, "Download"),
         StepKind("soak", "soak:execute", 14400.0, "Soak", ("service",)),
         StepKind("cutover", "cutover:execute", title="Cut over", services=("to",), acts=True),
-        StepKind("baseline:stop", "baseline:execute", implicit=True),
+        StepKind("baseline:stop", "service:stop_baseline", implicit=True),
         StepKind("baseline:measure", "benchmark:measure_baseline", loads=False, implicit=True),
-        StepKind("restore", "baseline:restore", loads=False, implicit=True),
+        StepKind("restore", "service:restore", loads=False, implicit=True),
     )
 }  # fmt: skip
 """Every kind by its name, in the order of the documentation."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -18,12 +18,12 @@ from console.checks.lint.run import Outcome
 from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
-from console.common.finding import Finding, Level, worst
+from console.common.finding import Finding, worst
 from console.common.text import clean
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
 from console.config.locate import NAMES, services, shipped, site_file
 from console.config.locate import site as site_of
-from console.models.sizing.assessment import Verdict
+from console.config.playbook.verdict import Verdict
 
 if TYPE_CHECKING:
     import docker
@@ -32,18 +32,13 @@ if TYPE_CHECKING:
     from console.config.site.site import Site
 
 T = TypeVar("T")
-EXIT = {
-    Verdict.GO: Exit.OK, Verdict.STREAMING: Exit.OK, Verdict.TIGHT: Exit.HOLD,
-    Verdict.UNKNOWN: Exit.HOLD, Verdict.NO_GO: Exit.NO_GO,
-}  # fmt: skip
-LEVELS = {
-    Level.OK: Exit.OK, Level.WARN: Exit.OK, Level.UNKNOWN: Exit.HOLD, Level.FAIL: Exit.NO_GO,
-}  # fmt: skip
+EXIT = {Verdict.GO: Exit.OK, Verdict.HOLD: Exit.HOLD, Verdict.NO_GO: Exit.NO_GO}
 
 
 def gguf(args: Namespace) -> int:
     """The architecture of a file, and whether the installed build accepts it."""
     from console.checks.preflight.architecture.check import check as check_architecture
+    from console.checks.preflight.of_site import LEVELS
     from console.models.hub.reference import typed
     from console.models.sizing.assessment import wrapped
 
@@ -54,34 +49,28 @@ def gguf(args: Namespace) -> int:
         lines += wrapped(f"unknown whether a build accepts it: {why}", "        ")
     _print(args, lines, answer.to_json())
     finding = answer.finding()
-    return int(Exit.HOLD if finding is None else LEVELS[finding.level])
+    return int(Exit.HOLD if finding is None else EXIT[LEVELS[finding.level]])
 
 
 def checkpoint(args: Namespace) -> int:
     """Size, fit and arithmetic of a checkpoint under a loader."""
-    from console.checks.preflight.architecture.check import loader_for, machine_for
-    from console.checks.preflight.checkpoint import Ask, preflight
+    from console.checks.preflight import of_site
     from console.models.hub.reference import typed
 
-    site = site_of(args.site)
-    to = Path(args.to).expanduser() if args.to else None
-    machine = machine_for(site.model, to, beside=args.beside)
-    if line := _parsed("--line", args.line, parse_rate):
-        machine = replace(machine, line_bps=line, given={**machine.given, "line_bps": "given"})
-    loader = loader_for(site.model, args.loader, args.engine, args.args, args.ctx)
-    ask = Ask(
-        typed(args.what), loader, tuple(args.include), tuple(args.exclude), to,
-        beside=args.beside,
+    found = of_site.checkpoint(
+        site_of(args.site).model, typed(args.what), kind=args.loader, engine=args.engine,
+        args=args.args, ctx=args.ctx, include=args.include, exclude=args.exclude,
+        to=Path(args.to).expanduser() if args.to else None, beside=args.beside,
+        line_bps=_parsed("--line", args.line, parse_rate),
     )  # fmt: skip
-    found = preflight(ask, machine, site.model)
     _print(args, found.lines(), found.to_json())
-    return int(EXIT[found.verdict])
+    return int(EXIT[of_site.FITS[found.verdict]])
 
 
 def host(args: Namespace) -> int:
     """What this machine has for what is asked; without a question, the machine itself."""
-    from console.checks.preflight.architecture.check import machine_for
-    from console.checks.preflight.host import HostAsk, findings
+    from console.checks.preflight import of_site
+    from console.checks.preflight.host import HostAsk
 
     site = site_of(args.site)
     ask = HostAsk(
@@ -92,32 +81,28 @@ def host(args: Namespace) -> int:
         gpus=tuple(gpu.uuid for gpu in site.model.gpus), torch=tuple(args.torch),
         cuda=_parsed("--cuda", args.cuda, _version),
         compute=_parsed("--compute", args.compute, _version),
-        driver=_parsed("--driver", args.driver, _driver) or "", engine=site.model.engine.host,
-        compose_env=tuple(site.compose_env.items()),
+        driver=_parsed("--driver", args.driver, _driver) or "",
     )  # fmt: skip
-    return _findings(args, findings(ask, machine_for(site.model, ask.disk), lambda: _docker(site)))
+    return _findings(args, of_site.host(site, ask, lambda: _docker(site)))
 
 
 def imports(args: Namespace) -> int:
     """Whether an image's modules can be imported at all."""
-    from console.checks.preflight import image
+    from console.checks.preflight import of_site
 
     client = _docker(site_of(args.site))
-    found = image.check_image(client, args.image)
-    if worst(found) is not Level.FAIL:
-        found = tuple(image.check_imports(client, args.image, args.modules))
-    return _findings(args, found)
+    return _findings(args, of_site.imports(client, args.image, args.modules))
 
 
-def _findings(args: Namespace, found: Iterable[Finding]) -> int:
+def _findings(args: Namespace, rows: Sequence[Finding]) -> int:
     from console.checks.preflight.checkpoint import finding_lines
+    from console.checks.preflight.of_site import LEVELS
 
-    rows = list(found)
     level = worst(rows)
     lines = [line for one in rows for line in finding_lines(one)]
     data = {"level": str(level), "findings": [{**asdict(x), "level": str(x.level)} for x in rows]}
     _print(args, lines, data)
-    return int(LEVELS[level])
+    return int(EXIT[LEVELS[level]])
 
 
 def _print(args: Namespace, lines: list[str], data: object) -> None:
@@ -155,13 +140,15 @@ def _engine(args: Namespace) -> tuple[Engine | None, str]:
     """The build to ask: named on the command line, else the baseline's; or why there is none."""
     from console.checks.preflight.architecture.check import build_of
     from console.checks.preflight.architecture.on_host import HostProgram
+    from console.checks.preflight.of_site import services as asked
 
     if args.binary:
         return HostProgram((args.binary,)), ""
     site = site_of(args.site)
-    specs = {**site.service_specs(), "baseline": site.baseline_spec()}
     try:
-        engine = build_of(specs, lambda: _docker(site), service=args.service, image=args.image)
+        engine = build_of(
+            asked(site), lambda: _docker(site), service=args.service, image=args.image
+        )
     except UsageError:
         raise
     except ConsoleError as error:

@@ -19,7 +19,7 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
 from console.frontends.tui.watch.run import RunWatch, Snapshot
-from console.journal.run_read import NEVER_BEGAN, NO_RESUME
+from console.journal.run_files import NEVER_BEGAN, NO_RESUME
 from console.recovery.guard.record.read import crash_words
 from console.render.cutover import BACK, cut_over
 from console.render.keymap import ACTIONS, SCOPES, of_scope

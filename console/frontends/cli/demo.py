@@ -36,7 +36,6 @@ from console.rehearsal import prepare as making
 from console.rehearsal import workspace as place
 from console.rehearsal.workspace import join
 from console.runner.prepare.baseline import restore_time
-from console.runner.prepare.header import record
 from console.runner.prepare.plan import Plan, make_plan
 from console.runner.prepare.seal import site_plan
 from console.runtime.docker.client import ask
@@ -175,7 +174,7 @@ def planned(args: Namespace) -> Plan:
             made = making.fill(path, given, site, mapping, planning=True)
     except EngineError as error:
         raise UsageError("a rehearsal needs Docker with Compose", str(error), error.hint) from error
-    return make_plan(made.playbook, made.site, restore_time(made.site.name), record(made.rewriter))
+    return make_plan(made.playbook, made.site, restore_time(made.site.name), made.rewriter.record())
 
 
 def _asked(args: Namespace) -> None:

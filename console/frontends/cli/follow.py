@@ -16,7 +16,7 @@ from console.frontends.tui.watch.actions import bound
 from console.frontends.tui.watch.watchers import Attendance
 from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_read import served_since, settle, word_of
+from console.journal.run_files import served_since, settle, word_of
 from console.journal.run_view import RunView, fold
 from console.journal.state import RunState, StepState, exit_code, possible_verbs
 from console.journal.store import Event, JournalError, Reader

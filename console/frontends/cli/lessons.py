@@ -29,7 +29,7 @@ from console.config.lessons.use import (
     write,
 )
 from console.journal.run_dir import RunDir
-from console.journal.run_read import view_of
+from console.journal.run_files import view_of
 from console.journal.run_view import RunView
 from console.journal.samples import gauges
 from console.journal.state import Decision, RunState, StepState

@@ -8,8 +8,8 @@ from argparse import Namespace
 from console.checks.lint.rule import facts_of
 from console.common.errors import Exit
 from console.frontends.cli.shared import playbook_of, site_of
+from console.runner.prepare.admission import records, told
 from console.runner.prepare.baseline import restore_time
-from console.runner.prepare.load import records, told
 from console.runner.prepare.plan import make_plan
 from console.runner.prepare.plan_text import as_json, lines
 

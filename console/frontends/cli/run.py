@@ -20,7 +20,7 @@ from console.frontends.cli.shared import inputs_of, playbook_of, site_of
 from console.frontends.tui.watch.actions import BINDS, bound
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, find_run
-from console.journal.run_read import read_view
+from console.journal.run_files import read_view
 from console.journal.state import ENDS, RunState
 from console.recovery.rollback.records import Promotion
 from console.runner import control
@@ -57,7 +57,7 @@ def start(
 ) -> RunDir:
     """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
     from console.runner.launch import begin
-    from console.runner.prepare.load import overrides_of
+    from console.runner.prepare.admission import overrides_of
 
     try:
         return begin(

@@ -21,7 +21,7 @@ from console.journal.breach import crossed
 from console.journal.guard_status import ACTED, NOBODY, GuardView, GuardWatch
 from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, find_run
-from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
+from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.journal.run_view import GuardEvent, RunView
 from console.journal.state import Decision, exit_code, possible_verbs
 from console.recovery.rollback import sealed_plan as sealed

@@ -1,28 +1,72 @@
-"""Looking for everything that trials left, and removing what a person named."""
+"""What trials left behind: containers, images, downloads and run directories are looked for, and
+what a person named is removed.
+
+Containers and images are found by the marks that the console gave them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import shutil
+import stat
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from console.common import paths
-from console.common.errors import BaselineNotReady, ConsoleError, EngineError, UsageError
+from console.common.errors import (
+    BaselineNotReady,
+    ConsoleError,
+    EngineError,
+    ServiceError,
+    UsageError,
+)
 from console.common.text import one_line
+from console.common.units import format_bytes, plural
 from console.config.site.site import Site
+from console.host import process
 from console.host.process import ProcessSpec
-from console.journal.lock import HostLock
-from console.runner.cleanup import find
-from console.runner.cleanup.leftover import Leftover, Stored, Survey, spared, stored
+from console.journal.lock import HostLock, ladder_busy, runner_alive
+from console.journal.run_dir import RunDir, all_runs
+from console.journal.run_files import NEVER_BEGAN, read_view, word_of
+from console.models.hub import local_files
+from console.models.hub.local_files import Taken
+from console.recovery.rollback import live
+from console.recovery.rollback import sealed_plan as sealed
+from console.runner.cleanup.leftover import (
+    KINDS,
+    LIST_S,
+    Leftover,
+    Spared,
+    Stored,
+    Survey,
+    listed,
+    opened,
+    size_of,
+    spared,
+    stored,
+)
 from console.runner.prepare.baseline import container_ref
+from console.runtime import proxy
+from console.runtime.docker.client import NotFound, ask, connect
+from console.runtime.spec import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, role_of
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-ORDER = {"container": 0, "image": 1, "download": 2, "run": 3}
+ROLES = ("candidate", "oneoff")
+REMOVE_S = 120.0
+WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
+RUNS = ("running", "paused", "restarting")
+_ASIDE = re.compile(r"\.[0-9a-f]{6}-\d+$")
+
+HIDDEN = Path(".cache/huggingface/download")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +86,25 @@ def survey(site: Site) -> Survey:
     images: tuple[Stored, ...] = ()
     client: DockerClient | None = None
     try:
-        client = _connect(site)
-        running = find.inspected(client, _baseline(site, client))
+        client = connect(site.model.engine.host or None)
+        running = _inspected(client, _baseline(site, client))
     except ConsoleError as error:
         notes.append(f"containers and images were not looked for: {error}")
         client = None
     keep = spared(site, running)
     if client is not None:
         try:
-            found += find.containers(client, keep)
+            found += _containers(client, keep)
             images = stored(client)
-            found += find.images(client, keep, images)
+            found += _images(client, keep, images)
         except EngineError as error:
             notes.append(f"containers and images were not all looked for: {error}")
-    for kept in find.downloads(keep):
+    for kept in _downloads(keep):
         blind = client is None and not kept.stays
         found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
                      not isinstance(site.baseline_spec().runs, ProcessSpec) else kept)  # fmt: skip
-    found += find.runs(site)
+    found += _runs(site)
     return Survey(tuple(found), tuple(notes), images)
-
-
-def _connect(site: Site) -> DockerClient:
-    from console.runtime.docker.client import connect
-
-    return connect(site.model.engine.host or None)
 
 
 def _baseline(site: Site, client: DockerClient) -> list[str]:
@@ -89,7 +127,7 @@ def remove(site: Site, ids: list[str]) -> Iterator[Removal]:
     lock = HostLock()
     try:
         wanted = _chosen(survey(site), ids)
-        for item in sorted(wanted, key=lambda one: ORDER[one.kind]):
+        for item in sorted(wanted, key=lambda one: KINDS.index(one.kind)):
             yield _remove(item)
     finally:
         lock.release()
@@ -128,3 +166,235 @@ def _note(done: Removal) -> None:
             "what": item.what, "where": item.where, "freed": done.freed}  # fmt: skip
     with open(paths.state_dir() / "clean.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
+
+
+def _containers(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
+    """Candidates and one-offs, running or not. Raises EngineError."""
+    api: Any = client.api
+    rows = ask(
+        "Listing containers with their sizes",
+        lambda: api.containers(all=True, size=True, filters={"label": RUN_LABEL}), LIST_S,
+    )  # fmt: skip
+    for row in rows:
+        labels = row.get("Labels") or {}
+        if role_of(labels) in ROLES:
+            yield _container(client, row, labels, spared)
+
+
+def _container(
+    client: DockerClient, row: dict[str, Any], labels: dict[str, str], spared: Spared
+) -> Leftover:
+    identity = str(row["Id"])
+    names = [str(name).lstrip("/") for name in row.get("Names") or ()]
+    name = one_line(names[0] if names else identity[:12], 80)
+    state = one_line(str(row.get("State", "")), 20)
+    role = "one-off" if role_of(labels) == "oneoff" else labels.get(SERVICE_LABEL, "candidate")
+    aside = ", renamed aside" if _ASIDE.search(name) else ""
+    found = Leftover(
+        f"c-{identity[:12]}", "container", f"{name}: {one_line(role, 60)}, {state}{aside}",
+        identity, int(row.get("SizeRw") or 0), float(row.get("Created") or 0),
+        one_line(labels.get(RUN_LABEL, ""), 100), remove=lambda: _remove_container(client, row),
+    )  # fmt: skip
+    if spared.names & {identity, *names}:
+        return found.kept("the baseline's, or protected")
+    if state in RUNS:
+        return found.kept(f"it is {state}: stop it first")
+    return found
+
+
+def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
+    """Never by force: what has been started since is refused by the engine itself."""
+    api: Any = client.api
+    ask(
+        f"Removing container {row['Id'][:12]}",
+        lambda: api.remove_container(row["Id"], v=True, force=False), REMOVE_S,
+    )  # fmt: skip
+    return int(row.get("SizeRw") or 0)
+
+
+def _images(client: DockerClient, spared: Spared, every: Sequence[Stored]) -> Iterator[Leftover]:
+    """Those of all images that a `build` step made. Raises EngineError."""
+    api: Any = client.api
+    users = ask("Listing containers", lambda: api.containers(all=True), LIST_S)
+    for one in every:
+        if BUILT_LABEL in (one.row.get("Labels") or {}):
+            yield _image(client, one, users, spared)
+
+
+def _image(
+    client: DockerClient, one: Stored, users: list[dict[str, Any]], spared: Spared
+) -> Leftover:
+    identity, labels = one.id, one.row.get("Labels") or {}
+    tags = [tag for tag in one.row.get("RepoTags") or () if tag != "<none>:<none>"]
+    built = labels.get(BUILT_LABEL, "")
+    what = one_line(", ".join(tags) or f"an older {built}, without a tag", 120)
+    if one.shared:
+        what += f"; {format_bytes(one.shared)} more that other images have too"
+    found = Leftover(
+        f"i-{identity.removeprefix('sha256:')[:12]}", "image", what, identity,
+        one.own, float(one.row.get("Created") or 0), one_line(labels.get(RUN_LABEL, ""), 100),
+        remove=lambda: _remove_image(client, identity, tags),
+    )  # fmt: skip
+    if spared.images & {identity, *tags}:
+        return found.kept("the baseline, the site or something that runs needs it")
+    if tags and built not in tags:
+        return found.kept(f"it was made from {one_line(built, 80)}, not by a build step itself")
+    holders = tuple(f"c-{one['Id'][:12]}" for one in users if one.get("ImageID") == identity)
+    if holders:
+        made = f"{', '.join(holders)} {'is' if len(holders) == 1 else 'are'} made of it"
+        return replace(found.kept(f"{made}: name that too, or first"), waits=holders)
+    return found
+
+
+def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int | None:
+    """Tag by tag, never by force: an image with a tag of somebody else's stays."""
+    api: Any = client.api
+    # What it shared with one that went a moment ago is its own now.
+    own = next((one.own for one in listed(client) if one.id == identity), None)
+    for name in tags or [identity]:
+        remove = partial(api.remove_image, name, force=False)
+        ask(f"Removing image {one_line(name, 80)}", remove, REMOVE_S)
+    try:
+        ask("Looking for the image", lambda: api.inspect_image(identity))
+    except NotFound:
+        return own
+    raise ServiceError("the image is still there", "something else refers to it")
+
+
+def _inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
+    """The baseline's container and everything that runs, with their arguments. Raises
+    EngineError."""
+    api: Any = client.api
+    running = [str(row["Id"]) for row in ask("Listing containers", lambda: api.containers())]
+    found = []
+    for ref in dict.fromkeys((*refs, *running)):
+        try:
+            one = ask(f"Looking at {one_line(ref, 40)}", partial(api.inspect_container, ref))
+        except NotFound:
+            continue
+        labels = (one.get("Config") or {}).get("Labels") or {}
+        if ref in refs or role_of(labels) not in ROLES:
+            found.append(one)
+    return found
+
+
+def _downloads(spared: Spared) -> Iterator[Leftover]:
+    """What `download` steps brought, a directory each; files of another size are not in it."""
+    for one in local_files.every_taken():
+        mine = one.mine()
+        if mine:
+            yield _download(one, mine, spared)
+
+
+def _download(one: Taken, mine: dict[str, int], spared: Spared) -> Leftover:
+    files, gone = plural(len(mine), "file"), len(one.files) - len(mine)
+    more = f"; {gone} more are gone or changed, and not the console's any more" if gone else ""
+    found = Leftover(
+        f"d-{one.key}", "download", f"{files} of {one.source}{more}", one.target,
+        sum(mine.values()), _newest(one.target), one.runs[-1] if one.runs else "",
+        remove=lambda: _remove_files(one),
+    )  # fmt: skip
+    why = next((w for name in mine if (w := spared.path_reason(f"{one.target}/{name}"))), "")
+    if not why:
+        why = _mentioned(one, mine, spared)
+    held = "" if why else opened(f"{one.target}/{name}" for name in mine)
+    return found.kept(why or (f"a process has {held} open" if held else ""))
+
+
+def _mentioned(one: Taken, mine: dict[str, int], spared: Spared) -> str:
+    """A command line of the site or of something that runs speaks of it."""
+    # not config.json or README.md, which are everybody's names
+    weights = (os.path.basename(n) for n in mine if n.endswith(WEIGHTS))
+    for name in (one.target, os.path.basename(one.target), *weights):
+        if spared.mentions(name):
+            return f"a command line of the site, or of what runs, names {one_line(name, 80)}"
+    return ""
+
+
+def _newest(target: str) -> float:
+    try:
+        return os.stat(target).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _remove_files(one: Taken) -> int:
+    """Exactly what is still the download's; directories only where they are empty then."""
+    mine, top = one.mine(), Path(one.target)
+    freed = 0
+    for name, size in mine.items():
+        (top / name).unlink()
+        freed += size
+        for tail in (".metadata", ".lock"):
+            with contextlib.suppress(OSError):
+                (top / HIDDEN / f"{name}{tail}").unlink()
+    folders = {parent for name in mine for base in (Path(name), HIDDEN / name)
+               for parent in base.parents}  # fmt: skip
+    for folder in sorted(folders, key=lambda one: -len(one.parts)):
+        with contextlib.suppress(OSError):  # not empty: somebody else's
+            (top / folder).rmdir()
+    if not one.mine():
+        local_files.forget_taken(one)
+    return freed
+
+
+def _runs(site: Site) -> Iterator[Leftover]:
+    """Run directories, the oldest first: journal, logs, report, rollback plan."""
+    found = all_runs()
+    up = proxy.at(site.model.baseline.url)
+    newest = _newest_plan(site, found)
+    for run in reversed(found):
+        one = Leftover(
+            f"r-{run.id}", "run", _words(run), str(run.path), size_of(run.path), _newest(
+                str(run.path)), run.id, remove=partial(_remove_run, run),
+        )  # fmt: skip
+        yield one.kept(_run_stays(run, up.run if up else "", newest))
+
+
+def _words(run: RunDir) -> str:
+    try:
+        view = read_view(run)
+        return one_line(f"{view.title}: {view.state} {view.decision}".rstrip(), 120)
+    except ConsoleError:
+        return "without a journal that can be read"
+
+
+def _run_stays(run: RunDir, switched: str, newest: str) -> str:
+    if runner_alive(run) or ladder_busy(run):
+        return "it is on"
+    if run.id == switched:
+        return "clients are at its candidate: its plan is the way back"
+    if run.id == newest:
+        return "the newest plan of this site: a rollback goes by it"
+    info = os.lstat(run.path)
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        return "it is not this user's directory"
+    left = [e.name for e in live.read(run.live)
+            if e.kind == "process" and process.alive(e.pid, e.start)]  # fmt: skip
+    if left:
+        return f"its {one_line(left[0], 60)} still runs"
+    try:
+        view = read_view(run)
+    except ConsoleError:
+        return ""  # no journal: nothing can go on with it
+    over = view.over or word_of(run, view, False) == NEVER_BEGAN
+    return "" if over else f"it has not ended: omni-console resume {run.id[-4:]}, or rollback"
+
+
+def _newest_plan(site: Site, found: list[RunDir]) -> str:
+    """The run whose plan a rollback takes when no run is on."""
+    for run in found:
+        with contextlib.suppress(ConsoleError):
+            plan = sealed.read(run.sealed)
+            if os.path.realpath(plan.site_path) == os.path.realpath(site.path):
+                return run.id
+    return ""
+
+
+def _remove_run(run: RunDir) -> int:
+    root = os.path.realpath(paths.runs_dir())
+    if run.path.is_symlink() or os.path.dirname(os.path.realpath(run.path)) != root:
+        raise UsageError(f"{run.path} is not one of this user's run directories")
+    freed = size_of(run.path)
+    shutil.rmtree(run.path)
+    return freed

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.text import decode
 from console.config.site.site import Site
+from console.host.process import ancestry
 from console.runtime.docker.client import NotFound, ask, send
 from console.runtime.spec import ContainerSpec
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 KINDS = ("container", "image", "download", "run")
 
 LIST_S = 60.0
-"""An old engine counts volumes and containers too when it is asked what images share."""
+"""Sizes are counted file by file: a big writable layer takes its time, and an old engine counts
+volumes and containers too when it is asked what images share."""
 UNKNOWN = -1
 
 
@@ -236,34 +238,34 @@ def _is_file(path: str) -> bool:
     return Path(path).is_file()
 
 
-def running_words(proc: Path = Path("/proc")) -> list[str]:
+def running_words() -> list[str]:
     """The arguments of every process but this one and its parents, which name what they remove."""
-    from console.host.process import ancestry
-
     mine = ancestry(os.getpid())
     found: list[str] = []
-    for name in os.listdir(proc):
+    for name in os.listdir("/proc"):
         if name.isdigit() and int(name) not in mine:
-            try:
-                found += [decode(w) for w in (proc / name / "cmdline").read_bytes().split(b"\0")]
-            except OSError:
-                continue
+            with contextlib.suppress(OSError):
+                found += map(decode, Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"))
     return [word for word in found if word]
 
 
-def opened(files: Iterable[str], proc: Path = Path("/proc")) -> str:
+def size_of(path: Path) -> int:
+    """Bytes that a directory takes on the disk; links are not followed."""
+    found = 0
+    for folder, _, names in os.walk(path):
+        for name in (*names, "."):
+            with contextlib.suppress(OSError):
+                found += os.lstat(os.path.join(folder, name)).st_blocks * 512
+    return found
+
+
+def opened(files: Iterable[str]) -> str:
     """One of these files that a process of this user has open or mapped; "" for none."""
     wanted: dict[tuple[int, int], str] = {}
     for file in files:
-        try:
-            info = os.stat(file)
-        except OSError:
-            continue
-        wanted[info.st_dev, info.st_ino] = file
-    for name in os.listdir(proc):
-        if not name.isdigit():
-            continue
-        for held in (*_open(proc / name / "fd"), *_mapped(proc / name / "maps")):
+        wanted |= dict.fromkeys(_files([Path(file)]), file)
+    for process in Path("/proc").glob("[0-9]*"):
+        for held in (*_open(process / "fd"), *_mapped(process / "maps")):
             if held in wanted:
                 return wanted[held]
     return ""
@@ -271,29 +273,25 @@ def opened(files: Iterable[str], proc: Path = Path("/proc")) -> str:
 
 def _open(folder: Path) -> list[tuple[int, int]]:
     """(device, inode) of every open file."""
-    found = []
     try:
-        names = os.listdir(folder)
+        return _files(folder / name for name in os.listdir(folder))
     except OSError:
         return []
-    for name in names:
-        with contextlib.suppress(OSError):
-            info = os.stat(folder / name)
-            found.append((info.st_dev, info.st_ino))
-    return found
 
 
 def _mapped(maps: Path) -> list[tuple[int, int]]:
     """The same of every mapped file: engines map a model and close it."""
-    found = []
     try:
-        rows = maps.read_bytes().split(b"\n")
+        rows = [row.split(None, 5) for row in maps.read_bytes().split(b"\n")]
     except OSError:
         return []
-    for row in rows:
-        fields = row.split(None, 5)
-        if len(fields) == 6 and fields[4] != b"0":
-            with contextlib.suppress(OSError):
-                info = os.stat(fields[5])
-                found.append((info.st_dev, info.st_ino))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(_files(row[5] for row in rows if len(row) == 6 and row[4] != b"0")))
+
+
+def _files(paths: Iterable[Path | bytes]) -> list[tuple[int, int]]:
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            info = os.stat(path)
+            found.append((info.st_dev, info.st_ino))
+    return found

@@ -20,6 +20,7 @@ from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.fault import point
 from console.runner.prepare.plan import BASELINE_AGAIN, PlannedStep
+from console.runtime.docker.client import image_info, inspect
 from console.runtime.spec import Handle
 
 MOST_WORDS = 400
@@ -51,8 +52,6 @@ def engine(context: Context, name: str) -> Engine:
 
 
 def _of_container(context: Context, name: str, handle: Handle) -> Engine:
-    from console.runtime.docker.client import image_info, inspect
-
     client = context.services.client
     found = inspect(client, handle.container) or {}
     image = str(found.get("Image") or "")
@@ -88,15 +87,13 @@ def _read(path: Path) -> str:
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Measure the service. Raises StepFailed when not one run is valid."""
-    step = planned.step
-    assert step is not None
-    assert step.benchmark is not None
-    service = step.benchmark.service
+    bench = planned.asked(BenchmarkStep)
+    service = bench.service
     if service != "baseline" and context.services.find(service) is None:
         raise StepFailed(Cause.PRECONDITION, f"{service} has not been started, or died")
-    result = _measure(context, service, step.benchmark, attempt)
+    result = _measure(context, service, bench, attempt)
     try:
-        return _keep(context, result, attempt, step.id, step.id)
+        return _keep(context, result, attempt, planned.id, planned.id)
     except StepFailed as failed:
         raise context.services.explain(service) or failed from failed
 
@@ -154,9 +151,7 @@ def _measure(
         attempt.say(f"{service}: {text}")
 
     # a candidate's model name means nothing to the baseline
-    model = bench.model if service == bench.service else ""
-    if service == "baseline":
-        model = model or context.plan.site.model.baseline.completion.model
+    model = context.services.model(service, bench.model if service == bench.service else "")
     result = Benchmark(
         spec.url, protocol, model=model, clock=context.clock, cancelled=attempt.cancelled,
         progress=progress, say=say, surroundings=surroundings(context, service),

@@ -13,20 +13,16 @@ from console.journal.state import Cause
 from console.render.effects import check_words
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.command import capture_outputs, run_host
-from console.runner.prepare.admission import fitting
 from console.runner.prepare.plan import PlannedStep
+from console.runtime.docker.client import image_info, pull_hint
 from console.runtime.probe import ProbeError, fetch
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Raises StepFailed when the answer is not the expected one."""
-    step = planned.step
-    assert step is not None
-    assert step.check is not None
-    detail = ask(context, step.check, attempt)
+    detail = ask(context, planned.asked(Check), attempt)
     attempt.close()
-    if step.outputs:
-        capture_outputs(context, step, attempt)
+    capture_outputs(context, planned.written, attempt)
     return Done(detail)
 
 
@@ -116,11 +112,9 @@ def _port(port: int) -> str:
 
 
 def _image(context: Context, ref: str, platform: str | None) -> str:
-    from console.runtime.docker.client import image_info, pull_hint
-
     info = image_info(context.services.client, ref)
     if info is None:
-        what = fitting(context.plan, pull_hint(ref))
+        what = context.plan.fitting(pull_hint(ref))
         raise _no(f"image {one_line(ref)} is not on this machine; {what}")
     have = f"{info.os}/{info.architecture}"
     if platform is not None and platform != have:

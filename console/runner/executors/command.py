@@ -21,7 +21,6 @@ from console.config.playbook.measuring_steps import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
 from console.host.cgroups import scope
-from console.host.children import Cancelled
 from console.host.process import (
     COOKIE,
     STEP_COOKIE,
@@ -34,7 +33,7 @@ from console.host.process import (
 from console.journal.state import Cause
 from console.render.effects import build_argv
 from console.runner.context import Attempt, Context, Done, StepFailed
-from console.runner.prepare.plan import PlannedStep
+from console.runner.prepare.plan import PlannedStep, input_text
 from console.runtime.spec import ContainerSpec, Handle, Launch
 
 DRAIN_S = 1.0
@@ -43,14 +42,13 @@ GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Run the command to its end. Raises StepFailed (exit code, signal, timeout, start error)."""
-    step = planned.step
-    assert step is not None
+    step = planned.written
     env = _environment(context, step, attempt)
     if step.where is not None:
         code = _in_container(context, step, env, attempt)
     else:
-        argv, cwd = _argv(context, step, attempt), _cwd(context, step)
-        code = run_host(context, argv, env, cwd, attempt)
+        cwd = context.path(step.cwd) if step.cwd else context.plan.playbook.base
+        code = run_host(context, _argv(context, step, attempt), env, str(cwd), attempt)
     attempt.close()
     if code != 0:
         cause = Cause.SIGNAL if code < 0 else Cause.EXIT_CODE
@@ -70,15 +68,11 @@ def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
     return ["/bin/sh", "-eu", str(path)]
 
 
-def _cwd(context: Context, step: Step) -> str:
-    return str(context.path(step.cwd)) if step.cwd else str(context.plan.playbook.base)
-
-
 def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, str]:
     """The step's own variables: inputs as OMNI_INPUT_*, the site's cards as OMNI_GPUS, then
     `env`, secrets resolved now."""
     env = {
-        f"OMNI_INPUT_{name.upper().replace('-', '_')}": _text(value)
+        f"OMNI_INPUT_{name.upper().replace('-', '_')}": input_text(value)
         for name, value in context.plan.playbook.inputs.items()
     }
     env |= {"OMNI_RUN_DIR": str(context.run.path), "OMNI_STEP": step.id}
@@ -92,10 +86,6 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
         else:
             env[name] = value
     return env
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 def run_host(
@@ -284,6 +274,3 @@ def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> 
         if failed.cause is Cause.TIMEOUT:
             raise
         return False
-
-
-__all__ = ["Cancelled", "capture_figures", "capture_outputs", "execute", "run_host", "succeeds"]

@@ -27,22 +27,21 @@ LOOKS = 3
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Relay up, completion, watch, then back or stay. Raises StepFailed; its caller rolls back."""
-    step = planned.step
-    assert step is not None
-    assert step.cutover is not None
-    cut = step.cutover
+    cut, url = planned.asked(CutoverStep), context.plan.site.model.baseline.url
     answers(context, cut.to)
     _take_the_port(context, cut, attempt)
     _record(context, attempt, cut, "switched")
-    point("cut_over", step.id)
+    point("cut_over", planned.id)
     context.services.wait(proxy.NAME, attempt)
-    proof = _prove(context, cut)
+    proof = _ask(context, url)  # the way a client asks
+    if not proof.ok:
+        raise StepFailed(Cause.NOT_READY, f"no completion by {cut.to} at {url}: {proof.detail}")
     _record(context, attempt, cut, "proven", tok_s=proof.decode_tok_s)
     attempt.say(f"clients reach {cut.to}: {proof.detail}", always=True)
-    point("in_watch", step.id)
+    point("in_watch", planned.id)
     watch = _Watch(context, cut, attempt)
     watch.run()
-    words = f"{watch.words()} at {context.plan.site.model.baseline.url}"
+    words = f"{watch.words()} at {url}"
     if cut.stays:
         _record(context, attempt, cut, "stays")
         return Done(f"clients stay at {cut.to}, not promoted; {words}")
@@ -67,10 +66,7 @@ def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None
     """The relay listens where the baseline did; one of a dead runner is taken over."""
     services, site = context.services, context.plan.site
     services.use(cutover.relay_spec(site, cut, services.spec(cut.to)))
-    found = services.find(proxy.NAME)
-    if found is not None:
-        context.alive(found)
-        services.adopt(proxy.NAME, found)
+    if services.take_over(proxy.NAME):
         attempt.say("the relay is there already", always=True)
         return
     url = site.model.baseline.url
@@ -82,15 +78,6 @@ def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None
             Cause.PRECONDITION, f"{what} holds the production port {url}: {one_line(detail)}"
         )
     services.start(proxy.NAME, attempt)
-
-
-def _prove(context: Context, cut: CutoverStep) -> Completion:
-    """One completion the way a client asks. Raises StepFailed."""
-    url = context.plan.site.model.baseline.url
-    done = _ask(context, url)
-    if not done.ok:
-        raise StepFailed(Cause.NOT_READY, f"no completion by {cut.to} at {url}: {done.detail}")
-    return done
 
 
 def _ask(context: Context, url: str) -> Completion:

@@ -10,7 +10,7 @@ from console.checks.preflight.checkpoint import contents_of, listing_of
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import both_units, format_duration
-from console.config.playbook.measuring_steps import DownloadStep
+from console.config.playbook.measuring_steps import CheckpointStep, DownloadStep
 from console.host.children import Cancelled
 from console.host.process import COOKIE, STEP_COOKIE, start_time
 from console.journal.state import Cause
@@ -70,9 +70,7 @@ def fetch(
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Fetch every file, verify the sizes. Raises StepFailed with what is missing or wrong."""
-    assert planned.step is not None
-    asked = planned.step.download
-    assert asked is not None
+    asked = planned.asked(DownloadStep)
     overridden = _allowed(context, attempt, asked)
     contents = waited(attempt, lambda: _contents(context, asked))
     target = context.path(asked.to)
@@ -80,7 +78,10 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         Plan(contents, target, asked.workers, asked.verify_up_to),
         clock=context.clock,
         env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
-        born=lambda pid: _born(context, attempt, pid),
+        # named where the ladder looks, before it has done much
+        born=lambda pid: context.alive(
+            Handle(attempt.step, "process", pid=pid, start=start_time(pid) or 0), kind="step"
+        ),
     )
     local_files.note_taken(target, contents.listing.repo, contents.files, context.run.id)
     attempt.say(f"{len(contents.files)} files, {both_units(contents.size)}", always=True)
@@ -114,22 +115,13 @@ def _allowed(context: Context, attempt: Attempt, asked: DownloadStep) -> str:
 def _contents(context: Context, asked: DownloadStep) -> Contents:
     repo, include, exclude = asked.repo, asked.include, asked.exclude
     if asked.of:
-        step = context.plan.at(asked.of).step
-        assert step is not None
-        assert step.checkpoint is not None
-        repo = step.checkpoint.repo
-        include, exclude = step.checkpoint.include, step.checkpoint.exclude
+        of = context.plan.at(asked.of).asked(CheckpointStep)
+        repo, include, exclude = of.repo, of.include, of.exclude
     listing = listing_of(repo)
     listing.require_access()
     contents = contents_of(listing, include, exclude)
     contents.choose()  # nothing to fetch, or several checkpoints at once: said before it begins
     return contents
-
-
-def _born(context: Context, attempt: Attempt, pid: int) -> None:
-    """The child is named where the ladder looks, before it has done much."""
-    handle = Handle(attempt.step, "process", pid=pid, start=start_time(pid) or 0)
-    context.alive(handle, kind="step")
 
 
 def _told(attempt: Attempt, at: Progress) -> None:

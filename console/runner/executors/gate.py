@@ -49,7 +49,10 @@ def doubt(context: Context) -> None:
         step = context.plan.at(verdict.step).step
         if verdict.verdict != "GO" or verdict.overridden or step is None or not step.gate:
             continue
-        against = [one for one in step.gate if _relative(one) and _owner(one) in moved]
+        against = [
+            one for one in step.gate
+            if _against_baseline(one) and one.metric.partition(".")[0] in moved
+        ]  # fmt: skip
         if not against:
             continue
         found, rows = decide(step.model_copy(update={"gate": against}), now, cards)
@@ -58,12 +61,8 @@ def doubt(context: Context) -> None:
             context.record("doubt", step.id, verdict=str(found), words=words)
 
 
-def _relative(criterion: CriterionModel) -> bool:
+def _against_baseline(criterion: CriterionModel) -> bool:
     return any(side is not None and side.relative for side in (criterion.go, criterion.no_go))
-
-
-def _owner(criterion: CriterionModel) -> str:
-    return criterion.metric.partition(".")[0]
 
 
 def _after(view: RunView) -> RunView:
@@ -78,8 +77,7 @@ def _after(view: RunView) -> RunView:
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Judge every criterion; the worst decides. The verdict is an event of its own."""
-    step = planned.step
-    assert step is not None
+    step = planned.written
     cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
     verdict, rows = decide(step, context.view, cards)
     context.record(
@@ -244,10 +242,7 @@ def _samples(figures: dict[str, Any]) -> tuple[float, ...]:
 
 
 def outcome_name(step: Step, verdict: Verdict) -> str:
-    return {
-        Verdict.GO: step.outcomes.go, Verdict.NO_GO: step.outcomes.no_go,
-        Verdict.HOLD: step.outcomes.hold,
-    }[verdict]  # fmt: skip
+    return str(getattr(step.outcomes, verdict.name.lower()))
 
 
 def evidence_hash(view: RunView) -> str:

@@ -1,4 +1,6 @@
-"""`approval` and `manual`: a person answers, in time, on the evidence shown. Enter never does."""
+"""`approval` and `manual`: a person answers, in time, on the evidence shown. Enter never does.
+`note` and `report`: words for a person.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,10 @@ import queue
 
 from console.common.text import one_line
 from console.common.units import format_duration
+from console.config.playbook.steps import Approval, Manual, Report
 from console.host.children import Cancelled
 from console.journal.state import Cause, RunState
+from console.render.report.document import write_report
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.check import ask
 from console.runner.executors.gate import evidence_hash
@@ -19,39 +23,29 @@ POLL_S = 0.2
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Wait for approve or reject. Raises StepFailed: rejected, or expired."""
-    step = planned.step
-    assert step is not None
-    assert step.approval is not None
+    asked = planned.asked(Approval)
     if context.meta.yes:
-        return _by_yes(context, attempt, step.id)
-    return wait(
-        context, attempt, step.approval.prompt, step.approval.expires, step.approval.confirm
-    )
+        context.record(
+            "verb", planned.id, attempt.number, verb="approve", who=context.meta.owner, why="--yes"
+        )
+        return Done("approved by --yes")
+    return wait(context, attempt, asked.prompt, asked.expires, asked.confirm)
 
 
 def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """The operator does it elsewhere and says so; then the world is asked whether it is done."""
-    step = planned.step
-    assert step is not None
-    assert step.manual is not None
-    if context.meta.yes and step.manual.verify is not None:
+    asked = planned.asked(Manual)
+    if context.meta.yes and asked.verify is not None:
         done = Done("--yes: only verified")
     elif context.meta.yes:
         raise StepFailed(
             Cause.PRECONDITION, "--yes cannot do a manual step that has nothing to verify it"
         )
     else:
-        done = wait(context, attempt, step.manual.do, step.manual.expires, "")
-    if step.manual.verify is not None:
-        return Done(f"{done.detail}; {ask(context, step.manual.verify, attempt)}")
+        done = wait(context, attempt, asked.do, asked.expires, "")
+    if asked.verify is not None:
+        return Done(f"{done.detail}; {ask(context, asked.verify, attempt)}")
     return done
-
-
-def _by_yes(context: Context, attempt: Attempt, step: str) -> Done:
-    context.record(
-        "verb", step, attempt.number, verb="approve", who=context.meta.owner, why="--yes"
-    )
-    return Done("approved by --yes")
 
 
 def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
@@ -86,3 +80,20 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
     finally:
         control.set(evidence="", confirm="", state=RunState.RUNNING)
         context.record("run.state", state=str(RunState.RUNNING))
+
+
+def note(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """A note is shown and kept in the journal."""
+    return Done(one_line(planned.asked(str), 300))
+
+
+def report(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """The run's report into its directory, and to `to` when given."""
+    to = planned.asked(Report).to
+    copy = context.path(to) if to else None
+    try:
+        path = write_report(context.run, context.view, copy)
+    except OSError as error:
+        where = one_line(str(error.filename or copy))
+        raise StepFailed(Cause.OUTPUT_INVALID, f"{where}: {error.strerror}") from error
+    return Done(str(path))

@@ -1,10 +1,18 @@
-"""`service`: start, stop, or wait until ready."""
+"""`service`: start, stop, or wait until ready.
+
+The baseline's outage and its end are effects of their own, never hidden inside another step.
+"""
 
 from __future__ import annotations
 
 from console.common.units import format_duration
+from console.config.playbook.steps import ServiceStep
 from console.journal.state import Cause
+from console.recovery.rollback import proof
 from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors import cutover
+from console.runner.fault import point
+from console.runner.finish import bring_back, wait_released
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.probe import Health, health
 from console.runtime.spec import ContainerSpec, memory_limit
@@ -12,18 +20,13 @@ from console.runtime.spec import ContainerSpec, memory_limit
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Start and wait-ready, wait-ready alone, or stop. Raises StepFailed with cause and log."""
-    step = planned.step
-    assert step is not None
-    assert step.service is not None
-    name, verb = step.service.target, step.service.verb
+    step = planned.asked(ServiceStep)
+    name, verb = step.target, step.verb
     if verb == "stop":
         stopped = context.services.stop(name, attempt)
         return Done(f"{name} stopped" if stopped else f"{name} was not running")
     if verb == "start":
-        found = context.services.find(name)
-        if found is not None:
-            context.alive(found)
-            context.services.adopt(name, found)
+        if context.services.take_over(name):
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
             _nobody_there(context, name)
@@ -48,3 +51,48 @@ def _warn_unlimited(context: Context, name: str, attempt: Attempt) -> None:
     runs = context.services.spec(name).runs
     if isinstance(runs, ContainerSpec) and memory_limit(runs.memory_bytes) is None:
         attempt.say(f"{name} has no memory limit: set `memory:` to protect the host", always=True)
+
+
+def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Stop the baseline and wait for its GPU memory. The outage is in the journal first."""
+    if _for_cutover(context, planned):
+        cutover.answers(context, planned.service)
+    else:
+        context.services.can_start(planned.service)  # no outage for what could be known before
+    before = proof.last(proof.proof_file(context.plan.site.name))
+    context.record(
+        "outage", planned.id, attempt.number, down=True, proof=before.at if before else 0.0
+    )
+    begun = context.clock.monotonic()
+    stopped = context.services.stop("baseline", attempt)
+    point("baseline_stopped")
+    url = context.plan.site.model.baseline.url
+    if (
+        not stopped
+        and health(url, context.plan.site.model.baseline.ready.http)[0] is Health.SERVING
+    ):
+        raise StepFailed(Cause.PRECONDITION, f"what answers at {url} could not be stopped")
+    released = wait_released(context, attempt)
+    took = format_duration(context.clock.monotonic() - begun)
+    return Done(f"baseline stopped in {took}; {released}")
+
+
+def _for_cutover(context: Context, planned: PlannedStep) -> bool:
+    rows = context.plan.steps
+    after = rows[rows.index(planned) + 1 :]
+    return bool(after) and after[0].kind == "cutover"
+
+
+def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Stop what the run left alive and bring the baseline back, by the rollback ladder itself."""
+    point("before_restore")
+    result = bring_back(context, planned.id, attempt.number)
+    if not result.serving:
+        raise StepFailed(
+            Cause.NOT_READY, result.detail or "the baseline does not serve",
+            lines=list(result.manual),
+        )  # fmt: skip
+    took = f" after {format_duration(result.restore_s)}" if result.restore_s is not None else ""
+    slow = " DEGRADED: below its reference" if result.degraded else ""
+    rate = f", {result.tok_s:.1f} tok/s" if result.tok_s is not None else ""
+    return Done(f"baseline serving{took}{rate}{slow}")

@@ -41,18 +41,16 @@ LOST = "it had ended when a new runner looked for it"
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Soak a service. Figures are recorded whatever the end; raises StepFailed with the cause."""
-    step = planned.step
-    assert step is not None
-    assert step.soak is not None
-    file = SoakFile(context.run, step.id, attempt.number, context.clock.now())
+    soak = planned.asked(SoakStep)
+    file = SoakFile(context.run, planned.id, attempt.number, context.clock.now())
     tally = file.tally
     early = "stopped before its end"
     try:
-        _run(context, step.soak, attempt, file)
+        _run(context, soak, attempt, file)
         early = ""
     except StepFailed as failed:
         early = failed.detail
-        raise _too_little(step.soak, tally, failed) from failed
+        raise _too_little(soak, tally, failed) from failed
     finally:
         try:
             if tally.began:
@@ -86,13 +84,13 @@ def _soak(
     """The loop, from where the file stands."""
     service, tally = soak.service, file.tally
     url = context.services.spec(service).url
-    model = soak.model or (
-        context.plan.site.model.baseline.completion.model if service == "baseline" else ""
-    )
+    model = context.services.model(service, soak.model)
     live = _Live(attempt, soak, tally)
+    prompts = tuple(soak.prompts) or PROMPTS
+    plan = SoakPlan(soak.duration, soak.every, soak.arrivals, prompts, soak.max_errors)
     asker = Asker(url, soak.max_tokens, model or model_of(url), min(REQUEST_S, attempt.limit_s))
     running = Soak(
-        plan_of(soak), context.clock, asker, watch, file.keep, live, tally,
+        plan, context.clock, asker, watch, file.keep, live, tally,
         patience_for(context, service),
     )  # fmt: skip
     if file.resumed:
@@ -107,12 +105,6 @@ def _soak(
         running.take_looks()
     live.say(tally.observed, always=True)
     return end
-
-
-def plan_of(soak: SoakStep) -> SoakPlan:
-    """The step's own words as the loop takes them."""
-    prompts = tuple(soak.prompts) or PROMPTS
-    return SoakPlan(soak.duration, soak.every, soak.arrivals, prompts, soak.max_errors)
 
 
 def patience_for(context: Context, service: str) -> Patience:
@@ -141,12 +133,9 @@ def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
         from console.runtime.service_logs import Tailer
 
         tailer = Tailer(
-            context.services.client,
-            handle,
-            path,
-            since=context.clock.now(),
+            context.services.client, handle, path, since=context.clock.now(),
             known=context.plan.known,
-        )
+        )  # fmt: skip
         tailer.start()
         try:
             yield path

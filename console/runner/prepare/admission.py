@@ -1,42 +1,123 @@
-"""Blockers that a playbook names and goes into all the same: a run of it asks for a reason.
+"""What a run is told of its playbook before it starts: what lint says, and blockers that the
+playbook names and goes into all the same. An error needs an override with a reason.
 
-Named alone is no fault (most trials name what they keep clear of), and what only bears is a hint:
-the words of a step say little of the model behind it. Both together are what failed, again.
+A blocker that is named alone is no fault (most trials name what they keep clear of), and what only
+bears is a hint: the words of a step say little of the model behind it. Both together are what
+failed, again.
 """
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from console.common.errors import InvalidFile
+from console.checks.lint import files, run, yaml_tree
+from console.checks.lint.rule import Facts, rules
+from console.checks.lint.run import BROKEN
+from console.checks.lint.unit import BLOCKER, RANK, Finding, Severity, Unit
+from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.text import one_line
 from console.config.lessons import ids
 from console.config.lessons.registry import Lesson, load_lesson
 from console.config.playbook.kinds import ACTING
-from console.render.effects import build_argv
-from console.runner.prepare.plan import Plan
-from console.runtime.docker.client import pull_hint
+from console.runner.prepare.plan import Plan, input_text
 
 if TYPE_CHECKING:
-    from console.checks.lint.unit import Finding
+    from console.config.playbook.playbook import Playbook
 
 STILL = ("blocked", "deferred", "rejected")
 FIX = "say what is different this time; omni-console lessons {} has what happened"
 
 
-def fitting(plan: Plan, hint: str) -> str:
-    """What to do about an image that is missing: `hint`, or the build step in place of `docker
-    pull`, since no registry has what is built here."""
-    for planned in plan.steps:
-        step = planned.step
-        if step is not None and step.build is not None and hint == pull_hint(step.build.tag):
-            there = shlex.quote(str(plan.playbook.base))
-            by_hand = f"cd {there} && {shlex.join(build_argv(step))}"
-            return one_line(f"step {step.id} of this playbook builds it; by hand: {by_hand}", 600)
-    return hint
+class LintRefused(ConsoleError):
+    """Errors that nobody has overridden; nothing was started. `errors`: which."""
+
+    exit_code = Exit.LINT
+
+    def __init__(self, errors: list[Finding]) -> None:
+        super().__init__(
+            "lint stops this run",
+            "\n".join(f"{one.text}\n  fix: {one.fix}" for one in errors),
+            f"mend it, or go on with a reason: --override {errors[0].rule}=WHY",
+        )
+        self.errors = errors
+
+
+def check(
+    playbook: Playbook, facts: Facts, overrides: Mapping[str, str], more: Iterable[Finding] = ()
+) -> list[Finding]:
+    """Open findings of a playbook and the files it builds from; an overridden one is marked.
+
+    `overrides`: rule → reason. `more`: what was found by other means. Raises LintRefused with every
+    error that has none.
+    """
+    found = [
+        replace(one, suppressed=f"override: {overrides[one.rule]}")
+        if one.rule in overrides else one
+        for one in (*_findings(playbook, facts), *more) if not one.suppressed
+    ]  # fmt: skip
+    errors = [one for one in found if one.severity is Severity.ERROR and not one.suppressed]
+    if errors:
+        raise LintRefused(errors)
+    return found
+
+
+def told(playbook: Playbook, facts: Facts) -> list[Finding]:
+    """What `check` would find, the gravest first: a plan tells it before a run is stopped by it."""
+    found = [one for one in _findings(playbook, facts) if not one.suppressed]
+    return sorted(found, key=lambda one: (RANK[one.severity], one.order))
+
+
+def overrides_of(pairs: list[str]) -> dict[str, str]:
+    """`RULE=reason` arguments. Raises UsageError."""
+    given: dict[str, str] = {}
+    for pair in pairs:
+        name, _, reason = pair.partition("=")
+        if name not in (BLOCKER, BROKEN) and name not in rules():
+            raise UsageError(
+                f"--override {one_line(pair, 60)}", f"no rule is named {one_line(name, 60)}",
+                "omni-console lint --rules lists them",
+            )  # fmt: skip
+        if len(reason.strip()) < 3:
+            raise UsageError(
+                f"--override {one_line(pair, 60)}", "an override needs a reason",
+                f'--override "{name}=why it is right here"',
+            )  # fmt: skip
+        given[name] = one_line(reason)
+    return given
+
+
+def records(found: list[Finding]) -> list[dict[str, Any]]:
+    """Findings as the journal keeps them."""
+    return [
+        {"place": f"{one.file}:{one.line}:{one.column}", "rule": one.rule, "what": one.what,
+         "severity": str(one.severity), "lessons": list(one.lessons), "override": one.suppressed}
+        for one in found
+    ]  # fmt: skip
+
+
+def _findings(playbook: Playbook, facts: Facts) -> Iterator[Finding]:
+    given = {name: input_text(value) for name, value in playbook.inputs.items()}
+    unit = _unit(playbook.path, playbook.text, given)
+    if unit is None:
+        return  # the strict reader took it: what is left is only what libyaml reads otherwise
+    yield from run.of_unit(unit, facts)
+    for file in dict.fromkeys(playbook.base / name for name in unit.files):
+        try:
+            other = _unit(file, files.read(file), given)
+        except files.Unreadable:
+            continue  # the step that needs it says so, with its own words
+        if other is not None:
+            yield from run.of_unit(other, facts)
+
+
+def _unit(path: Path, text: str, given: Mapping[str, str]) -> Unit | None:
+    try:
+        return run.unit_of(path, text, given)[0]
+    except yaml_tree.NotYaml:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +142,8 @@ def blockers(made: Plan) -> list[Blocker]:
     return [found for one in made.playbook.model.lessons for found in _of(made, one)]
 
 
-def findings(made: Plan) -> list[Finding]:
+def blocker_findings(made: Plan) -> list[Finding]:
     """The same as lint has it, each where the playbook names it."""
-    from console.checks.lint.unit import BLOCKER, Finding, Severity
-
     places = _places(made.playbook.text)
     return [
         Finding(
@@ -91,8 +170,6 @@ def _of(made: Plan, lesson_id: str) -> Iterator[Blocker]:
 
 def _places(text: str) -> dict[str, tuple[int, int]]:
     """Id → line and column under `lessons:`."""
-    from console.checks.lint import yaml_tree
-
     try:
         named = yaml_tree.parse(text).root.get("lessons")
     except yaml_tree.NotYaml:

@@ -18,6 +18,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import observe, proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
 from console.runtime import proxy
+from console.runtime.docker.client import image_info, inspect
 from console.runtime.probe import Completion, Health, complete, health
 from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
     Client = Callable[[], DockerClient]
-
-SILENT = "no run starts: the baseline did not answer a completion"
-HINT = "omni-console rollback brings the baseline back and proves it"
 
 
 def restore_time(site: str) -> float | None:
@@ -113,8 +111,6 @@ def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
 
 def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
     """(id, name, image id) of the baseline's container, running or not."""
-    from console.runtime.docker.client import image_info, inspect
-
     ref = container_ref(spec, client)
     found = inspect(client, ref)
     if found is None:
@@ -142,33 +138,31 @@ def _models_exist(site: Site) -> None:
 
 def prove(site: Site) -> Completion:
     """One completion from the baseline, now. Raises BaselineNotReady."""
-    other = proxy.at(site.model.baseline.url)
-    if other is not None:
-        raise BaselineNotReady(
-            "no run starts: the baseline does not serve",
-            f"{other.service} answers at {site.model.baseline.url}, by the cutover of "
-            f"{other.run or 'another run'}",
-            HINT,
-        )
     spec, ask = site.baseline_spec(), site.model.baseline.completion
+    other = proxy.at(spec.url)
+    if other is not None:
+        run = other.run or "another run"
+        raise _silent(
+            "does not serve", f"{other.service} answers at {spec.url}, by the cutover of {run}"
+        )
     state, detail = health(spec.url, spec.ready.path)
     if state is not Health.SERVING:
-        raise BaselineNotReady(
-            "no run starts: the baseline does not serve", f"{spec.url}: {state} {detail}".rstrip(),
-            HINT,
-        )  # fmt: skip
+        raise _silent("does not serve", f"{spec.url}: {state} {detail}".rstrip())
     try:
         done = complete(
             spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
             timeout_s=ask.timeout,
         )  # fmt: skip
     except ConsoleError as error:
-        raise BaselineNotReady(
-            "no run starts: the baseline did not answer", str(error), HINT
-        ) from error
+        raise _silent("did not answer", str(error)) from error
     if not done.ok:
-        raise BaselineNotReady("no run starts: the baseline did not answer", done.detail, HINT)
+        raise _silent("did not answer", done.detail)
     return done
+
+
+def _silent(what: str, why: str) -> BaselineNotReady:
+    hint = "omni-console rollback brings the baseline back and proves it"
+    return BaselineNotReady(f"no run starts: the baseline {what}", why, hint)
 
 
 def remember(plan: SealedPlan, site: Site, done: Completion) -> None:

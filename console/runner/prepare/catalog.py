@@ -6,10 +6,10 @@ of it reads files, so none of it belongs on the UI loop.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from console.common import paths
 from console.common.errors import ConsoleError, InvalidFile
 from console.common.text import clean, one_line
 from console.config.locate import services, shipped, site_file
-from console.journal.run_files import Stamp, stamp
 
 if TYPE_CHECKING:
     from console.config.playbook.inputs import InputModel
@@ -32,7 +31,7 @@ ENDINGS = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One playbook file; texts are clean. `source`: shipped, yours, site, here or a directory.
+    """One playbook file; texts are clean. `source`: shipped, yours, site or here.
 
     `problem`: why it cannot be used, its first error; "" when it can.
     """
@@ -58,14 +57,14 @@ class Field:
 
     name: str
     type: str
+    model: InputModel = field(repr=False, compare=False)
+    base: Path = field(repr=False, compare=False)
     title: str = ""
     default: str = ""
     required: bool = False
     choices: tuple[str, ...] = ()
     expected: str = ""
     secret_from: str = ""
-    model: InputModel | None = field(default=None, repr=False, compare=False)
-    base: Path = field(default=Path("/"), repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class Preview:
     lessons: tuple[str, ...] = ()
 
 
-def entries(extra_dirs: Iterable[Path] = (), *, site: str | None = None) -> list[Entry]:
+def entries(*, site: str | None) -> list[Entry]:
     """Every playbook found, the shipped ones first; each file once. Never raises for a bad one.
 
     `site` is the one given on the command line: its directory is looked at, and its services
@@ -91,20 +90,17 @@ def entries(extra_dirs: Iterable[Path] = (), *, site: str | None = None) -> list
         known = frozenset()
     seen: set[str] = set()
     found: list[Entry] = []
-    for source, directory in _places(extra_dirs, site):
+    for source, directory in _places(site):
         for path in _playbooks(directory):
             real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)
                 found.append(_entry(path, source, known))
-    return [one for one in found if not _elsewhere(one, known)]
-
-
-def _elsewhere(entry: Entry, known: frozenset[str]) -> bool:
-    """The shipped demo beside a site of one's own: nothing is wrong with it, it runs by
-    `omni-console demo`."""
-    shipped_demo = entry.source == "shipped" and entry.name == "demo"
-    return shipped_demo and bool(entry.problem) and "fast" not in known
+    if "fast" in known:
+        return found
+    # the shipped demo beside a site of one's own: nothing is wrong with it, `omni-console demo`
+    # runs it
+    return [e for e in found if not (e.problem and (e.source, e.name) == ("shipped", "demo"))]
 
 
 def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
@@ -117,8 +113,11 @@ def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
 
 def form(path: Path, site: Site) -> list[Field]:
     """The inputs a playbook declares, in its order. Raises InvalidFile."""
-    base = path.resolve().parent
-    return [_field(name, model, base) for name, model in _models(path, site).items()]
+    from console.config.playbook.load import load_playbook
+
+    base, known = path.resolve().parent, frozenset(site.model.services)
+    found = load_playbook(path, planning=True, site_services=known, aliases=site.model.names)
+    return [_field(name, model, base) for name, model in found.model.inputs.items()]
 
 
 def check_value(field: Field, text: str) -> str:
@@ -127,27 +126,9 @@ def check_value(field: Field, text: str) -> str:
 
     Reads no file (a path that must exist is looked for) and never raises.
     """
-    return _wrong(field.model, field.base, text) if field.model is not None else ""
-
-
-def check_input(path_or_model: Path | InputModel, name: str, text: str) -> str:
-    """What is wrong with one typed value, or "". An empty one stands for the default.
-
-    Raises InvalidFile when the playbook cannot be read.
-    """
-    from console.config.playbook.inputs import InputModel
-
-    if isinstance(path_or_model, InputModel):
-        return _wrong(path_or_model, Path.cwd(), text)
-    models = _models(path_or_model, None)
-    if name not in models:
-        return f"the playbook has no input '{one_line(name, 60)}'"
-    return _wrong(models[name], path_or_model.resolve().parent, text)
-
-
-def _wrong(model: InputModel, base: Path, text: str) -> str:
     from console.config.playbook.inputs import convert, expected_form
 
+    model = field.model
     if model.type == "secret":
         return "a secret is never typed" if text else ""
     if not text and model.default is not None:
@@ -155,7 +136,7 @@ def _wrong(model: InputModel, base: Path, text: str) -> str:
     if not text and model.type not in ("string",):
         return f"a value is needed: {expected_form(model)}"
     try:
-        convert(model, text, base)
+        convert(model, text, field.base)
     except (ValueError, OverflowError, OSError, RecursionError) as error:
         return f"expected {one_line(str(error))}"
     return "a value is needed" if model.required and not text else ""
@@ -166,8 +147,8 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     from console.checks.lint.rule import facts_of
     from console.config.playbook.load import load_playbook
     from console.runner.prepare import plan_text
+    from console.runner.prepare.admission import told
     from console.runner.prepare.baseline import restore_time
-    from console.runner.prepare.load import told
     from console.runner.prepare.plan import make_plan
 
     known = frozenset(site.model.services)
@@ -191,15 +172,13 @@ def digest(playbook: Playbook, site: Site) -> str:
     return hashlib.sha256(f"{playbook.text}\0{site.text}".encode("utf-8", "replace")).hexdigest()
 
 
-def _places(extra_dirs: Iterable[Path], site: str | None) -> Iterator[tuple[str, Path]]:
+def _places(site: str | None) -> Iterator[tuple[str, Path]]:
     """The operator's own first."""
     yield "yours", paths.config_dir() / "playbooks"
     file = site_file(site)
     if file is not None:
         yield "site", file.absolute().parent
     yield "here", Path(".").absolute()
-    for directory in extra_dirs:
-        yield one_line(str(directory)), directory.absolute()
     yield "shipped", shipped()
 
 
@@ -210,15 +189,13 @@ def _playbooks(directory: Path) -> list[Path]:
     except OSError:
         return []
     found = [directory / name for name in names if name.endswith(ENDINGS)]
-    return [path for path in found if path.is_file() and MARK in _head(path)]
+    return [path for path in found if path.is_file() and _is_playbook(path)]
 
 
-def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(HEAD)
-    except OSError:
-        return b""
+def _is_playbook(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return MARK in file.read(HEAD)
+    return False
 
 
 def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
@@ -256,39 +233,14 @@ def _names(path: Path) -> tuple[str, str]:
         data = None
     table = data if isinstance(data, dict) else {}
     name, title = table.get("name"), table.get("title")
-    return (
-        one_line(name, 60) if isinstance(name, str) else one_line(path.stem, 60),
-        one_line(title) if isinstance(title, str) else "",
-    )
-
-
-_cache: dict[Path, tuple[Stamp, dict[str, InputModel]]] = {}
-_lock = threading.Lock()
-
-
-def _models(path: Path, site: Site | None) -> dict[str, InputModel]:
-    """The declared inputs; kept, because a form asks at every key."""
-    from console.config.playbook.load import load_playbook
-
-    now = stamp(path)
-    with _lock:
-        known = _cache.get(path)
-    if known is not None and known[0] == now:
-        return known[1]
-    names = services(None) if site is None else frozenset(site.model.services)
-    old = None if site is None else site.model.names
-    found = load_playbook(path, planning=True, site_services=names, aliases=old)
-    models = dict(found.model.inputs)
-    with _lock:
-        _cache[path] = (now, models)
-    return models
+    name = one_line(name if isinstance(name, str) else path.stem, 60)
+    return name, one_line(title) if isinstance(title, str) else ""
 
 
 def _field(name: str, model: InputModel, base: Path) -> Field:
     from console.config.playbook.inputs import expected_form
 
-    default = model.default
-    text = ("true" if default else "false") if isinstance(default, bool) else default
+    default = str(model.default).lower() if isinstance(model.default, bool) else model.default
     secret = ""
     if model.from_ is not None:
         env, file = model.from_.env, model.from_.file
@@ -297,7 +249,7 @@ def _field(name: str, model: InputModel, base: Path) -> Field:
         name=clean(name, 60),
         type=model.type,
         title=clean(model.title, 200),
-        default="" if text is None else clean(str(text)),
+        default="" if default is None else clean(str(default)),
         required=model.required,
         choices=tuple(clean(choice, 200) for choice in model.choices),
         expected=_expected(expected_form(model), model),

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from console.common.errors import InvalidFile
 from console.common.redact import Known
+from console.common.text import one_line
+from console.common.units import format_duration
 from console.config.lessons.use import bearing
 from console.config.playbook.kinds import KINDS
-from console.config.playbook.load import TITLE
+from console.config.playbook.load import TITLE, load_playbook
+from console.config.playbook.measuring_steps import FIGURES
 from console.config.playbook.playbook import Playbook
-from console.config.playbook.steps import Step
+from console.config.playbook.rules import as_criterion, made_of
+from console.config.playbook.steps import CriterionModel, Step
 from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
-from console.render.effects import effects, shown
+from console.render.effects import build_argv, effects, shown
 from console.runner import cutover
+from console.runtime.docker.client import pull_hint
 from console.runtime.spec import ServiceSpec
 
+T = TypeVar("T")
+Rewrite = Callable[[dict[str, Any], Path], dict[str, Any]] | None
 BASELINE_STOP = "baseline:stop"
 BASELINE_MEASURE = "baseline:measure"
 BASELINE_AGAIN = "baseline:measure-again"
@@ -47,6 +56,18 @@ class PlannedStep:
     lessons: tuple[str, ...] = ()
     """Lessons that bear on it, `F-013 its title – why`, one line each."""
 
+    @property
+    def written(self) -> Step:
+        """The step as the playbook has it; only for a row that is not the plan's own."""
+        assert self.step is not None
+        return self.step
+
+    def asked(self, model: type[T]) -> T:
+        """What the playbook says under the key of the step's kind."""
+        found = getattr(self.written, self.kind)
+        assert isinstance(found, model)
+        return found
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -72,6 +93,18 @@ class Plan:
     def at(self, step_id: str) -> PlannedStep:
         return next(s for s in self.steps if s.id == step_id)
 
+    def fitting(self, hint: str) -> str:
+        """What to do about an image that is missing: `hint`, or the build step in place of `docker
+        pull`, since no registry has what is built here."""
+        for step in (planned.step for planned in self.steps):
+            if step is not None and step.build is not None and hint == pull_hint(step.build.tag):
+                there = shlex.quote(str(self.playbook.base))
+                by_hand = f"cd {there} && {shlex.join(build_argv(step))}"
+                return one_line(
+                    f"step {step.id} of this playbook builds it; by hand: {by_hand}", 600
+                )
+        return hint
+
 
 def make_plan(
     playbook: Playbook, site: Site, restore_s: float | None = None,
@@ -81,7 +114,11 @@ def make_plan(
 
     Raises InvalidFile for a service that would be taken for the baseline or a protected one.
     """
-    if problems := list(taken(lambda: _written(playbook), playbook.model.services, site.model)):
+
+    def document() -> Document:
+        return parse(playbook.text, str(playbook.path), TITLE)
+
+    if problems := list(taken(document, playbook.model.services, site.model)):
         raise InvalidFile(TITLE, problems)
     specs = {**site.service_specs(), **playbook.services()}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
@@ -97,30 +134,20 @@ def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
     return replace(step, phase=hide(step.phase), title=hide(step.title), effects=does)
 
 
-def _written(playbook: Playbook) -> Document:
-    return parse(playbook.text, str(playbook.path), TITLE)
-
-
+@dataclass
 class _Planner:
     """Walks the playbook once, keeping track of where the baseline is."""
 
-    def __init__(
-        self,
-        playbook: Playbook,
-        site: Site,
-        services: dict[str, ServiceSpec],
-        restore_s: float | None,
-    ) -> None:
-        self.playbook = playbook
-        self.site = site
-        self.services = services
-        self.restore_s = restore_s
-        self.down_for: list[str] = []
-        self.outages = 0
-        self.measured = False
-        self.started: list[str] = []
-        self.ever_started = False
-        self.staying = ""
+    playbook: Playbook
+    site: Site
+    services: dict[str, ServiceSpec]
+    restore_s: float | None
+    down_for: list[str] = field(default_factory=list)
+    outages: int = 0
+    measured: bool = False
+    started: list[str] = field(default_factory=list)
+    ever_started: bool = False
+    staying: str = ""
 
     def steps(self) -> Iterator[PlannedStep]:
         for phase, step in self.playbook.steps():
@@ -142,13 +169,11 @@ class _Planner:
             yield self._row("Finally", step, final=True)
 
     def _before(self, phase: str, step: Step) -> Iterator[PlannedStep]:
-        exclusive = self._exclusive(step, "start")
-        measures = step.benchmark is not None and step.benchmark.against == "baseline"
-        if (
-            not self.measured
-            and not self.down_for
-            and (measures or (exclusive and self._will_compare()))
-        ):
+        exclusive = self._takes_the_card(step)
+        wanted = _compares(step)
+        if exclusive:
+            wanted = any(_compares(one) for _, one in self.playbook.steps())
+        if wanted and not self.measured and not self.down_for:
             self.measured = True
             yield self._baseline(
                 phase, BASELINE_MEASURE, "Measure the baseline",
@@ -192,23 +217,15 @@ class _Planner:
                     return  # another one still needs the memory
                 yield self._restore(phase, f"baseline:restore-{self.outages}")
 
-    def _exclusive(self, step: Step, verb: str) -> bool:
-        if step.service is None or step.service.verb != verb:
+    def _takes_the_card(self, step: Step) -> bool:
+        if step.service is None or step.service.verb != "start":
             return False
         spec = self.services.get(step.service.target)
         return spec is not None and spec.exclusive
 
-    def _will_compare(self) -> bool:
-        return any(
-            s.benchmark is not None and s.benchmark.against == "baseline"
-            for _, s in self.playbook.steps()
-        )
-
     def _back(self) -> str:
         if self.restore_s is None:
             return "its restore time has not been measured yet"
-        from console.common.units import format_duration
-
         return f"back in {format_duration(self.restore_s)} (measured)"
 
     def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
@@ -253,6 +270,10 @@ class _Planner:
         )  # fmt: skip
 
 
+def _compares(step: Step) -> bool:
+    return step.benchmark is not None and step.benchmark.against == "baseline"
+
+
 def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
     """What the step says itself, else what its service needs to be ready, or how long it asks."""
     if spec is not None:
@@ -263,20 +284,54 @@ def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
     return step.limit_s
 
 
-def _first_line(text: str) -> str:
-    return next(iter(text.strip().splitlines()), "")[:70]
-
-
 def _default_title(step: Step) -> str:
-    value: Any = getattr(step, step.kind)
-    if step.kind == "run":
-        return shown(value)[:70]
+    if step.run is not None:
+        return shown(step.run)[:70]
     if step.service is not None:
         return f"{step.service.verb} {step.service.target}"
-    if step.kind == "note":
-        return _first_line(value)
-    if step.approval is not None:
-        return _first_line(step.approval.prompt)
-    if step.manual is not None:
-        return _first_line(step.manual.do)
+    asks = step.approval.prompt if step.approval else step.manual.do if step.manual else None
+    text = step.note if step.note is not None else asks
+    if text is not None:
+        return next(iter(text.strip().splitlines()), "")[:70]
     return KINDS[step.kind].title or step.kind
+
+
+def targets(plan: Plan) -> list[dict[str, Any]]:
+    """Every criterion of every gate, with its thresholds as they were written."""
+    return [
+        {
+            "gate": planned.id, "metric": one.metric, "of": one.of,
+            "go": str(one.go) if one.go else "", "no_go": str(one.no_go) if one.no_go else "",
+            "min_samples": _least(plan, one),
+        }
+        for planned in plan.steps
+        if planned.step is not None and planned.step.when
+        for one in planned.step.gate or []
+    ]  # fmt: skip
+
+
+def _least(plan: Plan, one: CriterionModel) -> int:
+    """The samples that a criterion needs: what it says, or what its metric is made of asks for."""
+    owner, _, name = one.metric.partition(".")
+    steps = [step for _, step in plan.playbook.steps() if step.id == owner]
+    source = made_of(steps[0]) if steps else ""
+    if source in FIGURES and name not in FIGURES[source]:
+        source = ""  # a captured output of the same step is a single figure
+    wanted = as_criterion(one, source)
+    return max(wanted.min_samples, wanted.min_requests)
+
+
+def own_playbook(
+    path: Path, site: Site, inputs: dict[str, str], base: Path, rewrite: Rewrite = None, *,
+    planning: bool = False,
+) -> Playbook:  # fmt: skip
+    """A run's own copy of its playbook; `base`: the directory where the playbook was."""
+    return load_playbook(
+        path, inputs, base=base, pinned=True, rewrite=rewrite, planning=planning,
+        site_services=frozenset(site.model.services), aliases=site.model.names,
+    )  # fmt: skip
+
+
+def input_text(value: object) -> str:
+    """An input as a playbook writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,7 +13,7 @@ from console.config.lessons.registry import titles
 from console.host.gpu.inventory import Cards
 from console.host.machine import look
 from console.host.sample import Machine
-from console.recovery.guard.config import defaults
+from console.recovery.guard.config import Defaults, defaults
 from console.render.guard import lease_terms, limit_words
 from console.runner import cutover
 from console.runner.guard import limits
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from console.checks.lint.unit import Finding
 
 BAR = "─" * 72
+SCALED = "always: the console's own limits, scaled to the machine"
 NVML_S = 3.0
 """A plan does not wait longer for the driver."""
 
@@ -149,23 +150,24 @@ def guard_warnings(made: Plan) -> list[str]:
 
 def always(made: Plan) -> list[str]:
     """The console's own limits, as they are on the machine that the site is about."""
+    own = _own(made)
+    return [limit_words(one) for one in own.limits] if own is not None else [SCALED]
+
+
+def _own(made: Plan) -> Defaults | None:
+    """None where nobody knows the machine's memory."""
     told = _machine(made)
-    if not told.ram_total:
-        return ["always: the console's own limits, scaled to the machine"]
-    own = defaults(told.ram_total, told.swap_total or 0).limits
-    return [limit_words(one) for one in own]
+    return defaults(told.ram_total, told.swap_total or 0) if told.ram_total else None
 
 
 def always_words(made: Plan) -> str:
     """The same in one line: a dozen would push the plan itself off the screen."""
-    own = always(made)
-    if len(own) < 2:
-        return own[0]
-    told = _machine(made)
-    floor = defaults(told.ram_total or 0, told.swap_total or 0).floor
+    own = _own(made)
+    if own is None:
+        return SCALED
     return (
-        f"always: the console's own {len(own)} limits on RAM (at the latest below "
-        f"{format_bytes(floor)}), how soon it is full, stalls, swap growth, OOM kills; "
+        f"always: the console's own {len(own.limits)} limits on RAM (at the latest below "
+        f"{format_bytes(own.floor)}), how soon it is full, stalls, swap growth, OOM kills; "
         "`plan --json` lists them"
     )
 

@@ -1,13 +1,16 @@
-"""Sealing: before step 1 everything a rollback needs is resolved and written beside the journal."""
+"""Before step 1 everything that a rollback needs is resolved and written beside the journal, and
+the run notes what it is."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import time
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
@@ -20,16 +23,18 @@ from console.journal.run_dir import RunDir, all_runs
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.script.write import render
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
+from console.render.effects import service_words
 from console.runner.context import Context
 from console.runner.guard.limits import lease_of
-from console.runner.prepare.baseline import facts, written
-from console.runner.prepare.plan import Plan
+from console.runner.prepare.baseline import facts, restore_time, written
+from console.runner.prepare.plan import Plan, targets
 from console.runtime import proxy
+from console.runtime.docker.client import connect, engine_host, engine_socket
 from console.runtime.engine_api import NoSuchContainer, RawEngine
 from console.runtime.spec import ContainerSpec, ServiceSpec
 
-if TYPE_CHECKING:
-    from docker import DockerClient
+NVML_S = 2.0
+"""A driver that hangs must not hold up a run: its cards are missing in the report then."""
 
 
 def seal(context: Context, baseline: Baseline) -> SealedPlan:
@@ -98,15 +103,16 @@ def _protected(site: Site, socket: str) -> tuple[str, ...]:
 def site_plan(site: Site) -> SealedPlan:
     """A plan made now, for a rollback on a site that no run has sealed one for; while clients
     are at a candidate it is the plan of the run that switched them."""
-    switched = _switched(site)
-    if switched is not None:
-        return switched
+    return _switched(site) or sealed_plan(site, _facts_now(site))
 
+
+def _facts_now(site: Site) -> Baseline:
+    """The baseline's facts, or what the site file alone says: the ladder itself waits for the
+    engine, falls back on names and compose, and says why."""
     try:
-        return sealed_plan(site, facts(site, lambda: _client(site)))
+        return facts(site, lambda: connect(site.model.engine.host or None))
     except (EngineError, ServiceError, BaselineNotReady):
-        # the ladder itself waits for the engine, falls back on names and compose, and says why
-        return sealed_plan(site, written(site))
+        return written(site)
 
 
 def _switched(site: Site) -> SealedPlan | None:
@@ -128,17 +134,7 @@ def _switched(site: Site) -> SealedPlan | None:
         site.path
     ):
         return plan
-    try:
-        now = facts(site, lambda: _client(site))
-    except (EngineError, ServiceError, BaselineNotReady):
-        now = written(site)
-    return plan.on(sealed_plan(site, now))
-
-
-def _client(site: Site) -> DockerClient:
-    from console.runtime.docker.client import connect
-
-    return connect(site.model.engine.host or None)
+    return plan.on(sealed_plan(site, _facts_now(site)))
 
 
 def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineAddress:
@@ -154,8 +150,6 @@ def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineA
 
 def engine_address(site: Site) -> EngineAddress:
     """How the ladder reaches the engine, and the docker command its configuration."""
-    from console.runtime.docker.client import engine_host, engine_socket
-
     host = engine_host(site.model.engine.host or None)
     try:
         socket = engine_socket(host)
@@ -182,3 +176,59 @@ def _candidate(spec: ServiceSpec) -> Candidate:
     if isinstance(spec.runs, ContainerSpec):
         name = spec.runs.name or f"omni-{spec.name}"
     return Candidate(spec.name, "container", container=name)
+
+
+def created(context: Context) -> None:
+    """The first event of a run, so that its report can be read alone."""
+    playbook, site, meta = context.plan.playbook, context.plan.site, context.meta
+    context.record(
+        "run.created",
+        run_id=context.run.id, title=playbook.model.title, objective=playbook.model.objective,
+        playbook=playbook.name, digest=playbook.digest, site=site.name, owner=meta.owner,
+        inputs=dict(playbook.inputs), lessons=list(playbook.model.lessons),
+        restore_s=restore_time(site.name), version=version(),
+        machine=machine(), baseline=reference(site),
+        targets=targets(context.plan), lint=meta.lint,
+        rehearsal=context.rehearsal or None,
+        steps=[
+            {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
+             "implicit": s.implicit, "final": s.final, "effects": list(s.effects),
+             "lessons": list(s.lessons)}
+            for s in context.plan.steps
+        ],
+    )  # fmt: skip
+
+
+def version() -> str:
+    """This console's version; empty where it was not installed."""
+    try:
+        return metadata.version("omni-console")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def machine() -> dict[str, Any]:
+    """This machine in a few figures, bytes; what cannot be had is missing. Takes up to NVML_S where
+    NVML hangs, never raises."""
+    from console.host import machine
+    from console.host.gpu import inventory
+
+    asked = inventory.ask(NVML_S)
+    seen = machine.look(cards=asked)
+    return {
+        "kernel": platform.release(), "cpu": seen.cpu_name, "cores": seen.cores,
+        "threads": os.cpu_count(), "numa_nodes": seen.numa_nodes, "ram": seen.ram_total,
+        "swap": seen.swap_total, "driver": asked.driver, "cards_why": asked.words,
+        "cards": [{"uuid": c.uuid, "name": c.name, "memory": c.total} for c in asked.cards],
+    }  # fmt: skip
+
+
+def reference(site: Site) -> dict[str, Any]:
+    """What the trial is held against: how it is started, where it answers, what it is known to
+    do (tok/s)."""
+    model = site.model.baseline
+    return {
+        "url": model.url, "runs": list(service_words(site.baseline_spec())),
+        "args": list(model.args),
+        "reference": model.reference.tok_s if model.reference else None,
+    }  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from console.journal.run_dir import RunDir, RunMeta, create
-from console.journal.run_read import read_view
+from console.journal.run_files import read_view
 from console.journal.run_view import RunView, fold
 from console.journal.store import Event, Journal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.checks.lint.unit import Severity
-from console.runner.prepare.admission import blockers, findings
+from console.runner.prepare.admission import blocker_findings, blockers
 from console.runner.prepare.plan import Plan
 from console.runner.prepare.plan_text import as_json, lines
 from tests.run.unit.conftest import MakePlan
@@ -34,7 +34,7 @@ def naming(made: Plan, *lessons: str) -> Plan:
 def test_named_blocking_and_gone_into(plan: MakePlan) -> None:
     made = naming(plan(GRAPH), "S-003", "F-024")
     assert [one.lesson.id for one in blockers(made)] == ["F-024"]
-    (one,) = findings(made)
+    (one,) = blocker_findings(made)
     assert (one.rule, one.severity, one.lessons) == ("known-blocker", Severity.ERROR, ("F-024",))
     assert made.playbook.text.splitlines()[one.line - 1][one.column - 1 :].startswith("F-024")
     assert "step bench" in one.what

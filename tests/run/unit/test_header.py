@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from console.config.site.site import load_site
-from console.runner.prepare import header
+from console.runner.prepare.plan import targets
+from console.runner.prepare.seal import reference
 from tests.run.unit.conftest import SITE, MakePlan
 
 
 def test_the_baseline_is_noted_as_it_is_started(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text(SITE.replace("base,", "base, reference: {tok_s: 10.75}, args: [-c, '8192'],"))
-    assert header.baseline(load_site(path)) == {
+    assert reference(load_site(path)) == {
         "url": "http://127.0.0.1:8000", "runs": ["starts the existing container base"],
         "args": ["-c", "8192"], "reference": 10.75,
     }  # fmt: skip
@@ -47,7 +48,7 @@ def test_every_criterion_is_noted_with_the_samples_it_needs(plan: MakePlan) -> N
         "{metric: soak.restarts, go: '== 0'}, {metric: tg.tg_tok_s, go: '> 1'}, "
         "{metric: tg.n, go: '> 1'}, {metric: bench.ttft_s, go: '< 2s', min_samples: 1}]}",
     )
-    found = header.targets(made)
+    found = targets(made)
     assert [one["min_samples"] for one in found] == [3, 1, 10, 10, 3, 1, 1]
     first, second, *_ = [{k: v for k, v in one.items() if k != "min_samples"} for one in found]
     metric = {"gate": "go", "metric": "bench.tok_s", "of": None}

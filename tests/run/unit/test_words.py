@@ -36,7 +36,6 @@ from console.runner import cutover
 from console.runner.control import Verb
 from console.runner.guard import limits
 from console.runner.prepare import plan_text
-from console.runner.prepare.admission import fitting
 from console.runner.prepare.plan import make_plan
 from console.runtime import spec
 from console.runtime.docker.client import pull_hint
@@ -308,7 +307,7 @@ def test_what_to_do_about_an_image(
     build = "{id: make, build: {context: ctx, dockerfile: D, tag: 'omni/x:1'}}"
     made = plan(build)
     hints = (pull_hint("omni/x:1"), pull_hint("omni/x:2"), "look at the log", "")
-    assert [fitting(made, hint).replace(str(tmp_path), "HERE") for hint in hints] == snapshot
+    assert [made.fitting(hint).replace(str(tmp_path), "HERE") for hint in hints] == snapshot
 
 
 def test_what_makes_a_promotion_last(snapshot: SnapshotAssertion) -> None:

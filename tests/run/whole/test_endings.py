@@ -10,7 +10,7 @@ import pytest
 
 from console.common.errors import Exit
 from console.host import process
-from console.journal.run_read import read_view
+from console.journal.run_files import read_view
 from console.journal.state import RunState
 from console.recovery.rollback import live
 from console.runner.loop import Runner

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError, ControlError
 from console.common.text import clean, one_line
-from console.journal.run_read import INTERRUPTED, NEVER_BEGAN, NO_RESUME
+from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME
 from console.journal.state import ENDS, VERBS, RunState, possible_verbs, refusal
 from console.render.keymap import action
 from console.runner import control

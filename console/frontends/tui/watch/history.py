@@ -11,8 +11,7 @@ from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_files import Stamp, stamp
-from console.journal.run_read import read_view, view_of, word_of
+from console.journal.run_files import Stamp, read_view, stamp, view_of, word_of
 from console.journal.run_view import RunView
 from console.render.report.compare import Comparison, compare
 

@@ -22,8 +22,17 @@ from console.common.text import one_line
 from console.host import process
 from console.journal.breach import tell
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_files import LogFile, Source, cleaned, copy_of, stamp
-from console.journal.run_read import relay_state, served_since, settle, word_of
+from console.journal.run_files import (
+    LogFile,
+    Source,
+    cleaned,
+    copy_of,
+    relay_state,
+    served_since,
+    settle,
+    stamp,
+    word_of,
+)
 from console.journal.run_view import RunView
 from console.journal.state import STANDING
 from console.recovery.rollback import records as pointers

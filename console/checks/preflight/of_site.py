@@ -1,0 +1,71 @@
+"""A preflight on one site: what the command, the screen and the step ask, asked in one way, and
+what its answer comes to as GO, NO-GO or HOLD."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.checks.preflight import host as on_host
+from console.checks.preflight.architecture.check import Command, Connect, loader_for, machine_for
+from console.checks.preflight.checkpoint import Ask, Preflight, preflight
+from console.checks.preflight.host import HostAsk
+from console.checks.preflight.image import check_image, check_imports
+from console.common.finding import Finding, Level, worst
+from console.config.playbook.verdict import Verdict
+from console.config.site.site import Site, SiteModel
+from console.models.sizing.assessment import Verdict as Fit
+from console.runtime.spec import ServiceSpec
+
+if TYPE_CHECKING:
+    import docker
+
+FITS = {
+    Fit.GO: Verdict.GO, Fit.STREAMING: Verdict.GO, Fit.TIGHT: Verdict.HOLD,
+    Fit.UNKNOWN: Verdict.HOLD, Fit.NO_GO: Verdict.NO_GO,
+}  # fmt: skip
+LEVELS = {
+    Level.OK: Verdict.GO, Level.WARN: Verdict.GO, Level.UNKNOWN: Verdict.HOLD,
+    Level.FAIL: Verdict.NO_GO,
+}  # fmt: skip
+
+
+def services(site: Site, more: Mapping[str, ServiceSpec] | None = None) -> dict[str, ServiceSpec]:
+    """Every service whose build or arguments can be asked about; `more`: a run's own."""
+    return {**site.service_specs(), **(more or {}), "baseline": site.baseline_spec()}
+
+
+def checkpoint(
+    site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
+    lent: Command | None = None, include: Sequence[str] = (), exclude: Sequence[str] = (),
+    to: Path | None = None, beside: bool = False, line_bps: float | None = None,
+) -> Preflight:  # fmt: skip
+    """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`.
+    `line_bps`: bytes a second of the line, where somebody says it. Raises ConsoleError."""
+    machine = machine_for(site, to, beside=beside)
+    if line_bps:
+        machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
+    loader = loader_for(site, kind, engine, args, ctx, lent)
+    asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
+    return preflight(asked, machine, site)
+
+
+def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:
+    """What this machine has for what is asked; engine and compose variables are the site's."""
+    env = tuple(site.compose_env.items())
+    asked = replace(asked, engine=site.model.engine.host, compose_env=env)
+    return list(on_host.findings(asked, machine_for(site.model, asked.disk), connect))
+
+
+def imports(
+    client: docker.DockerClient, image: str, modules: Sequence[str], *, python: str = "",
+    cancelled: threading.Event | None = None, labels: Mapping[str, str] | None = None,
+) -> Sequence[Finding]:  # fmt: skip
+    """Whether an image's modules can be imported, where the image can be run here at all."""
+    found = check_image(client, image)
+    if worst(found) is Level.FAIL:
+        return found
+    return check_imports(client, image, modules, python=python, cancelled=cancelled, labels=labels)
