@@ -1,0 +1,80 @@
+"""A byte that was answered another way rolls nothing back when its standby goes on at last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from console.recovery.rollback import standby
+from console.recovery.rollback.command import rollback
+from console.recovery.rollback.progress import PROGRESS_FILE
+from console.recovery.rollback.trigger import ASKED, EMERGENCY, LEAVE, QUIT, SENTINEL
+from tests.rollback.conftest import Stage
+from tests.rollback.test_warm import start_standby  # noqa: F401
+
+Start = Callable[[], subprocess.Popen[bytes]]
+
+
+def test_a_stopped_standby_is_ended_by_the_rollback_that_gave_it_up(
+    stage: Stage,
+    start_standby: Start,  # noqa: F811
+) -> None:
+    stage.point(alive=True)
+    child = start_standby()
+    os.kill(child.pid, signal.SIGSTOP)
+    assert rollback(None, False, stage.lines.append).serving
+    assert child.wait(10) == -signal.SIGKILL
+
+
+def line(who: str, stage: str = "done") -> str:
+    return f'{{"trigger": "{who}-1-2-ab", "rung": "{stage}", "state": "ok"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "left"),
+    [
+        ("", EMERGENCY + SENTINEL + ASKED + QUIT),
+        (line("command", "stop"), EMERGENCY + SENTINEL + ASKED + QUIT),
+        (line("runner"), EMERGENCY + SENTINEL + QUIT),
+        (line("command"), QUIT),
+        (line("script"), QUIT),
+        (line("command") + line("runner"), QUIT),
+    ],
+    ids=["nothing", "one that goes on", "the runner's own", "a command's", "a script's", "both"],
+)
+def test_what_a_starved_standby_still_has_to_do(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, meanwhile: str, left: bytes
+) -> None:
+    """It is not stopped, but the machine gives it no time for a minute."""
+    progress_file = stage.plan.rollback_dir / PROGRESS_FILE
+    progress_file.write_text(line("command"))  # of before: it answers nothing
+    waiting = standby.Standby(stage.plan.rollback_dir)
+    did: list[str] = []
+
+    def wakes_late() -> bytes:
+        if did:
+            return QUIT
+        did.append("woke")
+        with progress_file.open("a") as file:
+            file.write(meanwhile)
+        return EMERGENCY + SENTINEL + ASKED + QUIT
+
+    monkeypatch.setattr(waiting, "_wait_for_bytes", wakes_late)
+    monkeypatch.setattr(waiting, "_drain", lambda: b"")
+    monkeypatch.setattr(waiting, "_run", did.append)
+    waiting.run()
+    wanted = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
+    first = [who for byte, who in wanted.items() if byte in left][:1]
+    assert did == ["woke", *first]
+
+
+def test_leave_is_no_request(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = standby.Standby(stage.plan.rollback_dir)
+    monkeypatch.setattr(waiting, "_is_unneeded", lambda *kinds: True)
+    monkeypatch.setattr(waiting, "_drain", lambda: b"")
+    monkeypatch.setattr(waiting, "_wait_for_bytes", lambda: LEAVE)
+    waiting.run()
