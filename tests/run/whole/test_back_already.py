@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.journal.run_read import left_down, served_since
+from console.journal.run_files import left_down, served_since
 from console.journal.run_view import RunView
 from console.recovery.rollback import proof, records
 from console.runtime import proxy
