@@ -1,0 +1,48 @@
+"""Worlds that the version before left, each test its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console import cli
+from tests.compat.world import Past
+from tests.run.world import Outcome
+
+Read = Callable[..., Outcome]
+
+
+@pytest.fixture
+def trials(tmp_path: Path) -> Iterator[Past]:
+    """A run that ended with GO, one that the guard ended, and one whose outage a reboot met."""
+    past = Past(tmp_path / "trials", "trials")
+    yield past
+    past.close()
+
+
+@pytest.fixture
+def cutover(tmp_path: Path) -> Iterator[Past]:
+    """A run that left its candidate on the production port, and then a reboot."""
+    past = Past(tmp_path / "cutover", "cutover")
+    yield past
+    past.close()
+
+
+@pytest.fixture
+def read(trials: Past, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Read:
+    """A command that only reads, in this process."""
+    monkeypatch.delenv("OMNI_SITE", raising=False)
+    monkeypatch.setenv("PYTHONPATH", "")
+    for name, value in trials.env.items():
+        if name.startswith(("XDG_", "OMNI_", "HOME", "TZ")):
+            monkeypatch.setenv(name, value)
+
+    def run(*args: str) -> Outcome:
+        capsys.readouterr()
+        code = cli.main(list(args))
+        said = capsys.readouterr()
+        return Outcome(code, said.out, said.err)
+
+    return run
