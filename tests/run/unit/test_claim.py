@@ -15,7 +15,7 @@ from console.common.errors import HostBusy, UsageError
 from console.recovery.rollback import live, records
 from console.recovery.rollback.trigger import Lock, flocks
 from console.runner import claim
-from console.runner.recover import refuse_rolled_back
+from console.runner.recover import refuse_resume
 from tests.run.unit.conftest import MakePlan
 from tests.run.unit.guarded import META, Bench
 from tests.run.unit.journals import BEGUN, shelved
@@ -119,9 +119,9 @@ def test_what_a_rollback_has_ended_does_not_go_on(
     bench.context.run.ladder.write_text(json.dumps(line) + "\n")
     if refused:
         with pytest.raises(UsageError, match="a rollback has ended run"):
-            refuse_rolled_back(bench.context)
+            refuse_resume(bench.context.run)
     else:
-        refuse_rolled_back(bench.context)
+        refuse_resume(bench.context.run)
 
 
 def test_the_lock_of_a_rollback_is_its_owners_alone(tmp_path: Path) -> None:
