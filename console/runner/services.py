@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.errors import ServiceError
-from console.common.logs.last_lines import keep_end
+from console.common.logs.tail import keep_end
 from console.common.text import one_line
 from console.host.cgroups import scope
 from console.host.process import ProcessSpec

@@ -11,7 +11,7 @@ from glob import escape
 from pathlib import Path
 
 from console.common.errors import ConsoleError, Exit, UsageError
-from console.common.logs.last_lines import read_last
+from console.common.logs.tail import read_last
 from console.common.text import clean
 from console.common.units import format_duration, number
 from console.frontends.cli.machine import guard_json, text_signs
