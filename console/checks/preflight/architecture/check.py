@@ -24,8 +24,7 @@ from console.common.units import format_bytes
 from console.config.site.site import SiteModel
 from console.host.process import ProcessSpec
 from console.host.sample import Machine
-from console.models.gguf.address import is_address
-from console.models.gguf.byte_source import GgufError, Kind
+from console.models.gguf.byte_source import GgufError, Kind, is_address
 from console.models.gguf.read import Reading, read_architecture
 from console.models.hub import settings
 from console.models.hub.checkpoint import Format
