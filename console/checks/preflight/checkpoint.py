@@ -22,9 +22,8 @@ from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.listing import Listing, RemoteFile, look_up
 from console.models.hub.local_files import Here
 from console.models.hub.model_config import fetch_config, fetch_index
-from console.models.hub.names import shard
 from console.models.hub.progress import download_time, seconds_for
-from console.models.hub.reference import RepoReference, parse
+from console.models.hub.reference import RepoReference, parse, shard
 from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict

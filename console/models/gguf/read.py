@@ -28,7 +28,7 @@ from console.common.units import format_bytes
 from console.models.gguf.byte_source import GgufError, Kind, LocalFile, is_address
 from console.models.gguf.header import Array, Header, Tensor, Value, type_name
 from console.models.gguf.parser import Want, parse
-from console.models.hub.names import shard
+from console.models.hub.reference import shard
 
 if TYPE_CHECKING:
     from console.models.gguf.remote import RemoteFile

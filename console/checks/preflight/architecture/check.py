@@ -30,8 +30,7 @@ from console.models.hub import settings
 from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.local_files import local
-from console.models.hub.names import shard, sidecar
-from console.models.hub.reference import parse
+from console.models.hub.reference import parse, shard, sidecar
 from console.models.sizing.assessment import wrapped
 from console.runtime.docker.client import inspect
 from console.runtime.spec import ContainerSpec, ExistingContainer, ServiceSpec
