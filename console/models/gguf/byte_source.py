@@ -1,4 +1,8 @@
-"""Where the bytes of a header come from: an address, or a window over a file."""
+"""Where the bytes of a GGUF file come from, the window over them, and why a header cannot be had.
+
+The window moves forward over a file, however its source cuts it, and keeps only what it needs.
+Addresses are checked, printable without their secrets, and followed only where it is safe.
+"""
 
 from __future__ import annotations
 
