@@ -13,7 +13,7 @@ from console.common.paths import module_argv
 from console.config.locate import demo_site
 from console.config.site.site import load_site
 from console.frontends.tui.watch.watchers import Watchers
-from console.host.gpu.client import GpuWatch
+from console.host.sampler import GpuWatch
 from console.recovery.rollback.sealed_plan import Baseline
 from console.runner.prepare.seal import sealed_plan
 from tests.rollback.conftest import Stage
