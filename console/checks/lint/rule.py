@@ -22,7 +22,7 @@ BLACKWELL = (12, 0)
 _ZEN5 = re.compile(r"9\d{3}(?:WX|X|X3D)|9\d{2}5[FP]?")
 """Threadripper 99xxWX/X, Ryzen 9xxx, EPYC 9xx5."""
 
-MODULES = ("build", "gpu", "engine", "image", "host")
+MODULES = ("build", "engine", "image", "host")
 """Modules of console.checks.lint.rules; a rule that stands in none of them does not exist."""
 
 MARK = re.compile(r"#+\s*omni:\s*ignore\b\s*(.*)$", re.IGNORECASE)
