@@ -12,9 +12,8 @@ import pytest
 
 from console.checks.preflight.architecture import support
 from console.checks.preflight.architecture.check import locate
-from console.checks.preflight.architecture.names import Presence, Scan
+from console.checks.preflight.architecture.names import Presence, Said, Scan
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
-from console.checks.preflight.architecture.witnesses import Said
 from console.common.errors import ServiceError
 from console.common.finding import Level
 

@@ -18,8 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from console.checks.preflight.architecture.names import Presence, Scan
-from console.checks.preflight.architecture.witnesses import Said, is_name
+from console.checks.preflight.architecture.names import Presence, Said, Scan, is_name
 from console.common import paths
 from console.common.errors import ConsoleError
 from console.common.files import write_atomically
