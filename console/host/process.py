@@ -24,7 +24,7 @@ from console.common.errors import ServiceError
 from console.common.files import read_bytes, read_text
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host import privileges, resident
+from console.host import memory, privileges
 from console.host.cgroups import scope
 
 COOKIE = "OMNI_RUN"
@@ -254,7 +254,7 @@ def stop_group(pid: int, start: int, *, grace_s: float, clock: Clock | None = No
     if not (alive := members(pid, start)):
         return False
     # known only while they live
-    kill_s = resident.kill_wait_s(resident.of(one.pid for one in alive))
+    kill_s = memory.kill_wait_s(memory.resident(one.pid for one in alive))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         _signal_all(members(pid, start), number)
         if wait_gone(pid, start, limit_s, clock, again=number == signal.SIGKILL):

@@ -8,9 +8,9 @@ from typing import Any
 
 from console.common.errors import EngineError
 from console.host import process
+from console.host.memory import pids_of_container
 from console.host.ports import ENGINE_PROXY, foreign, listeners
 from console.host.process import BASELINE_COOKIE
-from console.host.resident import pids_of_container
 from console.recovery.rollback.context import RollbackContext
 from console.runtime import proxy as relay
 from console.runtime.engine_api import NoSuchContainer, RawEngine

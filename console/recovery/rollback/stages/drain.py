@@ -23,7 +23,7 @@ from console.common.paths import module_argv
 from console.common.text import decode
 from console.common.units import format_bytes, format_duration
 from console.host import children
-from console.host.resident import GIB, TEARDOWN_S
+from console.host.memory import GIB, TEARDOWN_S
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
