@@ -21,8 +21,7 @@ from console.rehearsal.image import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoin
 from console.rehearsal.inside.settings import HOLDS, packed
 from console.rehearsal.workspace import Mapping
 from console.runtime.docker.client import engine_host
-from console.runtime.docker.compose import base_argv
-from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.compose import base_argv, compose
 from console.runtime.docker.engine_state import silent
 
 SERVERS = ("sglang.launch_server", "ktransformers.server.main")

@@ -27,7 +27,7 @@ from console.host.machine import disk_free
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import disk_margin
 from console.runtime.docker.client import ask, connect, engine_host
-from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.compose import compose
 
 if TYPE_CHECKING:
     import docker
