@@ -25,7 +25,7 @@ from console.common.files import read_bytes, read_text
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import memory, privileges
-from console.host.cgroups import scope
+from console.host.cgroups import cgroup
 
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""
@@ -157,7 +157,7 @@ def spawn(
         detail = f"{one_line(str(log))}: {error.strerror}"
         raise ServiceError("the log cannot be written", detail) from error
     try:
-        popen = scope.popen if enclosed else subprocess.Popen
+        popen = cgroup.popen if enclosed else subprocess.Popen
         child = popen(
             list(spec.argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie, base),

@@ -9,7 +9,7 @@ from typing import Any
 from console.common.errors import ConsoleError, UsageError
 from console.config.playbook.kinds import KINDS
 from console.host import process
-from console.host.cgroups import cgroup, scope
+from console.host.cgroups import cgroup
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (
@@ -82,7 +82,7 @@ def end_unrecorded(context: Context) -> None:
     known = {os.getpid(), *(entry.pid for entry in entries)}
     for entry in entries:
         known |= {one.pid for one in process.members(entry.pid, entry.start)}
-        group = scope.of(entry.group, entry.pid, entry.start) if entry.group else None
+        group = cgroup.of(entry.group, entry.pid, entry.start) if entry.group else None
         known |= set(cgroup.pids(group.path)) if group is not None else set()
     for pid, start in marked(context.run.id):
         if not known & process.ancestry(pid):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from console.common.errors import ServiceError
 from console.host import memory, process
-from console.host.cgroups import scope
+from console.host.cgroups import cgroup
 from console.host.memory import kill_wait_s
 from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together
@@ -90,7 +90,7 @@ def stray_steps(context: RollbackContext) -> int:
     together([_group_task(context, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
-            scope.end(e.group, e.pid, e.start, spared)
+            cgroup.end(e.group, e.pid, e.start, spared)
     # Candidate processes have the cookie too, but the stop stage ends them with their grace.
     candidates = {
         s.pid

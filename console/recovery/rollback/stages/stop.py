@@ -13,7 +13,7 @@ from pathlib import Path
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
 from console.host import process
-from console.host.cgroups import scope
+from console.host.cgroups import cgroup
 from console.host.memory import kill_wait_s, pids_of_container, resident
 from console.recovery.rollback.context import RollbackContext, away, beside, joined, together
 from console.recovery.rollback.live import Live
@@ -104,7 +104,7 @@ def _stop_processes(
     spared = context.spared()
     # A process that left its session, parents and environment is still in its control group.
     for e in _candidate_processes(context, spared):
-        left = scope.end(e.group, e.pid, e.start, spared)
+        left = cgroup.end(e.group, e.pid, e.start, spared)
         if left:
             context.ended(left)
             context.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
