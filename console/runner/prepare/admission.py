@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from console.common.errors import InvalidFile
 from console.common.text import one_line
-from console.config.lessons import ids
+from console.config.lessons import registry
 from console.config.lessons.registry import Lesson, load_lesson
 from console.config.playbook.kinds import ACTING
 from console.render.effects import build_argv
@@ -77,7 +77,7 @@ def findings(made: Plan) -> list[Finding]:
 
 def _of(made: Plan, lesson_id: str) -> Iterator[Blocker]:
     try:
-        lesson = load_lesson(ids.files()[lesson_id])
+        lesson = load_lesson(registry.files()[lesson_id])
     except (InvalidFile, KeyError):
         return
     if lesson.model.status not in STILL:
