@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.checks.preflight import compatibility
 from console.checks.preflight import host as host_checks
-from console.checks.preflight.loader import (
+from console.checks.preflight.compatibility import (
     LIKE_SGLANG,
     Loader,
     engine_of,

@@ -15,9 +15,9 @@ from console.checks.preflight.architecture.check import (
     machine_for,
 )
 from console.checks.preflight.checkpoint import Ask, Preflight, finding_lines
+from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.host import HostAsk, findings
 from console.checks.preflight.image import check_image, check_imports
-from console.checks.preflight.loader import Loader
 from console.common.finding import Finding, Level, worst
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import CheckpointStep

@@ -16,7 +16,7 @@ from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
 from console.checks.preflight.checkpoint import finding_lines, listing_of
-from console.checks.preflight.loader import Loader
+from console.checks.preflight.compatibility import Loader
 from console.common.errors import ServiceError, UsageError
 from console.common.finding import Finding, Level
 from console.common.text import one_line
