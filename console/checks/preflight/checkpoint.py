@@ -18,8 +18,7 @@ from console.checks.preflight.compatibility import (
     plan_of,
     speaks_gguf,
 )
-from console.common.errors import Exit
-from console.common.finding import Finding, Level
+from console.common.errors import Exit, Finding, Level
 from console.common.text import one_line
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError

@@ -17,8 +17,16 @@ from console.checks.lint.rule import Facts, facts_of, rules
 from console.checks.lint.run import Outcome
 from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
-from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
-from console.common.finding import Finding, Level, worst
+from console.common.errors import (
+    ConsoleError,
+    Exit,
+    Finding,
+    InvalidFile,
+    Level,
+    Problem,
+    UsageError,
+    worst,
+)
 from console.common.text import clean
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
 from console.config.locate import NAMES, services, shipped, site_file

@@ -18,7 +18,7 @@ from console.checks.preflight.checkpoint import Ask, Preflight, finding_lines
 from console.checks.preflight.compatibility import Loader
 from console.checks.preflight.host import HostAsk, findings
 from console.checks.preflight.image import check_image, check_imports
-from console.common.finding import Finding, Level, worst
+from console.common.errors import Finding, Level, worst
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import CheckpointStep
 from console.config.playbook.steps import Step

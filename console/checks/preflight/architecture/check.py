@@ -17,8 +17,7 @@ from console.checks.preflight.architecture.on_host import HostProgram, demo_engi
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
 from console.checks.preflight.checkpoint import finding_lines, listing_of
 from console.checks.preflight.compatibility import Loader
-from console.common.errors import ServiceError, UsageError
-from console.common.finding import Finding, Level
+from console.common.errors import Finding, Level, ServiceError, UsageError
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel

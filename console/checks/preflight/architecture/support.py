@@ -20,9 +20,8 @@ from typing import Any, Protocol
 
 from console.checks.preflight.architecture.names import Presence, Said, Scan, is_name
 from console.common import paths
-from console.common.errors import ConsoleError
+from console.common.errors import ConsoleError, Finding, Level
 from console.common.files import write_atomically
-from console.common.finding import Finding, Level
 from console.common.text import clean, one_line
 
 FORM = 1
