@@ -1,4 +1,4 @@
-"""Errors the operator reads, and the one table of exit codes.
+"""Errors the operator reads, the one table of exit codes, and what a preflight check found.
 
 ConsoleError
 ├── UsageError           bad command line

@@ -31,7 +31,7 @@ from console.common.units import parse_bytes
 from console.rehearsal import workspace as place
 from console.rehearsal.demo import model
 from console.rehearsal.inside.settings import HOLDS, MODEL, VARIABLE, Settings, packed
-from console.rehearsal.workspace import Mapping
+from console.rehearsal.workspace import PREFIX, Mapping
 from console.runtime.docker.client import ask, image_info
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 Files = dict[str, Path]
 """Path inside the image → file of this machine."""
 
-PREFIX = "omni-rehearsal/"
 LABEL = "omni.rehearsal"
 LAYOUT = "3"
 """Raised by hand when the image's layout changes."""

@@ -1,4 +1,5 @@
-"""The compatibility table: what an engine takes, asked before anything is downloaded.
+"""How a checkpoint is to be loaded, and the compatibility table: what an engine takes, asked before
+anything is downloaded.
 
 The table is data (compatibility.yaml); this reads it strictly and applies it. A rule that would
 refuse, but for a fact that is not known here, gives `unknown`; so does what no rule speaks of.

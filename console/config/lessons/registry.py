@@ -1,6 +1,10 @@
 """Lessons, and their registry read from files strictly: every problem is told with its line.
 
 A lesson is what was seen, why, what was done, on what evidence. A bad file costs only itself.
+
+Ids are known from the names of files alone: what refers to one is checked without reading any.
+F: a failure, S: what worked, P: a pivot, A: an audit, D: a plan or evaluation. A letter behind the
+number (F-006B) is where the log has given a number twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`runs`, `show`, `report`, `logs`: what happened, from the journals alone."""
+"""`runs`, `show`, `report`, `logs`, `recorder`: what happened, from journals and flight recorders,
+during a run and after a crash or a reboot."""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
-"""A container's control groups by its id: version 2, version 1 and both, any driver, rootless too.
+"""Control groups: a container's by its id, and one of its own for a host process.
+
+A container's: version 2, version 1 and both, any driver, rootless too.
 
 The usual places cost a few stats. Only a container that is in none of them (`cgroup-parent`, an
 engine in a group of its own) is looked for in /proc/*/cgroup. Standard library only.
+
+A host process's: whoever it starts stays in it, whatever parent, session or environment they take,
+as it is in there before its first instruction. Best effort: version 2, and only where this user may
+make a group below the one this process is in (root, or a user's unit). Without one a process is
+known by its group, session, parents and cookie, and one that sheds all four is not found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a stand-in container was told by its rehearsal and by its arguments, and what it holds of cards.
+"""What a stand-in container was told by its rehearsal and its arguments, and its VRAM.
 
 Everything in this package runs inside the stand-in image, on the standard library alone. VRAM is
 scripted: a file a process, naming bytes per card, that counts while its lock is held. The lock goes

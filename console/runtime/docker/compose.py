@@ -7,6 +7,7 @@ and --no-deps, and is stopped by its id through the engine.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -312,8 +313,7 @@ def _existing_names(client: docker.DockerClient) -> Callable[[str, str], bool]:
 
 def _containers(client: docker.DockerClient, *labels: str) -> list[dict[str, Any]]:
     wanted = {"label": list(labels)}
-    rows = ask("Listing containers", lambda: client.api.containers(all=True, filters=wanted))
-    return list(rows)
+    return list(ask("Listing containers", lambda: client.api.containers(all=True, filters=wanted)))
 
 
 def _memory(runs: ComposeSpec, service: Mapping[str, Any], here: bool) -> int | None:
@@ -333,13 +333,10 @@ def _digest(service: Mapping[str, Any], image_id: str, memory_bytes: int | None)
 
 
 def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ServiceError("Compose gave no usable configuration", one_line(text))
-    return value
+    with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(value := json.loads(text), dict):
+            return value
+    raise ServiceError("Compose gave no usable configuration", one_line(text))
 
 
 UP_S = 90.0
@@ -356,8 +353,7 @@ def compose(
 ) -> str:
     """The stdout of a compose command; foreign, not clean.
 
-    Raises EngineError without docker or its plugin, EngineTimeout, ServiceError with the end of
-    stderr.
+    Raises EngineError without docker or its plugin, EngineTimeout, ServiceError with stderr's end.
     """
     code, out, error = _run(argv, _environment(host, env), what, seconds)
     text = decode(error)
