@@ -7,7 +7,8 @@ from argparse import Namespace
 
 from console.checks.lint.rule import facts_of
 from console.common.errors import Exit
-from console.frontends.cli.shared import playbook_of, site_of
+from console.config.locate import playbook_of
+from console.config.locate import site as site_of
 from console.runner.prepare.baseline import restore_time
 from console.runner.prepare.load import records, told
 from console.runner.prepare.plan import make_plan
