@@ -42,7 +42,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("console.guard.helper", "--help", "--protected"),
         ("console.recovery.rollback.standby", "/none", "plan.json"),
         ("console.host.gpu.child", "", "usage"),
-        ("console.host.gpu.vram", "", ""),
+        ("console.host.gpu.nvml", "", ""),
         ("console.rehearsal.demo.engine", "--help", "--port"),
     ],
 )

@@ -18,12 +18,12 @@ from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.common.text import decode, one_line
 from console.common.units import format_bytes
 from console.host import children
-from console.host.gpu.vram import LOST
+from console.host.gpu.nvml import GPU_LOST
 from console.runtime.engine_api import podman, too_old
 
 if TYPE_CHECKING:
     from console.common import errors
-    from console.host.gpu.vram import Vram
+    from console.host.gpu.nvml import Vram
 
 
 OLDEST_API = (1, 41)
@@ -224,7 +224,7 @@ def _card(check: Check, uuid: str, name: str, memory: Vram) -> Finding:
     if used is not None and total is not None:
         return check.ok(f"{label}: {format_bytes(used)} of {format_bytes(total)} used")
     words = f"{label}: {why or 'its memory is not known'}"
-    if why == LOST:
+    if why == GPU_LOST:
         return check.failed(words, _hint(why))
     if any(sign in why.lower() for sign in _UNSURE):
         return check.note(f"{words}; its memory is not shown")

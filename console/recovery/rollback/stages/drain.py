@@ -62,7 +62,7 @@ def used(gpus: Sequence[str], call_s: float) -> int | None:
     Another process asks NVML, which may hang forever.
     """
     try:
-        code, out, _ = children.run(module_argv("console.host.gpu.vram"), call_s, env=os.environ)
+        code, out, _ = children.run(module_argv("console.host.gpu.nvml"), call_s, env=os.environ)
         table = json.loads(decode(out))
         return None if code else sum(int(table[gpu]["used"]) for gpu in gpus)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
