@@ -12,12 +12,11 @@ from typing import Any
 
 from console.common.errors import ConsoleError, EngineTimeout
 from console.common.text import one_line
-from console.host.cgroups.limits import limits
 from console.host.children import within
 from console.host.disk import existing, space
 from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
-from console.host.memory import MemoryReader
+from console.host.memory import MemoryReader, limits
 from console.host.sample import Machine
 
 DISK_S = 2.0

@@ -247,9 +247,9 @@ def processor(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def memory_limits(facts: Facts, check: Check) -> Iterator[Finding]:
-    from console.host.cgroups import limits
+    from console.host import memory
 
-    found = limits.limits(facts.root)
+    found = memory.limits(facts.root)
     if not found:
         yield check.ok("no cgroup limits the memory of this login")
     for one in found:

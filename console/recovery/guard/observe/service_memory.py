@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.host.cgroups.limits import number_in
+from console.host.memory import number_in
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.memory import field, opened, pread
 from console.recovery.guard.observe.snapshot import Load, Swap
