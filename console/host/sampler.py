@@ -14,7 +14,7 @@ from console.common.errors import ConsoleError
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host.children import Child
-from console.host.disk import DiskWatch
+from console.host.machine import DiskWatch
 from console.host.memory import MemoryReader
 from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
 

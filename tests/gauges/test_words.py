@@ -8,8 +8,8 @@ from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion
 
-from console.host.disk import DiskWatch, read_disk
 from console.host.gpu import nvml
+from console.host.machine import DiskWatch, read_disk
 from console.host.sample import DiskSample, GpuReport, MemorySample, Sample
 from console.host.sampler import GpuWatch
 from console.render.cells import plain
