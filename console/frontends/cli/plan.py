@@ -37,7 +37,7 @@ def schema(args: Namespace) -> int:
     from console.config.playbook.playbook import playbook_schema
 
     if args.markdown:
-        from console.config.playbook.format_docs import reference
+        from console.config.playbook.playbook import reference
 
         print(reference(), end="")
         return int(Exit.OK)
