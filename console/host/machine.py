@@ -1,8 +1,8 @@
 """This machine as a verdict needs it: memory that can be had, cards, processor, disk.
 
-Nothing is written and no disk is measured. Every figure says how it was come by, in `given`. To ask a
-file system for its free space can hang for good on a dead network mount: it is asked in a thread of
-its own.
+Nothing is written and no disk is measured. Every figure says how it was come by, in `given`.
+Asking a file system for its free space can hang for good on a dead network mount: a gauge asks each
+path in a daemon thread of its own.
 """
 
 from __future__ import annotations

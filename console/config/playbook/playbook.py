@@ -1,4 +1,5 @@
-"""A playbook: typed inputs, services, phases of steps, what always runs at the end; its schema.
+"""A playbook: typed inputs, services, phases of steps, what always runs at the end; its schema,
+and the format as Markdown, made from the very models that check a playbook.
 
 What has to be true around a cutover depends on the order of the steps (`cutover_problems`).
 """
