@@ -24,8 +24,7 @@ from console.common.errors import ServiceError
 from console.common.files import read_bytes, read_text
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host import memory, privileges
-from console.host.cgroups import cgroup
+from console.host import cgroup, memory, privileges
 
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""

@@ -14,8 +14,7 @@ from console.common.clock import Clock
 from console.common.redact import Known
 from console.common.text import clean, decode
 from console.config.playbook.inputs import Secret
-from console.host import matching
-from console.host.cgroups import cgroup
+from console.host import cgroup, matching
 from console.host.children import Cancelled
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView, fold

@@ -8,8 +8,7 @@ from typing import Any
 
 from console.common.errors import ConsoleError, UsageError
 from console.config.playbook.kinds import KINDS
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (

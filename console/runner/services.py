@@ -12,7 +12,7 @@ from console.common import paths
 from console.common.errors import ServiceError
 from console.common.logs.tail import keep_end
 from console.common.text import one_line
-from console.host.cgroups import cgroup
+from console.host import cgroup
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed

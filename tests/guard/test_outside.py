@@ -15,8 +15,7 @@ import pytest
 
 from console.common.clock import Clock, SystemClock
 from console.common.paths import module_argv
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.host.children import MOST_BACKOFF_S, Child
 from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target

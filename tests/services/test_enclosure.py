@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.recovery.guard.kill.killer import Killer
 from console.recovery.guard.kill.targets import Deny, find_targets
 from console.recovery.rollback import live
@@ -181,7 +180,7 @@ def test_it_is_found_from_another_session(escaping: subprocess.Popen[bytes]) -> 
     aside.mkdir()
     start = path.rpartition(".")[2]
     asked = f"of_process({escaping.pid}, {start})"
-    ask = f"from console.host.cgroups.cgroup import of_process; print({asked})"
+    ask = f"from console.host.cgroup import of_process; print({asked})"
     move = f'echo 0 > {aside}/cgroup.procs && exec "$0" -c "$1"'
     try:
         said = subprocess.check_output(["sh", "-c", move, sys.executable, ask], cwd=ROOT)

@@ -23,7 +23,9 @@ from console.config.locate import (
     own_command,
     playbook_of,
     playbook_path,
-    site_of,
+)
+from console.config.locate import (
+    site as site_of,
 )
 from console.config.site.site import Site, load_site
 from console.frontends.cli import run as run_command

@@ -1,7 +1,7 @@
 """NVML asked for one card at a time, and its error codes in words an operator understands.
 
 `python -m console.host.gpu.nvml` prints what is in use as one JSON line; exit code 3 and a line on
-stderr say that a card was lost or that there is none.
+stderr say that a driver or a GPU is missing. A value that is not known is null, never zero.
 
 pynvml is loaded when asked to. Each phrase has a short head that fits a row, then `: ` and what can
 be done.

@@ -22,7 +22,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import clean, decode
 from console.common.units import both_units
-from console.host.cgroups import cgroup
+from console.host import cgroup
 from console.host.machine import Space, space
 from console.models.hub import local_files, settings
 from console.models.hub.checkpoint import Contents

@@ -20,7 +20,7 @@ from console.config.playbook.inputs import Secret
 from console.config.playbook.measuring_steps import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
-from console.host.cgroups import cgroup
+from console.host import cgroup
 from console.host.children import Cancelled
 from console.host.process import (
     COOKIE,

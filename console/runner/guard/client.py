@@ -14,8 +14,7 @@ from typing import Any
 from console.common.errors import ConsoleError
 from console.common.text import clean
 from console.config.playbook.kinds import KINDS
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.journal.breach import Breach, Seen, breach_of, look, tell
 from console.journal.state import Cause, RunState
 from console.recovery.guard.record.recorder import sweep

@@ -24,7 +24,7 @@ from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.text import clean_lines, decode, one_line, one_of
 from console.common.units import format_duration
 from console.host import children
-from console.host.cgroups.cgroup import die_together
+from console.host.cgroup import die_together
 from console.host.process import COOKIE
 from console.runtime.docker.client import ask, inspect, require_image
 from console.runtime.docker.container import LOGGING, is_here, unix_host

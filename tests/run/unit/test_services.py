@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.host.process import ProcessSpec
 from console.runner.context import Attempt
 from console.runner.services import RunServices

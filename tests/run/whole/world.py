@@ -28,8 +28,7 @@ from console.bench.interference import Surroundings
 from console.common.clock import SystemClock
 from console.config.site.site import load_site
 from console.frontends.cli import follow
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.host.gpu import inventory
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.common.text import one_line
-from console.host import process
-from console.host.cgroups import cgroup
-from console.host.cgroups.cgroup import FULL_ID, Cgroup, Hierarchy
+from console.host import cgroup, process
+from console.host.cgroup import FULL_ID, Cgroup, Hierarchy
 from console.host.process import COOKIE
 from console.recovery.guard.config import GuardConfig
 from console.recovery.rollback import live

@@ -29,8 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 from console.common.text import one_line
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
 
 EVERY_S = 1.0

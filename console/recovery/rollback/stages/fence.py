@@ -7,8 +7,7 @@ import signal
 from collections.abc import Callable
 
 from console.common.errors import ServiceError
-from console.host import memory, process
-from console.host.cgroups import cgroup
+from console.host import cgroup, memory, process
 from console.host.memory import kill_wait_s
 from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.host.memory import kill_wait_s, pids_of_container, resident
 from console.recovery.rollback.context import RollbackContext, away, beside, joined, together
 from console.recovery.rollback.live import Live

@@ -219,7 +219,7 @@ def die_together(container: str) -> bool:
 
 
 PREFIX = "omni."
-AIRLOCK = ("-I", "-S", "-X", "utf8", str(Path(__file__).with_name("exec.py")))
+AIRLOCK = ("-I", "-S", "-X", "utf8", str(Path(__file__).with_name("cgroup_exec.py")))
 
 
 def popen(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
