@@ -1,8 +1,6 @@
 """Everything a rehearsal is made of, before a run is: mapping, site, playbook, images, the fault.
 
 A fault is what a rehearsal is told to let go wrong: one abort criterion each, and the grey zone.
-A playbook's own gates stay as they are written, and say what is rehearsed; only the CPU quota of
-the stand-in is chosen by them. Its times are shortened.
 """
 
 from __future__ import annotations
