@@ -29,7 +29,7 @@ from console.common.errors import (
 )
 from console.common.text import clean
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
-from console.config.locate import NAMES, services, shipped, site_file
+from console.config.locate import NAMES, playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
 from console.models.sizing.assessment import Verdict
 
@@ -274,4 +274,39 @@ def _rules(args: Namespace) -> int:
         print(json.dumps({"rules": [text.rule_json(one) for one in rules().values()]}))
     else:
         print(text.document(), end="")
+    return int(Exit.OK)
+
+
+def plan(args: Namespace) -> int:
+    """Every argv, effect and planned duration, where the baseline goes down, what lint says."""
+    from console.runner.prepare.baseline import restore_time
+    from console.runner.prepare.load import records, told
+    from console.runner.prepare.plan import make_plan
+    from console.runner.prepare.plan_text import as_json, lines
+
+    if args.rehearse or args.fault:
+        from console.frontends.cli.demo import planned
+
+        made = planned(args)
+    else:
+        site = site_of(args.site)
+        playbook = playbook_of(args.playbook, args.input, site, planning=True)
+        made = make_plan(playbook, site, restore_time(site.name))
+    found = told(made.playbook, facts_of(made.site))
+    if args.json:
+        print(json.dumps({**as_json(made), "lint": made.known.data(records(found))}))
+    else:
+        print("\n".join(lines(made, found)))
+    return int(Exit.OK)
+
+
+def schema(args: Namespace) -> int:
+    from console.config.playbook.playbook import playbook_schema
+
+    if args.markdown:
+        from console.config.playbook.playbook import reference
+
+        print(reference(), end="")
+        return int(Exit.OK)
+    print(json.dumps(playbook_schema(), indent=None if args.json else 1))
     return int(Exit.OK)
