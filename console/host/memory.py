@@ -4,9 +4,9 @@ A reading of the machine (RAM, swap, swap rates and memory pressure, by pread on
 stay open) takes a tenth of a millisecond and opens nothing.
 
 Every control group up to the root has its say: version 2, version 1, and both at once. A group's
-usage counts the page cache, which the kernel gives back. `limits` takes what is neither inactive nor
-active file memory as used; `Bound`, whose files stay open for one look after the other, only what
-is not inactive file memory.
+usage counts the page cache, which the kernel gives back. `limits` takes what is neither inactive
+nor active file memory as used; `Bound`, whose files stay open for one look after the other, only
+what is not inactive file memory.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from console.checks.preflight import compatibility
 from console.checks.preflight import host as host_checks
 from console.checks.preflight.compatibility import (
-    LIKE_SGLANG,
+    ENGINES,
     Loader,
     engine_of,
     fitting,
@@ -370,8 +370,8 @@ def table(
         getattr(plan, "split_mode", ""), machine,
     )  # fmt: skip
     found = compatibility.check(question)
-    if engine in LIKE_SGLANG:
-        words = "its memory is worked out as SGLang's: a first look, no more"
+    if like := ENGINES[engine].like:
+        words = f"its memory is worked out as {like}'s: a first look, no more"
         found = (*found, Finding(Level.WARN, engine, words))
     return found
 

@@ -7,12 +7,12 @@ refuse, but for a fact that is not known here, gives `unknown`; so does what no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -232,13 +232,6 @@ def _uncovered(
 
 
 LOADERS = ("mmap", "resident", "convert")
-ENGINES = {
-    "llama.cpp": Format.GGUF, "ik_llama.cpp": Format.GGUF, "sglang": Format.SAFETENSORS,
-    "kt-kernel": Format.SAFETENSORS, "vllm": Format.SAFETENSORS, "exllamav3": None,
-}  # fmt: skip
-"""Engines that can be named, with the format that their memory is worked out for."""
-LIKE_SGLANG = ("vllm", "exllamav3")
-"""Their memory is worked out as SGLang's, and that is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +259,41 @@ class Loader:
                 raise UsageError(f"unknown {name} {one_line(value, 40)}", hint=", ".join(known))
         if self.ctx is not None and self.ctx < 1:
             raise UsageError(f"context {self.ctx}", "expected a number of tokens, like 8192")
-        if self.kind == "mmap" and self.engine and ENGINES[self.engine] is not Format.GGUF:
+        if self.kind == "mmap" and self.engine and ENGINES[self.engine].format is not Format.GGUF:
             raise UsageError(f"{self.engine} does not map files", hint="--loader resident")
+
+
+def _llama(loader: Loader) -> LlamaPlan:
+    plan = llama_plan(loader.args, loader.env)
+    return replace(plan, mmap=False) if loader.kind == "resident" else plan
+
+
+def _sglang(loader: Loader) -> SglangPlan:
+    return sglang_plan(loader.args)
+
+
+def _kt(loader: Loader) -> SglangPlan:
+    return replace(sglang_plan(loader.args), kt=True)
+
+
+class Engine(NamedTuple):
+    """`format`: what its memory is worked out for, by `plan`; `like`: whose arithmetic that is
+    where it is another engine's, which is said."""
+
+    format: Format | None
+    plan: Callable[[Loader], LlamaPlan | SglangPlan]
+    like: str = ""
+
+
+ENGINES = {
+    "llama.cpp": Engine(Format.GGUF, _llama),
+    "ik_llama.cpp": Engine(Format.GGUF, _llama),
+    "sglang": Engine(Format.SAFETENSORS, _sglang),
+    "kt-kernel": Engine(Format.SAFETENSORS, _kt),
+    "vllm": Engine(Format.SAFETENSORS, _sglang, like="SGLang"),
+    "exllamav3": Engine(None, _sglang, like="SGLang"),
+}
+"""Engines that can be named."""
 
 
 def fitting(loader: Loader, format_: Format) -> Loader:
@@ -280,21 +306,15 @@ def fitting(loader: Loader, format_: Format) -> Loader:
 def plan_of(loader: Loader, format_: Format) -> LoaderPlan:
     if loader.kind == "convert":
         return conversion_plan(loader.args)
-    if speaks_gguf(loader, format_):
-        plan = llama_plan(loader.args, loader.env)
-        if loader.kind == "resident":
-            plan = replace(plan, mmap=False)
-        return plan if loader.ctx is None else replace(plan, ctx=loader.ctx)
-    sglang = sglang_plan(loader.args)
-    if loader.engine == "kt-kernel":
-        sglang = replace(sglang, kt=True)
-    return sglang if loader.ctx is None else replace(sglang, ctx=loader.ctx)
+    engine = loader.engine or ("llama.cpp" if speaks_gguf(loader, format_) else "sglang")
+    plan = ENGINES[engine].plan(loader)
+    return plan if loader.ctx is None else replace(plan, ctx=loader.ctx)
 
 
 def speaks_gguf(loader: Loader, format_: Format) -> bool:
     """Whether llama.cpp or a fork of it is to load this."""
     if loader.engine:
-        return ENGINES[loader.engine] is Format.GGUF
+        return ENGINES[loader.engine].format is Format.GGUF
     return format_ is Format.GGUF or loader.kind == "mmap"
 
 

@@ -1,4 +1,5 @@
-"""`check` and `lint`: what can be known of models, host and files before anything is paid for."""
+"""`check`, `lint`, `plan`, `schema`: what can be known of models, host, files and a playbook before
+anything is paid for."""
 
 from __future__ import annotations
 
