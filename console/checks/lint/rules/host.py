@@ -9,13 +9,19 @@ from console.checks.lint import commands, vocabulary
 from console.checks.lint.rule import Facts, rule
 from console.checks.lint.unit import Command, Container, Hit, Kind, Severity, Unit, Where
 
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+
 _KERNEL = re.compile(r"linux-(?:image|headers|modules)(?:-unsigned)?-6\.1[2-9]")
 _PGREP = re.compile(r"\bpgrep\b.*?\s(?:-\w*f\w*|--full)\b|\bps\b.*\|\s*grep\b")
 _LONG = frozenset({"cmake", "make", "ninja", "cargo"})
+_CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
+_WHEELS = re.compile(r"/whl/(?:nightly/|test/)?cu(\d{2})(\d)\b")
+_FLAGS = ("AVX512F", "AVX512VL", "AVX512BW", "AVX512CD", "AVX512DQ")
+OLDEST = (12, 8)
 
 
 @rule(
-    "kernel-6.12-ppa", Severity.ERROR, "F-018 F-023 D-002",
+    "kernel-6.12-ppa", ERROR, "F-018 F-023 D-002",
     title="A kernel from outside for sched_ext",
     why="A 6.12 kernel of a PPA breaks the NVIDIA driver (no DKMS fixes), gets no security "
     "updates, and the machine that serves has to boot it. What is missing is a module of "
@@ -34,14 +40,14 @@ def kernel(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "pkill-f-as-rollback", Severity.WARNING, "D-003",
+    "pkill-f-as-rollback", WARNING, "D-003",
     title="Processes are ended by a pattern",
     why="`pkill -f sglang` ends whatever has that word in its command line: the editor, the log "
     "that is followed, a second trial, the baseline. It waits for no memory to come back.",
     fix="a service with `process:`, which is stopped by its pid; `omni-console rollback`",
 )  # fmt: skip
 def by_pattern(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    grave = Severity.ERROR if unit.source.kind is Kind.PLAYBOOK else None
+    grave = ERROR if unit.source.kind is Kind.PLAYBOOK else None
     for at, command in enumerate(unit.commands):
         if command.where is not Where.HOST or command.has("-0"):
             continue
@@ -67,7 +73,7 @@ def _of_pattern(unit: Unit, at: int) -> bool:
 
 
 @rule(
-    "missing-timeout", Severity.WARNING, "F-019 D-004",
+    "missing-timeout", WARNING, "F-019 D-004",
     title="Something that may hang or takes long, without a timeout of its own",
     why="A request to a server that hangs holds a test up for ever: an hour becomes a night. A "
     "build or a download in a playbook is ended after ten minutes, the default.",
@@ -113,14 +119,6 @@ def _takes_long(command: Command) -> bool:
         )
         or "convert_cpu_weights" in command.line
     )
-
-
-ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
-
-_CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
-_WHEELS = re.compile(r"/whl/(?:nightly/|test/)?cu(\d{2})(\d)\b")
-_FLAGS = ("AVX512F", "AVX512VL", "AVX512BW", "AVX512CD", "AVX512DQ")
-OLDEST = (12, 8)
 
 
 @rule(
