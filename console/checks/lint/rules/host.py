@@ -127,20 +127,16 @@ def _takes_long(command: Command) -> bool:
     why="12.1 and 12.4 know no compute_120 at all, 12.6 knows a preview: nvcc stops, or the wheel "
     "has no kernel for the card.",
     fix="nvidia/cuda:12.8.0-devel-… or newer, and PyTorch from the cu128 index",
-    needs="cards of compute 12.0",
+    needs="cards of compute 12.0", when=vocabulary.for_sm120,
 )  # fmt: skip
 def old_cuda(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    if not vocabulary.for_sm120(unit, facts):
-        return
-    for image in unit.images:
-        match = _CUDA.search(image.ref)
+    named = [(one.place, _CUDA.search(one.ref), f"{one.ref} is CUDA") for one in unit.images]
+    pips = (command for command in unit.commands if vocabulary.pip_words(command))
+    words = (word for command in pips for word in command.args)
+    named += [(one.place, _WHEELS.search(one.text), "wheels for CUDA") for one in words]
+    for place, match, said in named:
         if match and (int(match[1]), int(match[2])) < OLDEST:
-            yield Hit(image.place, f"{image.ref} is CUDA {match[1]}.{match[2]}")
-    for command in unit.commands:
-        for word in command.args if vocabulary.pip_words(command) else ():
-            match = _WHEELS.search(word.text)
-            if match and (int(match[1]), int(match[2])) < OLDEST:
-                yield Hit(word.place, f"wheels for CUDA {match[1]}.{match[2]}")
+            yield Hit(place, f"{said} {match[1]}.{match[2]}")
 
 
 @rule(
@@ -155,10 +151,9 @@ def prebuilt(unit: Unit, facts: Facts) -> Iterator[Hit]:
     words = (word for command in unit.commands for word in command.args)
     if not vocabulary.for_sm120(unit, facts) and not any("sm_120" in one.text for one in words):
         return
-    for command in unit.commands:
-        for word in vocabulary.pip_words(command):
-            if re.fullmatch(r"ktransformers(?:\[.*\])?(?:[=<>~!].*)?", word.text):
-                yield Hit(word.place, f"pip install {word.text}")
+    for word in vocabulary.pips(unit):
+        if re.fullmatch(r"ktransformers(?:\[.*\])?(?:[=<>~!].*)?", word.text):
+            yield Hit(word.place, f"pip install {word.text}")
 
 
 @rule(
@@ -181,6 +176,10 @@ def _sees_gpus(one: Container) -> bool:
     return any(v.name in names and v.value not in ("", "none", "void", "-1") for v in one.env)
 
 
+def _asymmetric(unit: Unit, facts: Facts) -> bool | None:
+    return facts.asymmetric
+
+
 @rule(
     "tensor-parallel-asymmetric-cards", ERROR, "F-002 S-003",
     title="Tensor parallelism over cards of different size",
@@ -188,11 +187,9 @@ def _sees_gpus(one: Container) -> bool:
     "was 40 % slower, where it fitted at all.",
     fix="a pipeline split by memory: llama.cpp with --tensor-split 75,25, or "
     "--pipeline-parallel-size",
-    needs="the memory of every card",
+    needs="the memory of every card", when=_asymmetric,
 )  # fmt: skip
 def tensor_parallel(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    if not facts.asymmetric:
-        return
     for command in unit.commands:
         name = vocabulary.engine(command)
         if name in ("sglang", "vllm"):
@@ -243,11 +240,9 @@ def _graph(model: str, hit: Hit) -> Iterator[Hit]:
     title="NVIDIA Dynamo on one machine with unequal cards",
     why="It plans for fleets of equal nodes: with one machine there is nothing to disaggregate.",
     fix="llama.cpp on a single node",
-    needs="the memory of every card",
+    needs="the memory of every card", when=_asymmetric,
 )  # fmt: skip
 def dynamo(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    if not facts.asymmetric:
-        return
     for image in unit.images:
         if "ai-dynamo" in image.ref:
             yield Hit(image.place, image.ref)
