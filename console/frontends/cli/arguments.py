@@ -184,7 +184,7 @@ def _machine_commands(commands: Any) -> None:
         "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
     )
     recorder = _add(
-        commands, "recorder", "recorder:recorder",
+        commands, "recorder", "show:recorder",
         "the last two minutes before a crash or a kill, from a run's flight recorder",
     )  # fmt: skip
     recorder.add_argument("run", nargs="?", metavar="RUN")
