@@ -336,6 +336,7 @@ def _cut_off(module: str, ended: Outcome) -> Finding:
     return Finding(Level.FAIL, title, words, "the module calls exit, or the interpreter is broken")
 
 
+# Text and not a function: it runs inside an image, under its Python, which may be an old one.
 SOURCE = r'''
 import importlib, json, os, sys
 
