@@ -167,7 +167,7 @@ def look(values: Mapping[str, str], site: str | None) -> Shown:
 def _fit(values: Mapping[str, str], site: str | None, lines: list[str]) -> str:
     from console.checks.preflight import of_site
     from console.checks.preflight.architecture import check as architecture
-    from console.models.gguf.address import is_address
+    from console.models.gguf.byte_source import is_address
     from console.models.hub import settings
     from console.models.hub.checkpoint import Format
     from console.models.sizing.assessment import wrapped

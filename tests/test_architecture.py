@@ -156,7 +156,7 @@ def test_the_emergency_side_imports_nothing_that_can_be_missing() -> None:
 
 
 def test_no_command_loads_the_drawing_side() -> None:
-    commands = ("run", "plan", "show", "bench", "demo")
+    commands = ("run", "check", "show", "bench", "demo")
     for modules in loaded(*(f"import console.frontends.cli.{one}" for one in commands)):
         assert modules & DRAWING == set()
 

@@ -1,4 +1,4 @@
-"""Which site and which playbook is meant: by path, by name, or by what is configured.
+"""Which site, playbook and inputs are meant: by path, by name, or by what is configured.
 
 The parsers are loaded when a file is read, not before: a screen comes first.
 """
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from console.common import paths
 from console.common.errors import UsageError
 from console.common.files import write_atomically
+from console.common.text import one_line
 
 if TYPE_CHECKING:
+    from console.config.playbook.playbook import Playbook
     from console.config.site.site import Site
 
 PORTS = range(18080, 18180)
@@ -126,3 +128,37 @@ def _site(ports: dict[str, int]) -> str:
         "  models: [models/baseline.gguf]\n"
         f"services:\n{services}"
     )
+
+
+def own_command() -> str:
+    """What a person types to call this program: its name where the PATH has it."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    if shutil.which("omni-console"):
+        return "omni-console"
+    here = Path(sys.executable).parent / "omni-console"
+    return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)
+
+
+def inputs_of(pairs: list[str]) -> dict[str, str]:
+    """`NAME=VALUE` arguments. Raises UsageError."""
+    given: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise UsageError(
+                f"--input {one_line(pair, 60)}", "expected NAME=VALUE", "--input port=8001"
+            )
+        given[name] = value
+    return given
+
+
+def playbook_of(text: str, pairs: list[str], site: Site, *, planning: bool = False) -> Playbook:
+    from console.config.playbook.load import load_playbook
+
+    return load_playbook(
+        playbook_path(text), inputs_of(pairs), planning=planning,
+        site_services=frozenset(site.model.services), aliases=site.model.names,
+    )  # fmt: skip

@@ -1,16 +1,25 @@
-"""RAM, swap, swap rates and memory pressure, by pread on descriptors that stay open.
+"""RAM: what the machine has, what control groups leave of it, and what processes hold.
 
-A reading takes a tenth of a millisecond and opens nothing.
+A reading of the machine (RAM, swap, swap rates and memory pressure, by pread on descriptors that
+stay open) takes a tenth of a millisecond and opens nothing.
+
+Every control group up to the root has its say: version 2, version 1, and both at once. A group's
+usage counts the page cache, which the kernel gives back. `limits` takes what is neither inactive
+nor active file memory as used; `Bound`, whose files stay open for one look after the other, only
+what is not inactive file memory.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from console.common.errors import ConsoleError
-from console.common.files import read_bytes
+from console.common.files import read_bytes, read_text
 from console.common.text import one_line
 from console.host.sample import MemorySample
 
@@ -22,10 +31,10 @@ _CHUNK = 32 * 1024
 
 def meminfo(path: Path | str = "/proc/meminfo") -> dict[str, int]:
     """Bytes of RAM and swap, by the kernel's own names; a row that cannot be read is absent."""
-    return _rows(read_bytes(path))
+    return _figures_of(read_bytes(path))
 
 
-def _rows(text: bytes) -> dict[str, int]:
+def _figures_of(text: bytes) -> dict[str, int]:
     return {name.decode(): int(kib) * 1024 for name, kib in _MEMINFO.findall(text)}
 
 
@@ -45,7 +54,7 @@ class MemoryReader:
         has no PSI. Raises ConsoleError when RAM itself is not to be read.
         """
         try:
-            table = _rows(self._text("meminfo"))
+            table = _figures_of(self._text("meminfo"))
             total, available = table["MemTotal"], table["MemAvailable"]
         except OSError as error:
             cause = one_line(error.strerror or str(error))
@@ -100,3 +109,224 @@ class MemoryReader:
         while len(text) % _CHUNK == 0 and (more := os.pread(descriptor, _CHUNK, len(text))):
             text += more
         return text
+
+
+KILL_WAIT_S = 10.0
+"""How long whoever holds next to nothing may take to be gone after SIGKILL."""
+TEARDOWN_S = 0.5
+"""Seconds a GiB: 0.08 were measured on a quiet machine, 0.42 on one that swaps."""
+GIB = 1 << 30
+_CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+"""Docker and Podman name a container's control group by its full id, with cgroupfs and systemd."""
+
+
+class Resident(NamedTuple):
+    """Bytes of RAM: all pages, and those that come back only when their owner is gone (anonymous
+    and shared memory; pages of files count as available already)."""
+
+    total: int
+    own: int
+
+
+def resident(pids: Iterable[int]) -> Resident:
+    """The sum over some processes; shared pages count once for each of them."""
+    total = own = 0
+    for pid in pids:
+        rows = _rows(pid)
+        total += rows.get("VmRSS", 0)
+        own += rows.get("RssAnon", 0) + rows.get("RssShmem", 0)
+    return Resident(total, own)
+
+
+def pids_of_container(identity: str) -> list[int]:
+    """The pids of a container of this machine, by its full id in their control group."""
+    names = filter(str.isdigit, os.listdir("/proc") if identity else ())
+    return [int(name) for name in names if identity in read_text(f"/proc/{name}/cgroup")]
+
+
+def container_of(pid: int) -> str:
+    """The full id of the container that a process of this machine runs in; empty for none."""
+    found = _CONTAINER.search(read_text(f"/proc/{pid}/cgroup"))
+    return found[0] if found else ""
+
+
+def kill_wait_s(held: Resident) -> float:
+    """Seconds that a killed process which held this may take to be gone."""
+    return KILL_WAIT_S + held.total / GIB * TEARDOWN_S
+
+
+def _rows(pid: int) -> dict[str, int]:
+    """The rows of /proc/PID/status that count kB, in bytes; empty where it is gone."""
+    rows = {}
+    for line in read_text(f"/proc/{pid}/status").splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] == "kB" and words[1].isdigit():
+            rows[words[0].rstrip(":")] = int(words[1]) * 1024
+    return rows
+
+
+UNLIMITED = 1 << 60
+"""Version 1 writes a number of this size where there is no limit, bytes."""
+_STAT = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One group with a limit: `left` of `most` bytes, and of its swap (None: not limited)."""
+
+    group: str
+    most: int
+    left: int
+    swap_left: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where a version keeps its figures; `controller` as /proc/PID/cgroup names its groups."""
+
+    controller: str
+    most: str
+    used: str
+    inactive: str
+    active: str
+    events: str
+
+
+V2 = Files("", "memory.max", "memory.current", "inactive_file", "active_file", "memory.events")
+V1 = Files(
+    "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+    "total_inactive_file", "total_active_file", "memory.oom_control",
+)  # fmt: skip
+
+
+def limits(root: Path) -> list[Limit]:
+    """Every memory limit on this process, its own group's first; empty where there is none."""
+    found = (_limit(folder, name, files) for folder, name, files in _groups(root))
+    return [one for one in found if one is not None]
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, str, Files]]:
+    """Each group that this process is in and that may account memory, its own first and version 2
+    before version 1: its directory, its name, its files."""
+    rows = [row.split(":", 2) for row in read_text(root / "proc/self/cgroup").splitlines()]
+    inside = {
+        name: path
+        for number, names, path in (row for row in rows if len(row) == 3)
+        if names or number == "0"
+        for name in names.split(",")
+    }
+    for top, shown, files in sorted(_mounts(root), key=lambda one: one[2].controller):
+        if files.controller not in inside:
+            continue
+        # Without a control group namespace the mount shows only a part of the tree.
+        path = inside[files.controller]
+        inner = path.removeprefix(shown).strip("/") if path.startswith(shown) else ""
+        folder = top if ".." in inner.split("/") else top / inner
+        for one in (folder, *folder.parents):
+            if one.is_relative_to(top):
+                yield one, str(one.relative_to(top.parent)), files
+
+
+def _mounts(root: Path) -> Iterator[tuple[Path, str, Files]]:
+    """What may account memory: where it is mounted, which part of the tree, its files."""
+    for row in read_text(root / "proc/self/mountinfo").splitlines():
+        left, _, right = row.partition(" - ")
+        fields, kind = left.split(), right.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        shown, point = (_unescaped(field) for field in fields[3:5])
+        if kind[0] == "cgroup2":
+            yield root / point.lstrip("/"), shown, V2
+        elif kind[0] == "cgroup" and "memory" in kind[2].split(","):
+            yield root / point.lstrip("/"), shown, V1
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+def _limit(folder: Path, name: str, files: Files) -> Limit | None:
+    most, used = number_in(folder / files.most), number_in(folder / files.used)
+    if most is None or not 0 <= most < UNLIMITED or used is None:
+        return None
+    table = dict(re.findall(r"^(\w+) (\d+)$", read_text(folder / "memory.stat"), re.MULTILINE))
+    cache = int(table.get(files.inactive, 0)) + int(table.get(files.active, 0))
+    left = max(0, most - max(0, used - cache))
+    swap, swapped = number_in(folder / "memory.swap.max"), number_in(folder / "memory.swap.current")
+    swap_left = None if swap is None or swapped is None else max(0, swap - swapped)
+    return Limit(name, most, left, swap_left)
+
+
+def number_in(path: Path) -> int | None:
+    """The number a file of the kernel holds; None for "max", no number, and no file."""
+    try:
+        return int(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One group with a limit in bytes: its open files, and the row of its page cache."""
+
+    limit: int
+    usage: int
+    stat: int
+    key: bytes
+
+
+class Bound:
+    """The levels that bound this process, found once: limits of its own level and of those above;
+    one above the machine's own memory is none."""
+
+    def __init__(self, root: Path, total: int) -> None:
+        self.inside = False
+        """Whether something of the run is bounded with this process: of others nothing is told."""
+        found = (_level(folder, files, total) for folder, _, files in _groups(root))
+        self.levels = [one for one in found if one is not None]
+
+    @property
+    def least(self) -> int:
+        """The lowest limit in bytes, 0 without one."""
+        return min((level.limit for level in self.levels), default=0)
+
+    def look(self) -> int | None:
+        """Bytes left to the level that is nearest its end; None when none answers."""
+        known = [left for level in self.levels if (left := _left(level)) is not None]
+        return min(known, default=None)
+
+    def close(self) -> None:
+        for level in self.levels:
+            os.close(level.usage)
+            os.close(level.stat)
+        self.levels.clear()
+
+
+def _level(folder: Path, files: Files, total: int) -> Level | None:
+    limit = number_in(folder / files.most)
+    if limit is None or not 0 < limit < total:
+        return None
+    opened: list[int] = []
+    try:
+        for name in (files.used, "memory.stat"):
+            opened.append(os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        return None
+    usage, stat = opened
+    return Level(limit, usage, stat, f"\n{files.inactive} ".encode())
+
+
+def _left(level: Level) -> int | None:
+    try:
+        used = int(os.pread(level.usage, 64, 0))
+        text = os.pread(level.stat, _STAT, 0)
+    except (OSError, ValueError):
+        return None
+    at = text.find(level.key)
+    cache = 0
+    if at >= 0:
+        at += len(level.key)
+        cache = int(text[at : text.find(b"\n", at)])
+    return max(0, level.limit - used + min(cache, used))

@@ -24,8 +24,7 @@ from console.common.errors import ServiceError
 from console.common.files import read_bytes, read_text, write_atomically
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host import privileges, resident
-from console.host.cgroups import scope
+from console.host import cgroup, memory, privileges
 
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""
@@ -157,7 +156,7 @@ def spawn(
         detail = f"{one_line(str(log))}: {error.strerror}"
         raise ServiceError("the log cannot be written", detail) from error
     try:
-        popen = scope.popen if enclosed else subprocess.Popen
+        popen = cgroup.popen if enclosed else subprocess.Popen
         child = popen(
             list(spec.argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie, base),
@@ -254,7 +253,7 @@ def stop_group(pid: int, start: int, *, grace_s: float, clock: Clock | None = No
     if not (alive := members(pid, start)):
         return False
     # known only while they live
-    kill_s = resident.kill_wait_s(resident.of(one.pid for one in alive))
+    kill_s = memory.kill_wait_s(memory.resident(one.pid for one in alive))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         _signal_all(members(pid, start), number)
         if wait_gone(pid, start, limit_s, clock, again=number == signal.SIGKILL):

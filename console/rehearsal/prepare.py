@@ -20,7 +20,7 @@ from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.site.site import Site, load_site
 from console.config.yaml import parse
-from console.rehearsal import baseline, files, image, scaling, workspace
+from console.rehearsal import baseline, image, scaling, workspace
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.rewrite import Rewriter
 from console.rehearsal.scaling import SOAK_TOKENS
@@ -231,7 +231,7 @@ def _inputs(playbook: Playbook, given: dict[str, str]) -> dict[str, str]:
 def _lay(path: Path) -> None:
     """What stands at a moved path: an interpreter by its name, else a directory."""
     if path.name.startswith("python"):
-        files.python(path)
+        image.python(path)
     else:
         path.mkdir(parents=True, exist_ok=True)
 

@@ -17,12 +17,11 @@ from console.common.errors import UsageError
 from console.common.text import one_line
 from console.rehearsal import image, scaling
 from console.rehearsal import workspace as place
-from console.rehearsal.files import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint, put_expected
+from console.rehearsal.image import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint, put_expected
 from console.rehearsal.inside.settings import HOLDS, packed
 from console.rehearsal.workspace import Mapping
 from console.runtime.docker.client import engine_host
-from console.runtime.docker.compose import base_argv
-from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.compose import base_argv, compose
 from console.runtime.docker.engine_state import silent
 
 SERVERS = ("sglang.launch_server", "ktransformers.server.main")

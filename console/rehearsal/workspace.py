@@ -22,10 +22,11 @@ from typing import Any
 
 from console.common import paths
 from console.common.errors import UsageError
-from console.rehearsal import image
 from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings, packed
 from console.runtime.spec import ROLE_VARIABLE
 
+PREFIX = "omni-rehearsal/"
+"""Of the names of stand-in images."""
 SHIFT = 10_000
 TOO_MUCH = 0.99
 """Of each card that a load over the VRAM budget takes."""
@@ -212,7 +213,7 @@ def _docker(docker: str) -> str:
     return (
         f'[ -n "$OMNI_STEP" ] || exec {docker} "$@"\n'
         f'case "$* " in {looks}) exec {docker} "$@" ;; esac\n'
-        f'case "$*" in *" {image.PREFIX}"*) exec {docker} "$@" ;; esac\n'
+        f'case "$*" in *" {PREFIX}"*) exec {docker} "$@" ;; esac\n'
         'echo "stand-in of a rehearsal: not done: docker $*" >&2\n'
         "exit 1"
     )

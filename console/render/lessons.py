@@ -9,8 +9,7 @@ from datetime import date
 
 from console.common.text import clean
 from console.common.units import plural
-from console.config.lessons.ids import KINDS
-from console.config.lessons.registry import Lesson, LessonModel, Registry, due_by
+from console.config.lessons.registry import KINDS, Lesson, LessonModel, Registry, due_by
 
 Line = tuple[str, str]
 """A line and its tone: "", bold, dim, good, warn, bad, accent."""

@@ -14,8 +14,7 @@ from console.common.clock import Clock
 from console.common.redact import Known
 from console.common.text import clean, decode
 from console.config.playbook.inputs import Secret
-from console.host import matching
-from console.host.cgroups import scope
+from console.host import cgroup, matching
 from console.host.children import Cancelled
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView, fold
@@ -117,7 +116,7 @@ class Context:
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
         """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""
-        group = scope.of_process(handle.pid, handle.start) if handle.pid else ""
+        group = cgroup.of_process(handle.pid, handle.start) if handle.pid else ""
         entry = live.of_handle(handle, group)
         if kind:
             entry = replace(entry, kind=kind)

@@ -8,8 +8,7 @@ from functools import partial
 
 from console.common.errors import BaselineNotReady, ConsoleError, InvalidFile, UsageError
 from console.config.playbook.kinds import KINDS
-from console.host import process
-from console.host.cgroups import cgroup, scope
+from console.host import cgroup, process
 from console.journal.run_dir import RunDir
 from console.journal.run_files import read_view
 from console.journal.run_view import StepView
@@ -85,7 +84,7 @@ def end_unrecorded(context: Context) -> None:
     known = {os.getpid(), *(entry.pid for entry in entries)}
     for entry in entries:
         known |= {one.pid for one in process.members(entry.pid, entry.start)}
-        group = scope.of(entry.group, entry.pid, entry.start) if entry.group else None
+        group = cgroup.of(entry.group, entry.pid, entry.start) if entry.group else None
         known |= set(cgroup.pids(group.path)) if group is not None else set()
     for pid, start in marked(context.run.id):
         if not known & process.ancestry(pid):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.errors import EngineError, ServiceError
-from console.common.logs.last_lines import keep_end
+from console.common.logs.tail import keep_end
 from console.common.text import one_line
-from console.host.cgroups import scope
+from console.host import cgroup
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
@@ -252,9 +252,9 @@ class RunServices:
             attempt.say(f"stopping {name}", always=True)
         own = bool(handle.pid) and name != "baseline"
         # asked while it lives: it may have been started from another session
-        group = scope.of_process(handle.pid, handle.start) if own else ""
+        group = cgroup.of_process(handle.pid, handle.start) if own else ""
         self.driver(name).stop(handle, self.spec(name).grace_s)
-        scope.end(group, handle.pid, handle.start)
+        cgroup.end(group, handle.pid, handle.start)
         self.gone(name)
         return True
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
-from console.common.logs.last_lines import read_last
+from console.common.logs.tail import read_last
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.runtime.spec import OOM_SCORE, Handle, Launch, ServiceSpec, Status

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.bench.metrics import Sample
-from console.bench.soak import End, Look, Soak, SoakPlan
-from console.bench.soak_requests import Answer
+from console.bench.soak import Answer, End, Look, Soak, SoakPlan
 from console.bench.soak_stats import Line, Patience, Tally
 from tests.clock import FakeClock
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from console.bench.benchmark import model_of
-from console.bench.soak_requests import EMPTY, Asker, Out
+from console.bench.soak import EMPTY, Asker, Out
 from console.bench.sse import FailureKind
 from tests.benchmark.scripted import (
     DONE,

@@ -11,7 +11,7 @@ import pytest
 
 from console.checks.doctor import machine
 from console.checks.doctor.facts import Level, each
-from console.host.disk import existing
+from console.host.machine import existing
 from tests.doctor.conftest import PROCESS, Look
 
 GIB = 1 << 20

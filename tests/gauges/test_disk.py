@@ -6,7 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-from console.host.disk import DiskWatch, read_disk
+from console.host.machine import DiskWatch, read_disk
 from console.host.sample import DiskSample
 from tests.clock import FakeClock
 

@@ -18,7 +18,7 @@ from tests.waiting import until
 ARGV = [sys.executable, "-m", "console.host.gpu.child", "--every", "0.05"]
 OWNER = """
 import sys, time
-from console.host.gpu.client import GpuWatch
+from console.host.sampler import GpuWatch
 GpuWatch(0.05).start()
 time.sleep(600)
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console.host import disk
+from console.host import machine
 from console.host.sample import Sample, Trend
 from console.host.sampler import Sampler
 from tests.gauges.test_watch import readers
@@ -84,7 +84,7 @@ def test_a_mount_that_hangs_stops_nothing(start: Start, monkeypatch: pytest.Monk
         return real(path)
 
     monkeypatch.setattr(os, "statvfs", hang)
-    monkeypatch.setattr(disk, "SILENT_S", 0.3)
+    monkeypatch.setattr(machine, "SILENT_S", 0.3)
     try:
         arrived = start("/", "/dead")
         silent = first(arrived, lambda s: s.disks[1].why.startswith("no answer "))

@@ -23,7 +23,7 @@ from tests.testbed.nvml import (
 
 
 def ask(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "console.host.gpu.vram"]
+    argv = [sys.executable, "-m", "console.host.gpu.nvml"]
     return subprocess.run(
         argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=60
     )

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from console.common.clock import Clock
-from console.host.gpu.client import GpuWatch, parse
 from console.host.sample import GpuReport, GpuSample
+from console.host.sampler import GpuWatch, parse
 from tests.clock import FakeClock
 from tests.testbed.nvml import RTX_5090, WORKSTATION, Nvml
 from tests.waiting import until

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion
 
-from console.host.disk import DiskWatch, read_disk
 from console.host.gpu import nvml
-from console.host.gpu.client import GpuWatch
+from console.host.machine import DiskWatch, read_disk
 from console.host.sample import DiskSample, GpuReport, MemorySample, Sample
+from console.host.sampler import GpuWatch
 from console.render.cells import plain
 from console.render.gauges import gpu_rows, host_brief, one_row
 from tests.clock import FakeClock

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from console.common.text import clean
-from console.models.gguf.address import follow, parse_address
-from console.models.gguf.byte_source import GgufError
+from console.models.gguf.byte_source import GgufError, follow, parse_address
 from console.models.gguf.read import read_header
 
 LINES = st.sampled_from(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.host.cgroups.cgroup import Hierarchy
+from console.host.cgroup import Hierarchy
 from console.host.process import ProcessSpec
 from console.recovery.guard.kill.killer import KillOperation
 from console.recovery.rollback.live import Live

@@ -21,8 +21,7 @@ from typing import Any
 
 import pytest
 
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.recovery.guard.kill import root_helper, signals
 from console.recovery.guard.kill.root_helper import Helper, Refused
 from tests.guard.kill_parts import ID, made_up

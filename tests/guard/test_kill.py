@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.host import process
-from console.host.cgroups import cgroup
-from console.host.cgroups.cgroup import Hierarchy
+from console.host import cgroup, process
+from console.host.cgroup import Hierarchy
 from console.recovery.guard.kill import mrelease, sequence, signals
 from console.recovery.guard.kill.killer import RESTARTS, Killer, KillOperation
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, socket_of, status

@@ -15,8 +15,7 @@ import pytest
 
 from console.common.clock import Clock, SystemClock
 from console.common.paths import module_argv
-from console.host import process
-from console.host.cgroups import cgroup, scope
+from console.host import cgroup, process
 from console.host.children import MOST_BACKOFF_S, Child
 from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
@@ -137,9 +136,9 @@ def test_a_process_group_and_its_children(worker: Worker, sleeper: Sleeper) -> N
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
 def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
     program = [sys.executable, "-c", FORKS.format(", start_new_session=True")]
-    leader = scope.popen(program, start_new_session=True)
+    leader = cgroup.popen(program, start_new_session=True)
     start = process.start_time(leader.pid) or 0
-    place = scope.of_process(leader.pid, start)
+    place = cgroup.of_process(leader.pid, start)
     try:
 
         def sessions() -> set[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.host import process
-from console.host.cgroups.cgroup import Cgroup
+from console.host.cgroup import Cgroup
 from console.recovery.guard.config import Limit
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.quick import KEPT, NEAR_POLL_S, REST_S, Members, Quick, level_of

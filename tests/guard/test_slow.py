@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host.cgroups.cgroup import Cgroup, inode_of
+from console.host.cgroup import Cgroup, inode_of
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.memory import pread
 from console.recovery.guard.observe.service_memory import (

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from console.host import process
-from console.host.cgroups import cgroup
-from console.host.cgroups.cgroup import Hierarchy
+from console.host import cgroup, process
+from console.host.cgroup import Hierarchy
 from console.recovery.guard.config import GuardConfig
 from console.recovery.guard.kill.targets import (
     Deny,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.models.hub import checkpoint, names
+from console.models.hub import checkpoint, reference
 from console.models.hub.checkpoint import Format, read
 from console.models.hub.errors import HubError
 from console.models.hub.listing import Listing, RemoteFile
@@ -35,7 +35,7 @@ def shards(stem: str, total: int, size: int = GB, suffix: str = "gguf") -> list[
     ],
 )
 def test_quantization_by_name(path: str, expected: str) -> None:
-    assert names.gguf_quantization(path) == expected
+    assert reference.gguf_quantization(path) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_quantization_by_name(path: str, expected: str) -> None:
     ],
 )
 def test_what_stands_beside(name: str, kind: str) -> None:
-    assert names.sidecar(name) == kind
+    assert reference.sidecar(name) == kind
 
 
 def test_every_gguf_variant_is_its_own_set() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host.disk import Space
+from console.host.machine import Space
 from console.models.hub import checkpoint, local_files
 from console.models.hub.download import Download, Phase, Plan, Progress
 from console.models.hub.errors import (

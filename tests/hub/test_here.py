@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host.disk import Space, space
+from console.host.machine import Space, space
 from console.models.hub import download, local_files, progress
 from console.models.hub.errors import DiskShort, FileMissing
 from console.models.hub.listing import RemoteFile

@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from console.common.units import both_units
-from console.host.disk import Space
+from console.host.machine import Space
 from console.models.hub import download, errors, local_files, model_config
 from console.models.hub.checkpoint import read
 from console.models.hub.errors import DiskShort, HubError

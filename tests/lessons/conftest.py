@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from console.common import paths
-from console.config.lessons import ids
 from console.config.lessons import registry as registry_file
 from console.config.lessons.registry import Lesson, Registry, load_registry
 
@@ -33,7 +32,7 @@ def own_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
     def once(path: Path) -> Lesson:
-        return _shipped(path) if path.parent == ids.SHIPPED else _load(path)
+        return _shipped(path) if path.parent == registry_file.SHIPPED else _load(path)
 
     monkeypatch.setattr(registry_file, "load_lesson", once)
 

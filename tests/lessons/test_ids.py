@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.config.lessons import ids
+from console.config.lessons import registry
 from tests.lessons.conftest import Put
 
 KNOWN = frozenset({"F-002", "F-022", "F-006B", "S-014"})
@@ -16,26 +16,26 @@ NEAR = {"F-22": "F-022", "f2": "F-002", "F-220": "F-022", "F-099": "", "hello": 
 
 
 def test_an_id_in_any_form() -> None:
-    assert {text: ids.typed(text) for text in TYPED} == TYPED
+    assert {text: registry.typed(text) for text in TYPED} == TYPED
 
 
 def test_near_misses() -> None:
-    assert {text: ids.near(text, KNOWN) for text in NEAR} == NEAR
+    assert {text: registry.near(text, KNOWN) for text in NEAR} == NEAR
 
 
 def test_the_next_free_id() -> None:
-    assert [ids.next_free(letter, KNOWN) for letter in "FSP"] == ["F-023", "S-015", "P-001"]
-    assert ids.next_free("F", {"F-998"}) == "F-999"
+    assert [registry.next_free(letter, KNOWN) for letter in "FSP"] == ["F-023", "S-015", "P-001"]
+    assert registry.next_free("F", {"F-998"}) == "F-999"
     with pytest.raises(ValueError, match="for F"):
-        ids.next_free("F", {"F-999"})
+        registry.next_free("F", {"F-999"})
 
 
 def test_ones_own_are_found_by_their_file_name(put: Put) -> None:
     path = put("F-028")
     (path.parent / "notes.yaml").write_text("x")
     (path.parent / "F-029.txt").write_text("x")
-    assert ids.files()["F-028"] == path
-    assert {"F-028", "F-001"} <= ids.known()
-    assert "F-029" not in ids.known()
-    assert ids.is_own(path)
-    assert not ids.is_own(ids.files()["F-001"])
+    assert registry.files()["F-028"] == path
+    assert {"F-028", "F-001"} <= registry.known()
+    assert "F-029" not in registry.known()
+    assert registry.is_own(path)
+    assert not registry.is_own(registry.files()["F-001"])

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from console.common.logs.last_lines import keep_end
 from console.common.logs.line import LogLine
-from console.common.logs.tail import BATCH, BEHIND_LIMIT, BLOCK, END_LIMIT, Tail
+from console.common.logs.tail import BATCH, BEHIND_LIMIT, BLOCK, END_LIMIT, Tail, keep_end
 from console.runtime.service_logs import CappedFile
 from tests.waiting import until
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.bench import statistics
-from console.bench.soak_requests import REQUEST_S
+from console.bench.soak import REQUEST_S
 from console.config.playbook.measuring_steps import DRIFT_PART, DRIFT_SAMPLES, LEAST, SoakStep
 from console.config.playbook.rules import SOAK_END_S
 from console.runner.executors.soak import LOOKS

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
-from console.config.playbook.format_docs import reference
 from console.config.playbook.kinds import WRITTEN
 from console.config.playbook.load import load_playbook
+from console.config.playbook.playbook import reference
 
 DOCS = Path(__file__).parents[2] / "docs"
 

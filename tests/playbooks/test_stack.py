@@ -13,7 +13,7 @@ import pytest
 from console.common.errors import ServiceError
 from console.config.locate import shipped
 from console.config.site.site import load_site
-from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.compose import compose
 from console.runtime.docker.engine_state import silent
 from tests.testbed.engine import Engine
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from console.checks.preflight import compatibility
 from console.checks.preflight.compatibility import TABLE, Question, check, table
-from console.common.errors import InvalidFile
-from console.common.finding import Finding, Level
+from console.common.errors import Finding, InvalidFile, Level
 from console.host.sample import Card, Machine
 
 GIB = 1 << 30

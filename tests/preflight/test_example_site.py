@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from console.checks.preflight.architecture.witnesses import probe
+from console.checks.preflight.architecture.names import probe
 from console.cli import main
 from tests.gguf.test_splits import shard
 from tests.testbed import hub_shapes

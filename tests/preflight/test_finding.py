@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.common.finding import Finding, Level, worst
+from console.common.errors import Finding, Level, worst
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.checks.preflight import host
-from console.common.finding import Level
+from console.common.errors import Level
 from console.host import machine
 from tests.ports import free_port
 from tests.testbed.engine import Engine

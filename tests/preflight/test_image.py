@@ -6,7 +6,7 @@ import docker
 import pytest
 
 from console.checks.preflight.image import check_image, engine_platform, look
-from console.common.finding import Level
+from console.common.errors import Level
 from tests.testbed.engine import Engine
 
 pytestmark = pytest.mark.engine

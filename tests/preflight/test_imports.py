@@ -11,7 +11,7 @@ import pytest
 
 from console.checks.preflight import image as image_checks
 from console.checks.preflight.image import check_imports, torch_of
-from console.common.finding import Finding, Level
+from console.common.errors import Finding, Level
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 

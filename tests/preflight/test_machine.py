@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from console.host import machine
-from console.host.cgroups.limits import limits
-from console.host.disk import existing
 from console.host.gpu.inventory import Cards
-from console.host.machine import look, numa_nodes
+from console.host.machine import existing, look, numa_nodes
+from console.host.memory import limits
 from console.host.sample import Card
 from tests.preflight.conftest import Labels
 from tests.testbed.engine import Engine

@@ -12,11 +12,9 @@ import pytest
 
 from console.checks.preflight.architecture import support
 from console.checks.preflight.architecture.check import locate
-from console.checks.preflight.architecture.names import Presence, Scan
+from console.checks.preflight.architecture.names import Presence, Said, Scan
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
-from console.checks.preflight.architecture.witnesses import Said
-from console.common.errors import ServiceError
-from console.common.finding import Level
+from console.common.errors import Level, ServiceError
 
 YES, NO = Said(True, "key not found"), Said(False, "unknown model architecture: 'x'")
 

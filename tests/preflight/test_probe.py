@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.checks.preflight.architecture.witnesses import (
-    Call,
-    call,
-    is_name,
-    probe,
-    read,
-    version,
-)
+from console.checks.preflight.architecture.names import Call, call, is_name, probe, read, version
 from console.common.text import clean
 from console.models.gguf.parser import parse
 from tests.gguf.raw import LLAMA, Pieces, header

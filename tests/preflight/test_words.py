@@ -12,14 +12,13 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.checks.preflight import host
 from console.checks.preflight.architecture import support
-from console.checks.preflight.architecture.names import Presence
+from console.checks.preflight.architecture.names import Presence, Said
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import accepts
-from console.checks.preflight.architecture.witnesses import Said
 from console.checks.preflight.compatibility import Question, check
 from console.checks.preflight.gpu import check_archs, check_cuda, check_driver
 from console.cli import main
-from console.common.finding import Finding
+from console.common.errors import Finding
 from console.host.gpu.inventory import Cards
 from console.host.sample import Card, Machine
 from tests.preflight.test_compatibility import MET, WORKSTATION, XEON, ZEN5

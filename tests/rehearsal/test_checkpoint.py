@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console.models.gguf.read import read_header
-from console.rehearsal import files, workspace
+from console.rehearsal import image, workspace
 from console.rehearsal.rewrite import Rewriter, steps
 from console.rehearsal.workspace import Mapping
 
@@ -45,11 +45,11 @@ def test_only_the_word_is_replaced_and_the_plan_says_so(engine: str, kind: str) 
 
 
 def test_true_headers_over_holes() -> None:
-    path = files.put_checkpoint(gguf=False) / "model.safetensors"
+    path = image.put_checkpoint(gguf=False) / "model.safetensors"
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         table = json.loads(file.read(length))
     assert max(one["data_offsets"][1] for one in table.values()) == path.stat().st_size - 8 - length
     assert path.stat().st_blocks * 512 < 1 << 20 < path.stat().st_size
-    (weights,) = files.put_checkpoint(gguf=True).iterdir()
+    (weights,) = image.put_checkpoint(gguf=True).iterdir()
     assert read_header(str(weights)).header.architecture == "llama"

@@ -11,13 +11,20 @@ from pathlib import Path
 import pytest
 
 from console.host.gpu.child import Session
-from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings, packed
-from console.rehearsal.inside.vram import OutOfMemory, held, hold
+from console.rehearsal.inside.settings import (
+    HOLDS_VARIABLE,
+    VARIABLE,
+    OutOfMemory,
+    Settings,
+    held,
+    hold,
+    packed,
+)
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from console.rehearsal.inside.vram import hold
+from console.rehearsal.inside.settings import hold
 hold(Path(sys.argv[1]), {"GPU-1": 700}, {"GPU-1": 1000})
 print("held", flush=True)
 time.sleep(600)

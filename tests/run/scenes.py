@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.preflight.architecture.witnesses import probe
+from console.checks.preflight.architecture.names import probe
 from console.common import paths
 from console.config.locate import shipped
 from console.config.yaml import parse

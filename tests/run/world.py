@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from console.common.errors import ConsoleError, ControlError
-from console.common.logs.last_lines import read_last
+from console.common.logs.tail import read_last
 from console.host import process
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from console.host.cgroups import cgroup
-from console.host.cgroups.cgroup import Cgroup, Hierarchy
+from console.host import cgroup
+from console.host.cgroup import Cgroup, Hierarchy
 
 ID = "ab" * 32
 

@@ -14,7 +14,7 @@ import pytest
 
 from console.common.errors import EngineError, ServiceError
 from console.host.process import COOKIE
-from console.runtime.docker import compose_cli
+from console.runtime.docker import compose
 from console.runtime.docker.compose import (
     PROJECT,
     SERVICE,
@@ -114,7 +114,7 @@ def stack(
 ) -> Iterator[Stack]:
     if request.node.callspec.params["client"] == "made":
         run = MadeCompose(request.getfixturevalue("made"))
-        monkeypatch.setattr(compose_cli, "_run", run)
+        monkeypatch.setattr(compose, "_run", run)
         yield Stack(place, {})
         return
     docker_env = request.getfixturevalue("docker_env")
@@ -309,13 +309,13 @@ def test_compose_carries_the_cookie_of_the_run(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
-    real = compose_cli._run
+    real = compose._run
 
     def spy(argv: Any, env: Any, what: str, seconds: float) -> tuple[int, bytes, bytes]:
         seen.extend([env.get(COOKIE)] if "up" in argv else [])
         return real(argv, env, what, seconds)
 
-    monkeypatch.setattr(compose_cli, "_run", spy)
+    monkeypatch.setattr(compose, "_run", spy)
     stack.start()
     assert seen == [stack.place.launch.run_id] * 2
 

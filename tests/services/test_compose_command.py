@@ -10,7 +10,7 @@ import pytest
 
 from console.common.errors import EngineTimeout
 from console.host import process
-from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.compose import compose
 from console.runtime.docker.engine_state import silent
 from tests.waiting import until
 

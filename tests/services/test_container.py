@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import EngineError, ServiceError
+from console.host.memory import KILL_WAIT_S
 from console.host.process import COOKIE
-from console.host.resident import KILL_WAIT_S
 from console.runtime.docker.client import connect
 from console.runtime.docker.container import ContainerDriver
 from console.runtime.docker.engine_state import labels_of

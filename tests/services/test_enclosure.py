@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.host import process
-from console.host.cgroups import cgroup, scope
+from console.host import cgroup, process
 from console.recovery.guard.kill.killer import Killer
 from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback import live
@@ -35,17 +34,17 @@ time.sleep(600)
 def escaping() -> Iterator[subprocess.Popen[bytes]]:
     """A process that at once starts one which shares nothing with it any more."""
     argv = [sys.executable, "-S", "-c", ESCAPE]
-    with scope.popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as child:
+    with cgroup.popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as child:
         yield child
         start = process.start_time(child.pid) or 0
-        scope.end(scope.of_process(child.pid, start), child.pid, start)
+        cgroup.end(cgroup.of_process(child.pid, start), child.pid, start)
         child.kill()
 
 
 def escaped(child: subprocess.Popen[bytes]) -> tuple[str, int, int]:
     """The group, and the pid and start time of the one who got away."""
     start = process.start_time(child.pid) or 0
-    path = scope.of_process(child.pid, start)
+    path = cgroup.of_process(child.pid, start)
     assert path, "root makes groups here"
 
     def away() -> list[int]:
@@ -70,12 +69,12 @@ def test_the_end_of_a_process_is_the_end_of_all_it_started(
     path, pid, start = escaped(escaping)
     escaping.kill()
     escaping.wait()
-    assert scope.end(path, escaping.pid, int(path.rpartition(".")[2]), spared={pid}) == 0
+    assert cgroup.end(path, escaping.pid, int(path.rpartition(".")[2]), spared={pid}) == 0
     assert not gone(pid, start), "somebody in it is spared: it is left alone"
-    assert scope.end(path, escaping.pid, int(path.rpartition(".")[2])) == 1
+    assert cgroup.end(path, escaping.pid, int(path.rpartition(".")[2])) == 1
     until(lambda: gone(pid, start), "it is dead")
     until(lambda: not cgroup.pids(path), "the group is empty")
-    scope.sweep()
+    cgroup.sweep()
     assert not Path(path).exists()
 
 
@@ -112,7 +111,7 @@ def test_the_command_is_what_it_would_be_without(tmp_path: Path) -> None:
     show += " if row.startswith('Sig') and not row.startswith('SigQ')])).encode())"
     argv = [sys.executable, "-S", "-c", show, "", "-x", "a b", os.fsdecode(b"\xff\n$(id)")]
     said = []
-    for popen in (subprocess.Popen, scope.popen):
+    for popen in (subprocess.Popen, cgroup.popen):
         with popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
             cwd=tmp_path, env={"LC_ALL": "C", "ODD-NAME": "\udcff", "A": "=b"},
@@ -126,11 +125,11 @@ def test_the_command_is_what_it_would_be_without(tmp_path: Path) -> None:
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where groups are made, for a while: none but this test's are there."""
-    own = Path(scope._home() or "/nowhere")
+    own = Path(cgroup._home() or "/nowhere")
     made = own / f"home.{os.getpid()}"
     if os.access(own, os.W_OK):
         made.mkdir()
-        monkeypatch.setattr(scope, "_home", lambda: str(made))
+        monkeypatch.setattr(cgroup, "_home", lambda: str(made))
     yield made
     if made.exists():
         made.rmdir()
@@ -139,7 +138,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("argv", [["no-such-program"], ["/etc/passwd"], ["/nowhere/at all", "x"]])
 def test_a_command_that_cannot_be_run_is_the_same_error(argv: list[str], home: Path) -> None:
     found = []
-    for popen in (subprocess.Popen, scope.popen):
+    for popen in (subprocess.Popen, cgroup.popen):
         with pytest.raises(OSError, match=argv[0]) as raised:
             popen(argv, start_new_session=True)
         found.append((raised.value.errno, raised.value.strerror))
@@ -149,14 +148,14 @@ def test_a_command_that_cannot_be_run_is_the_same_error(argv: list[str], home: P
 
 def test_a_bad_directory_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as raised:
-        scope.popen(["true"], cwd=str(tmp_path / "nowhere"))
+        cgroup.popen(["true"], cwd=str(tmp_path / "nowhere"))
     assert raised.value.filename == str(tmp_path / "nowhere")
 
 
 def test_without_groups_it_is_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for home in ("", "/proc/self", "/nowhere"):
-        monkeypatch.setattr(scope, "_home", lambda home=home: home)
-        with scope.popen(["true"]) as child:
+        monkeypatch.setattr(cgroup, "_home", lambda home=home: home)
+        with cgroup.popen(["true"]) as child:
             assert child.wait() == 0
 
 
@@ -169,8 +168,8 @@ def test_a_forged_group_is_nobodys() -> None:
         f"/tmp/omni.{pid}.{start}",
         f"/sys/../omni.{pid}.{start}",
     ):
-        assert scope.of(path, pid, start) is None
-        assert scope.end(path, pid, start) == 0
+        assert cgroup.of(path, pid, start) is None
+        assert cgroup.end(path, pid, start) == 0
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to make a control group")
@@ -181,7 +180,7 @@ def test_it_is_found_from_another_session(escaping: subprocess.Popen[bytes]) -> 
     aside.mkdir()
     start = path.rpartition(".")[2]
     asked = f"of_process({escaping.pid}, {start})"
-    ask = f"from console.host.cgroups.scope import of_process; print({asked})"
+    ask = f"from console.host.cgroup import of_process; print({asked})"
     move = f'echo 0 > {aside}/cgroup.procs && exec "$0" -c "$1"'
     try:
         said = subprocess.check_output(["sh", "-c", move, sys.executable, ask], cwd=ROOT)

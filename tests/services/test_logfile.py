@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from console.common.logs.last_lines import keep_end, read_last
+from console.common.logs.tail import keep_end, read_last
 
 
 def test_a_log_above_the_cap_keeps_its_end_and_its_writer(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from console.common.logs.last_lines import read_last
+from console.common.logs.tail import read_last
 from console.runtime.docker.client import connect
 from console.runtime.docker.container import ContainerDriver, unix_host
 from console.runtime.docker.log_stream import _Position

@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
-from console.host import resident
-from console.host.resident import GIB, Resident
+from console.host import memory
+from console.host.memory import GIB, Resident
 from tests.waiting import until
 
 HOLD = "import sys; held = bytearray(64 << 20); print('up', flush=True); sys.stdin.read()"
@@ -19,18 +19,18 @@ def test_what_a_process_holds_for_itself() -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"up\n"
-        one = resident.of([child.pid])
+        one = memory.resident([child.pid])
         assert 64 << 20 <= one.own <= one.total
-        assert resident.of([child.pid, child.pid]).own >= 2 * (64 << 20)
+        assert memory.resident([child.pid, child.pid]).own >= 2 * (64 << 20)
         child.kill()
-        until(lambda: resident.of([child.pid]) == Resident(0, 0), "it holds nothing any more")
+        until(lambda: memory.resident([child.pid]) == Resident(0, 0), "it holds nothing any more")
 
 
 def test_the_wait_grows_with_what_is_held() -> None:
-    assert resident.kill_wait_s(Resident(0, 0)) == 10.0
-    assert 157 <= resident.kill_wait_s(Resident(377 * GIB, 0)) <= 300, "as long as was measured"
+    assert memory.kill_wait_s(Resident(0, 0)) == 10.0
+    assert 157 <= memory.kill_wait_s(Resident(377 * GIB, 0)) <= 300, "as long as was measured"
 
 
 def test_nothing_is_nobodys_container() -> None:
-    assert resident.pids_of_container("") == []
-    assert os.getpid() not in resident.pids_of_container("f" * 64)
+    assert memory.pids_of_container("") == []
+    assert os.getpid() not in memory.pids_of_container("f" * 64)

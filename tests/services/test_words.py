@@ -20,8 +20,7 @@ from console.host.process import ProcessSpec, Stat
 from console.runtime.docker import engine_state
 from console.runtime.docker import exec as exec_module
 from console.runtime.docker.client import connect, translate
-from console.runtime.docker.compose import up_argv
-from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.compose import compose, up_argv
 from console.runtime.docker.container import ContainerDriver
 from console.runtime.docker.engine_state import move_aside, silent, status_of
 from console.runtime.docker.exec import run_in, run_oneoff

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from console.common.logs.last_lines import read_last
+from console.common.logs.tail import read_last
 from console.frontends.tui.watch.baseline_container import BaselineLog
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
 from tests.testbed.engine import Engine

@@ -12,9 +12,9 @@ import pytest
 from console.common import paths
 from console.common.errors import ConsoleError, InvalidFile, UsageError
 from console.config.locate import playbook_path, shipped, site_file
+from console.config.locate import playbook_path as from_commands
 from console.config.playbook.inputs import InputModel
 from console.config.site.site import Site, load_site
-from console.frontends.cli.shared import playbook_path as from_commands
 from console.runner.launch import begin
 from console.runner.prepare import catalog
 from tests.run.e2e.world import COMMAND

@@ -13,7 +13,7 @@ from console.common.paths import module_argv
 from console.config.locate import demo_site
 from console.config.site.site import load_site
 from console.frontends.tui.watch.watchers import Watchers
-from console.host.gpu.client import GpuWatch
+from console.host.sampler import GpuWatch
 from console.recovery.rollback.sealed_plan import Baseline
 from console.runner.prepare.seal import sealed_plan
 from tests.rollback.conftest import Stage
@@ -42,7 +42,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("console.guard.helper", "--help", "--protected"),
         ("console.recovery.rollback.standby", "/none", "plan.json"),
         ("console.host.gpu.child", "", "usage"),
-        ("console.host.gpu.vram", "", ""),
+        ("console.host.gpu.nvml", "", ""),
         ("console.rehearsal.demo.engine", "--help", "--port"),
     ],
 )

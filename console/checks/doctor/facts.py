@@ -30,7 +30,7 @@ from console.runtime.engine_api import RawEngine
 if TYPE_CHECKING:
     from console.config.site.service import ServiceModel
     from console.config.site.site import BaselineModel, Site
-    from console.host.gpu.vram import Vram
+    from console.host.gpu.nvml import Vram
     from console.journal.run_dir import RunDir
     from console.journal.run_view import RunView
     from console.recovery.rollback.records import Pointer
@@ -304,7 +304,7 @@ def _source(given: str | None) -> str:
 
 
 def _cards() -> Cards:
-    argv = module_argv("console.host.gpu.vram")
+    argv = module_argv("console.host.gpu.nvml")
     try:
         code, out, error = children.run(argv, ASK_S, env=os.environ)
     except subprocess.TimeoutExpired:

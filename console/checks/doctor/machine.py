@@ -17,8 +17,7 @@ from console.checks.doctor.facts import ASK_S, Check, Facts, Finding, Level, eac
 from console.common import paths
 from console.common.units import format_bytes
 from console.host import children
-from console.host.disk import existing, space
-from console.host.machine import numa_nodes
+from console.host.machine import existing, numa_nodes, space
 from console.host.memory import meminfo
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.common.text import decode, one_line
 from console.common.units import format_bytes
 from console.host import children
-from console.host.gpu.vram import LOST
+from console.host.gpu.nvml import GPU_LOST
 from console.runtime.engine_api import podman, too_old
 
 if TYPE_CHECKING:
-    from console.common import finding
-    from console.host.gpu.vram import Vram
+    from console.common import errors
+    from console.host.gpu.nvml import Vram
 
 
 OLDEST_API = (1, 41)
@@ -224,7 +224,7 @@ def _card(check: Check, uuid: str, name: str, memory: Vram) -> Finding:
     if used is not None and total is not None:
         return check.ok(f"{label}: {format_bytes(used)} of {format_bytes(total)} used")
     words = f"{label}: {why or 'its memory is not known'}"
-    if why == LOST:
+    if why == GPU_LOST:
         return check.failed(words, _hint(why))
     if any(sign in why.lower() for sign in _UNSURE):
         return check.note(f"{words}; its memory is not shown")
@@ -247,9 +247,9 @@ def processor(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def memory_limits(facts: Facts, check: Check) -> Iterator[Finding]:
-    from console.host.cgroups import limits
+    from console.host import memory
 
-    found = limits.limits(facts.root)
+    found = memory.limits(facts.root)
     if not found:
         yield check.ok("no cgroup limits the memory of this login")
     for one in found:
@@ -273,7 +273,7 @@ def driver(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.found(LEVELS[found.level], f"{found.words}{cuda}; {each}", found.hint)
 
 
-def _said(check: Check, found: finding.Finding) -> Finding:
+def _said(check: Check, found: errors.Finding) -> Finding:
     return check.found(LEVELS[found.level], found.words, found.hint)
 
 

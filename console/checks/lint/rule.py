@@ -22,7 +22,7 @@ BLACKWELL = (12, 0)
 _ZEN5 = re.compile(r"9\d{3}(?:WX|X|X3D)|9\d{2}5[FP]?")
 """Threadripper 99xxWX/X, Ryzen 9xxx, EPYC 9xx5."""
 
-MODULES = ("build", "gpu", "engine", "image", "host")
+MODULES = ("build", "engine", "image", "host")
 """Modules of console.checks.lint.rules; a rule that stands in none of them does not exist."""
 
 MARK = re.compile(r"#+\s*omni:\s*ignore\b\s*(.*)$", re.IGNORECASE)
@@ -76,12 +76,13 @@ def facts_of(site: Site) -> Facts:
 
 
 Check = Callable[[Unit, Facts], Iterable[Hit]]
+When = Callable[[Unit, Facts], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """`lessons`: ids of the registry, or the name of the plan that taught it. `needs`: what the
-    site has to say before it can speak with certainty."""
+    site has to say before it can speak with certainty; `when` says what it is asked of at all."""
 
     id: str
     severity: Severity
@@ -91,20 +92,22 @@ class Rule:
     fix: str
     check: Check
     needs: str = ""
+    when: When | None = None
 
 
 _RULES: dict[str, Rule] = {}
 
 
 def rule(
-    id: str, severity: Severity, lessons: str, *, title: str, why: str, fix: str, needs: str = ""
-) -> Callable[[Check], Check]:
+    id: str, severity: Severity, lessons: str, *, title: str, why: str, fix: str, needs: str = "",
+    when: When | None = None,
+) -> Callable[[Check], Check]:  # fmt: skip
     """Put a function into the table of rules; `lessons` are separated by blanks."""
 
     def register(check: Check) -> Check:
         if id in _RULES:
             raise ValueError(f"two rules named {id}")
-        _RULES[id] = Rule(id, severity, tuple(lessons.split()), title, why, fix, check, needs)
+        _RULES[id] = Rule(id, severity, tuple(lessons.split()), title, why, fix, check, needs, when)
         return check
 
     return register
@@ -121,7 +124,7 @@ def rules() -> dict[str, Rule]:
 def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
     """What every rule finds in one file, in no order."""
     for one in rules().values():
-        for hit in one.check(unit, facts):
+        for hit in one.check(unit, facts) if one.when is None or one.when(unit, facts) else ():
             severity, fix = hit.severity or one.severity, hit.fix or one.fix
             yield unit.finding(hit.place, one.id, severity, hit.what, fix, one.lessons)
 

@@ -106,6 +106,11 @@ def pip_words(command: Command) -> tuple[Word, ...]:
     return tuple(plain(command.words[texts.index("install") + 1 :], _PIP_VALUED))
 
 
+def pips(unit: Unit) -> Iterator[Word]:
+    """The same of every command."""
+    return (word for command in unit.commands for word in pip_words(command))
+
+
 def built_folder(command: Command) -> str:
     """The directory that `pip install .` or `python setup.py …` builds from, "" where none is."""
     for word in pip_words(command):

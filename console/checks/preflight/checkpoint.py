@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.checks.preflight import checkpoint_checks as checks
-from console.checks.preflight.loader import Loader, fitting, plan_of
-from console.common.errors import Exit
-from console.common.finding import Finding, Level
+from console.checks.preflight import compatibility
+from console.checks.preflight import host as host_checks
+from console.checks.preflight.compatibility import (
+    ENGINES,
+    Loader,
+    engine_of,
+    fitting,
+    method_of,
+    plan_of,
+    speaks_gguf,
+)
+from console.common.errors import Exit, Finding, Level
 from console.common.text import one_line
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError
-from console.models.gguf.read import HeaderCache, Reading, merged, read_shards
+from console.models.gguf.read import HeaderCache, Reading, check_shards, merged, read_shards
 from console.models.hub import local_files as here
 from console.models.hub import model_config, settings
 from console.models.hub.checkpoint import Contents, Format, WeightSet
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.listing import Listing, RemoteFile, look_up
 from console.models.hub.local_files import Here
-from console.models.hub.model_config import fetch_config, fetch_index
-from console.models.hub.names import shard
+from console.models.hub.model_config import fetch_config, fetch_index, kind
 from console.models.hub.progress import download_time, seconds_for
-from console.models.hub.reference import RepoReference, parse
+from console.models.hub.reference import RepoReference, parse, shard
 from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
@@ -34,7 +41,6 @@ from console.models.sizing.model_facts import BadFacts, ModelFacts
 
 if TYPE_CHECKING:
     from console.config.site.site import SiteModel
-
 
 READ_S = 120.0
 """Seconds for the headers of a whole split set."""
@@ -74,7 +80,7 @@ class Preflight:
             return Verdict.NO_GO
         if self.assessment is None:
             return Verdict.UNKNOWN
-        known = not checks.not_known(self.findings)
+        known = not not_known(self.findings)
         return (
             self.assessment.verdict
             if known
@@ -88,7 +94,7 @@ class Preflight:
         if self.assessment is not None and self.assessment.verdict is Verdict.NO_GO:
             words.append(self.assessment.because)
         elif self.assessment is not None and not failed:
-            words.append(checks.not_known(self.findings) or self.assessment.because)
+            words.append(not_known(self.findings) or self.assessment.because)
         elif self.why and not failed:
             words.append(self.why)
         return "; ".join(words)
@@ -157,8 +163,8 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
     ask = replace(ask, loader=fitting(ask.loader, chosen.format))
     found = here.look(listing, contents.files, ask.to)
     findings = [
-        *checks.access(listing), *checks.whole(chosen), *checks.format_(ask.loader, chosen),
-        *checks.disk(ask.to, found, machine), *(checks.beside(machine) if ask.beside else ()),
+        *access(listing), *whole(chosen), *format_(ask.loader, chosen),
+        *disk(ask.to, found, machine), *(beside(machine) if ask.beside else ()),
     ]  # fmt: skip
     if listing.refused is not None or not chosen.whole:
         why = "the hub shows the files of this repository, not what is in them"
@@ -169,7 +175,7 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
         readings = []
         if chosen.format is Format.GGUF:
             readings = shard_headers(listing, chosen)
-            findings += checks.shards(chosen, readings)
+            findings += shards(chosen, readings)
         facts = facts_of(listing, chosen, readings)
     except (GgufError, BadFacts) as error:
         why = "; ".join(part for part in (str(error), error.hint) if part)
@@ -177,7 +183,7 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
             findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
     assessment = None
     if facts is not None:
-        findings += checks.table(ask.loader, chosen, facts, machine)
+        findings += table(ask.loader, chosen, facts, machine)
         assessment = assess(
             facts, plan_of(ask.loader, chosen.format), machine,
             alternatives={
@@ -277,3 +283,103 @@ def _config(listing: Listing) -> Mapping[str, Any] | None:
         return None
     with path.open("rb") as file:
         return model_config.parse(model_config.CONFIG, file.read(model_config.CONFIG_LIMIT))
+
+
+SHOWN = 5
+"""Problems of a set that are told."""
+BESIDE = "GPU memory beside the baseline"
+NEEDED = (BESIDE, ", architecture ", ", quantization ", ", method ")
+"""What the table has to know: without it nothing is a GO."""
+
+
+def access(listing: Listing) -> list[Finding]:
+    if listing.refused is None:
+        return []
+    error = listing.refused
+    return [Finding(Level.FAIL, "access", str(error), error.hint)]
+
+
+def whole(chosen: WeightSet) -> list[Finding]:
+    if chosen.whole:
+        return []
+    return [Finding(Level.FAIL, "files", chosen.gap, "no loader takes a part of a set")]
+
+
+def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
+    """Whether the files hold what their headers promise, and fit together as a loader asks."""
+    words = [
+        f"{one_line(file.path)} lacks {one.missing_bytes} bytes"
+        for file, one in zip(chosen.files, readings, strict=True) if one.missing_bytes
+    ]  # fmt: skip
+    listed = [(file.path, file.size) for file in chosen.files]
+    words += check_shards(listed, [one.header for one in readings])
+    if not words:
+        return []
+    told = list(dict.fromkeys(words))[:SHOWN]
+    hint = "no loader takes it: fetch what is cut again, or another copy"
+    return [Finding(Level.FAIL, "files", "; ".join(told), hint)]
+
+
+def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
+    """GGUF for those who read it, safetensors for the others (F-019, seed 001)."""
+    if loader.kind == "convert" or loader.engine == "exllamav3":
+        return []  # the compatibility table says it
+    wants_gguf = speaks_gguf(loader, chosen.format)
+    if wants_gguf == (chosen.format is Format.GGUF):
+        return []
+    engine = loader.engine or ("llama.cpp" if wants_gguf else "this engine")
+    words = f"{chosen.label}: {engine} reads {'GGUF' if wants_gguf else 'safetensors'}"
+    return [Finding(Level.FAIL, "format", words, "take the other format of the same model")]
+
+
+def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
+    """Against the disk as the machine has it: declared, or measured now where it goes to."""
+    declared = machine.disk_free is not None and not machine.given.get("disk_free", "").startswith(
+        "measured"
+    )
+    if to is not None and to.exists() and not to.is_dir():
+        words = "it is a file"
+        return [Finding(Level.FAIL, f"disk {to}", words, "name a directory to download to")]
+    if not declared:
+        return [] if to is None else [host_checks.disk(to, found.to_write)]
+    if found.to_write == 0:
+        return []
+    title = f"disk {to or ''}".rstrip()
+    return [host_checks.room(title, machine.disk_free or 0, found.to_write)]
+
+
+def beside(machine: Machine) -> list[Finding]:
+    """What is free beside a baseline that goes on serving has to be measured, not declared."""
+    if machine.cards and all(card.free is not None for card in machine.cards):
+        return []
+    words = "how much of each card is free beside the baseline is not known here"
+    hint = "ask on the machine itself, without declared cards, while the baseline serves"
+    return [Finding(Level.UNKNOWN, BESIDE, words, hint)]
+
+
+def table(
+    ask: Loader, chosen: WeightSet, facts: ModelFacts, machine: Machine
+) -> tuple[Finding, ...]:
+    """What the compatibility table says on engine, format, architecture and quantization."""
+    plan = plan_of(ask, chosen.format)
+    engine = engine_of(ask, plan, chosen.format)
+    gguf, quantization = chosen.format is Format.GGUF, chosen.quantization
+    question = compatibility.Question(
+        engine, "gguf" if gguf else "safetensors", facts.architecture,
+        quantization.lower() if gguf else kind(quantization), method_of(plan, ask.args),
+        getattr(plan, "split_mode", ""), machine,
+    )  # fmt: skip
+    found = compatibility.check(question)
+    if like := ENGINES[engine].like:
+        words = f"its memory is worked out as {like}'s: a first look, no more"
+        found = (*found, Finding(Level.WARN, engine, words))
+    return found
+
+
+def not_known(findings: Iterable[Finding]) -> str:
+    """What the table does not know and has to, in words; empty where it does."""
+    missing = [
+        one for one in findings
+        if one.level is Level.UNKNOWN and any(word in one.title for word in NEEDED)
+    ]  # fmt: skip
+    return "; ".join(f"{one.title}: {one.words}" for one in missing)

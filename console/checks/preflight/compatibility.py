@@ -1,4 +1,5 @@
-"""The compatibility table: what an engine takes, asked before anything is downloaded.
+"""How a checkpoint is to be loaded, and the compatibility table: what an engine takes, asked before
+anything is downloaded.
 
 The table is data (compatibility.yaml); this reads it strictly and applies it. A rule that would
 refuse, but for a fact that is not known here, gives `unknown`; so does what no rule speaks of.
@@ -6,17 +7,22 @@ refuse, but for a fact that is not known here, gives `unknown`; so does what no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
 
-from console.common.finding import Finding, Level
+from console.common.errors import Finding, Level, UsageError
+from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
+from console.models.hub.checkpoint import Format
+from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan
+from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, LoaderPlan, SglangPlan
 
 TITLE = "the compatibility table cannot be used"
 TABLE = Path(__file__).with_name("compatibility.yaml")
@@ -223,3 +229,109 @@ def _uncovered(
         elif not value and untried.get(name):
             words = f"not known, and {untried[name]} of the refusals in the table ask for it"
             yield Finding(Level.UNKNOWN, title, words)
+
+
+LOADERS = ("mmap", "resident", "convert")
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """How a checkpoint is to be loaded.
+
+    `kind` is one of LOADERS or "" (as the format asks); `engine` a name of ENGINES or "";
+    `args` and `env` are the engine's own. `ctx` in tokens wins over theirs. `of` says whose
+    arguments these are; `own`: the baseline's.
+    """
+
+    kind: str = ""
+    engine: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    ctx: int | None = None
+    of: str = ""
+    own: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("loader", self.kind, LOADERS), ("engine", self.engine, tuple(ENGINES)),
+        ):  # fmt: skip
+            if value and value not in known:
+                raise UsageError(f"unknown {name} {one_line(value, 40)}", hint=", ".join(known))
+        if self.ctx is not None and self.ctx < 1:
+            raise UsageError(f"context {self.ctx}", "expected a number of tokens, like 8192")
+        if self.kind == "mmap" and self.engine and ENGINES[self.engine].format is not Format.GGUF:
+            raise UsageError(f"{self.engine} does not map files", hint="--loader resident")
+
+
+def _llama(loader: Loader) -> LlamaPlan:
+    plan = llama_plan(loader.args, loader.env)
+    return replace(plan, mmap=False) if loader.kind == "resident" else plan
+
+
+def _sglang(loader: Loader) -> SglangPlan:
+    return sglang_plan(loader.args)
+
+
+def _kt(loader: Loader) -> SglangPlan:
+    return replace(sglang_plan(loader.args), kt=True)
+
+
+class Engine(NamedTuple):
+    """`format`: what its memory is worked out for, by `plan`; `like`: whose arithmetic that is
+    where it is another engine's, which is said."""
+
+    format: Format | None
+    plan: Callable[[Loader], LlamaPlan | SglangPlan]
+    like: str = ""
+
+
+ENGINES = {
+    "llama.cpp": Engine(Format.GGUF, _llama),
+    "ik_llama.cpp": Engine(Format.GGUF, _llama),
+    "sglang": Engine(Format.SAFETENSORS, _sglang),
+    "kt-kernel": Engine(Format.SAFETENSORS, _kt),
+    "vllm": Engine(Format.SAFETENSORS, _sglang, like="SGLang"),
+    "exllamav3": Engine(None, _sglang, like="SGLang"),
+}
+"""Engines that can be named."""
+
+
+def fitting(loader: Loader, format_: Format) -> Loader:
+    """The loader for this format: llama.cpp's own arguments say nothing of another engine."""
+    if loader.own and not speaks_gguf(loader, format_):
+        return replace(loader, args=(), env={}, of="", own=False)
+    return loader
+
+
+def plan_of(loader: Loader, format_: Format) -> LoaderPlan:
+    if loader.kind == "convert":
+        return conversion_plan(loader.args)
+    engine = loader.engine or ("llama.cpp" if speaks_gguf(loader, format_) else "sglang")
+    plan = ENGINES[engine].plan(loader)
+    return plan if loader.ctx is None else replace(plan, ctx=loader.ctx)
+
+
+def speaks_gguf(loader: Loader, format_: Format) -> bool:
+    """Whether llama.cpp or a fork of it is to load this."""
+    if loader.engine:
+        return ENGINES[loader.engine].format is Format.GGUF
+    return format_ is Format.GGUF or loader.kind == "mmap"
+
+
+def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
+    """The engine's name for the compatibility table."""
+    if loader.engine:
+        return loader.engine
+    if isinstance(plan, LlamaPlan):
+        return "llama.cpp"
+    if loader.kind == "convert" or (isinstance(plan, SglangPlan) and plan.kt):
+        return "kt-kernel"
+    return "sglang" if format_ is not Format.GGUF else "llama.cpp"
+
+
+def method_of(plan: LoaderPlan, args: Sequence[str]) -> str:
+    """kt-kernel's method, where the plan names one; of a conversion, what it is done for."""
+    for option, value in pairwise(args) if isinstance(plan, ConversionPlan) else ():
+        if option == "--kt-method":
+            return value
+    return str(getattr(plan, "kt_method", "") or getattr(plan, "method", ""))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from console.checks.preflight.compatibility import table
-from console.common.finding import Finding, Level
+from console.common.errors import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Card
 

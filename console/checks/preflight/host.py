@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from console.checks.preflight import gpu, image
 from console.checks.preflight.compatibility import Question, check
 from console.checks.preflight.image import torch_of
-from console.common.errors import ConsoleError, EngineError, EngineTimeout
-from console.common.finding import Finding, Level
+from console.common.errors import ConsoleError, EngineError, EngineTimeout, Finding, Level
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.host.gpu import inventory as nvml
@@ -27,7 +26,7 @@ from console.host.machine import disk_free
 from console.host.sample import Card, Machine
 from console.models.sizing.assessment import disk_margin
 from console.runtime.docker.client import ask, connect, engine_host
-from console.runtime.docker.compose_cli import compose
+from console.runtime.docker.compose import compose
 
 if TYPE_CHECKING:
     import docker

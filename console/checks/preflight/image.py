@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from console.checks.preflight.gpu import parse_archs
-from console.checks.preflight.import_probe import SOURCE
-from console.common.errors import EngineError
-from console.common.finding import Finding, Level
+from console.common.errors import EngineError, Finding, Level
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration
 from console.runtime.docker import oneoff
@@ -23,7 +21,6 @@ from console.runtime.docker.oneoff import FILES, Moment, Outcome
 
 if TYPE_CHECKING:
     import docker
-
 
 ONLY_ARM = ("F-006",)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -337,3 +334,65 @@ def _cut_off(module: str, ended: Outcome) -> Finding:
         return Finding(Level.FAIL, title, f"ended the interpreter with {name}: {last}", hint)
     words = f"ended the interpreter with exit code {ended.code}: {last or 'no words'}"
     return Finding(Level.FAIL, title, words, "the module calls exit, or the interpreter is broken")
+
+
+# Text and not a function: it runs inside an image, under its Python, which may be an old one.
+SOURCE = r'''
+import importlib, json, os, sys
+
+nonce = sys.argv[1]
+out = os.dup(1)
+
+
+def say(**record):
+    os.write(out, ("\n%s %s\n" % (nonce, json.dumps(record))).encode())
+
+
+def chain_of(module, error):
+    """Modules on the way to where it failed; what importlib and this program do is left out."""
+    names, place, seen = [module], "", error.__traceback__
+    while seen is not None:
+        frame = seen.tb_frame
+        name, path = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+        if path != __file__ and not path.startswith("<frozen") and name != "importlib":
+            if name and name != names[-1]:
+                names.append(name)
+            place = "%s:%d" % (path, seen.tb_lineno)
+        seen = seen.tb_next
+    return names, place
+
+
+def attempt(module):
+    try:
+        importlib.import_module(module)
+    except BaseException as error:
+        names, place = chain_of(module, error)
+        missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        if isinstance(error, SyntaxError):
+            place = "%s:%s" % (error.filename, error.lineno)
+        say(module=module, chain=names, kind=type(error).__name__, message=str(error)[:2000],
+            missing=missing, place=place)
+    else:
+        say(module=module, chain=[module])
+
+
+def torch():
+    import torch
+    archs = None
+    try:
+        archs = torch._C._cuda_getArchFlags()
+    except Exception:
+        pass
+    say(torch=str(torch.__version__), cuda=str(torch.version.cuda), archs=archs)
+
+
+sys.path[0:1] = [""]
+sys.argv[0] = "-c"
+if sys.argv[2:] == ["--torch"]:
+    torch()
+else:
+    for name in sys.argv[2:]:
+        attempt(name)
+sys.stdout.flush()
+os._exit(0)
+'''

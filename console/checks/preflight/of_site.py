@@ -14,7 +14,7 @@ from console.checks.preflight.architecture.check import Command, Connect, loader
 from console.checks.preflight.checkpoint import Ask, Preflight, preflight
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.image import check_image, check_imports
-from console.common.finding import Finding, Level, worst
+from console.common.errors import Finding, Level, worst
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
 from console.models.sizing.assessment import Verdict as Fit

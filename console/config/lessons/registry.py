@@ -1,10 +1,17 @@
 """Lessons, and their registry read from files strictly: every problem is told with its line.
 
 A lesson is what was seen, why, what was done, on what evidence. A bad file costs only itself.
+
+Ids are known from the names of files alone: what refers to one is checked without reading any.
+F: a failure, S: what worked, P: a pivot, A: an audit, D: a plan or evaluation. A letter behind the
+number (F-006B) is where the log has given a number twice.
 """
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -12,11 +19,94 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
+from console.common import paths
 from console.common.errors import InvalidFile, Problem
-from console.config.lessons import ids
-from console.config.lessons.ids import ID, is_own
 from console.config.validation import Arg, Duration, Pattern, Strict, Text, validated
 from console.config.yaml import parse, read_text
+
+SHIPPED = Path(__file__).with_name("registry")
+ENDING = ".yaml"
+YAML = (".yaml", ".yml")
+KINDS = {"F": "failure", "S": "success", "P": "pivot", "A": "audit", "D": "plan or evaluation"}
+ID = r"[FSPAD]-\d{3}[A-Z]?"
+_TYPED = re.compile(r"([FSPADfspad])-?0*(\d{1,3})([A-Za-z]?)")
+
+
+def files() -> dict[str, Path]:
+    """Id → file. One of the operator's own stands in the place of a shipped one."""
+    return _in(SHIPPED) | _in(paths.lessons_dir())
+
+
+def known() -> frozenset[str]:
+    """Every id of the registry, the operator's own ones included."""
+    return frozenset(files())
+
+
+def misnamed() -> list[Path]:
+    """YAML files of the operator's own that no lesson is read from, by their names."""
+    own = paths.lessons_dir()
+    shown = (one for one in _names(own) if one.endswith(YAML) and not one.startswith("."))
+    return sorted(own / one for one in shown if not _is_named(one))
+
+
+def is_own(path: Path) -> bool:
+    """Whether the operator wrote it."""
+    return path.parent != SHIPPED
+
+
+def typed(text: str) -> str:
+    """What somebody typed as an id, in its one form (f22 → F-022); "" where it is none."""
+    match = _TYPED.fullmatch(text.strip())
+    if match is None:
+        return ""
+    letter, number, again = match.groups()
+    return f"{letter.upper()}-{int(number):03d}{again.upper()}"
+
+
+def near(text: str, ids: Iterable[str]) -> str:
+    """A known id that may have been meant (F22, F-220 for F-022), or ""."""
+    found = sorted(ids)
+    if typed(text) in found:
+        return typed(text)
+    letters = sorted(text.upper())
+    return next((one for one in found if sorted(one) == letters), "")
+
+
+def meant(text: str) -> str:
+    """A hint where a text is the id of no lesson."""
+    one = near(text, known())
+    return f"did you mean {one}?" if one else "omni-console lessons lists them"
+
+
+def next_free(letter: str, ids: Iterable[str]) -> str:
+    """The id after the highest one of its kind. Raises ValueError after 999."""
+    numbers = [int(one[2:5]) for one in ids if one.startswith(f"{letter}-")]
+    number = max(numbers, default=0) + 1
+    if number > 999:
+        raise ValueError(f"no number is free for {letter}")
+    return f"{letter}-{number:03d}"
+
+
+def order(lesson_id: str) -> tuple[int, str]:
+    """By kind, then by number."""
+    return "FSPAD".find(lesson_id[:1]), lesson_id
+
+
+def _in(directory: Path) -> dict[str, Path]:
+    found = (directory / name for name in _names(directory) if _is_named(name))
+    return {one.stem: one for one in found}
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _is_named(name: str) -> bool:
+    return re.fullmatch(f"{ID}{re.escape(ENDING)}", name) is not None
+
 
 Status = Literal[
     "open", "blocked", "deferred", "rejected", "resurrected", "stands", "resolved", "worked",
@@ -204,8 +294,8 @@ def load_lesson(path: Path) -> Lesson:
         if model.id != path.stem:
             document.refuse(("id",), f"id {model.id}", f"{path.stem}, as the file is named")
         for place, to in _pointers(model):
-            if to != model.id and to not in ids.known():
-                document.refuse(place, f"unknown lesson '{to}'", hint=ids.meant(to))
+            if to != model.id and to not in known():
+                document.refuse(place, f"unknown lesson '{to}'", hint=meant(to))
     if model is None or document.problems:
         raise InvalidFile(TITLE, sorted(document.problems), HINT)
     return Lesson(model, path)
@@ -213,27 +303,27 @@ def load_lesson(path: Path) -> Lesson:
 
 def load_registry() -> Registry:
     """Every lesson, shipped ones and the operator's own."""
-    found, problems = [], [_misnamed(path) for path in ids.misnamed()]
-    for lesson_id, path in sorted(ids.files().items(), key=lambda item: ids.order(item[0])):
+    found, problems = [], [_misnamed(path) for path in misnamed()]
+    for lesson_id, path in sorted(files().items(), key=lambda item: order(item[0])):
         try:
             found.append(load_lesson(path))
         except InvalidFile as error:
             problems += error.problems
-            shipped = ids.SHIPPED / f"{lesson_id}{ids.ENDING}"
+            shipped = SHIPPED / f"{lesson_id}{ENDING}"
             if shipped != path and shipped.exists():
                 found.append(load_lesson(shipped))  # the one it was to stand in for
     return Registry(tuple(found), tuple(problems))
 
 
 def _misnamed(path: Path) -> Problem:
-    meant = ids.typed(path.stem) or "a letter of FSPAD and three digits, like F-028"
+    meant = typed(path.stem) or "a letter of FSPAD and three digits, like F-028"
     return Problem(str(path), 0, 0, "its name is no lesson's, so it is not read",
-                   f"{meant}{ids.ENDING}")  # fmt: skip
+                   f"{meant}{ENDING}")  # fmt: skip
 
 
 def titles(wanted: tuple[str, ...] | list[str]) -> list[str]:
     """`F-002 its title` for each id; the id alone where no lesson can be read."""
-    places, found = ids.files(), []
+    places, found = files(), []
     for one in wanted:
         try:
             found.append(load_lesson(places[one]).shown)

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from console.common import paths
 from console.common.text import clean, clean_lines, decode, one_line
-from console.config.lessons import ids
+from console.config.lessons import registry
 from console.config.lessons.registry import Lesson, LessonId, LessonModel, Recheck, titles
 from console.config.playbook.kinds import ACTING
 from console.config.validation import Strict, Text, load
@@ -251,7 +251,7 @@ class Found:
 
 def drafted(lesson_id: str, found: Found) -> str:
     """The file's text. Every value is a JSON string, which YAML takes as it is."""
-    known = ids.known()
+    known = registry.known()
     quarter_later = (date.fromisoformat(found.day) + timedelta(days=91)).isoformat()
     evidence = [f"run {found.run}: {found.outcome}", *found.candidates, *found.figures]
     evidence += [f"log: {line}" for line in found.lines]
@@ -288,7 +288,7 @@ def write(lesson_id: str, text: str, directory: Path | None = None) -> Path:
     """
     place = directory or paths.lessons_dir()
     place.mkdir(parents=True, exist_ok=True)
-    path = place / f"{lesson_id}{ids.ENDING}"
+    path = place / f"{lesson_id}{registry.ENDING}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:
         file.write(text)

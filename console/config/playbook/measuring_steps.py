@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from console.bench.metrics import METRICS
 from console.bench.sse import SILENCE_S
 from console.common.text import one_line
 from console.common.units import DRIVER_FORM, is_driver
@@ -50,11 +51,9 @@ _NEAR = 40
 
 Count = Annotated[int, Field(ge=0)]
 
-BENCHMARK_METRICS = {
-    "tok_s": "tok/s", "decode_tok_s": "tok/s", "prompt_tok_s": "tok/s", "ttft_s": "s",
-    "ttfo_s": "s", "tpot_s": "s", "e2e_s": "s", "stall_s": "s", "error_rate": "ratio",
-}  # fmt: skip
-"""Metrics of a benchmark step, with the unit a threshold has to be written in."""
+BENCHMARK_METRICS = {name: one.unit for name, one in METRICS.items() if name != "runs"}
+"""Metrics of a benchmark step, with the unit a threshold has to be written in. How many runs there
+were is what `min_samples` asks."""
 
 FIGURES = {
     "llama-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.config.lessons import ids
+from console.config.lessons import registry
 from console.config.playbook.decidable import Bounds, check_criterion, never_both
 from console.config.playbook.kinds import KINDS, LOOKS
 from console.config.playbook.measuring_steps import (
@@ -39,11 +39,11 @@ RESERVED = frozenset({"restore"})
 
 def check_lessons(document: Document) -> None:
     """Ids that are not in the registry: a typing error would hide the lesson it was meant for."""
-    named, known = document.data.get("lessons"), ids.known()
+    named, known = document.data.get("lessons"), registry.known()
     for at, lesson in enumerate(named if isinstance(named, list) else []):
         if isinstance(lesson, str) and lesson not in known:
             what = f"unknown lesson '{one_line(lesson, 60)}'"
-            document.refuse(("lessons", at), what, "an id of the registry", ids.meant(lesson))
+            document.refuse(("lessons", at), what, "an id of the registry", registry.meant(lesson))
 
 
 def step_locs(model: PlaybookModel) -> Iterator[tuple[Loc, Step]]:

@@ -127,7 +127,7 @@ def _rehearsal(parser: argparse.ArgumentParser) -> None:
 
 def _look_commands(commands: Any) -> None:
     plan = _add(
-        commands, "plan", "plan:plan", "what a playbook would do, effect by effect", site=True
+        commands, "plan", "check:plan", "what a playbook would do, effect by effect", site=True
     )
     plan.add_argument("playbook", metavar="PLAYBOOK")
     plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
@@ -139,7 +139,7 @@ def _look_commands(commands: Any) -> None:
     lint.add_argument("paths", nargs="*", metavar="PATH")
     lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
     lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to mend it")
-    schema = _add(commands, "schema", "plan:schema", "the JSON Schema of a playbook")
+    schema = _add(commands, "schema", "check:schema", "the JSON Schema of a playbook")
     schema.add_argument(
         "--markdown", action="store_true", help="as docs/reference/format.md has it"
     )
@@ -184,7 +184,7 @@ def _machine_commands(commands: Any) -> None:
         "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
     )
     recorder = _add(
-        commands, "recorder", "recorder:recorder",
+        commands, "recorder", "show:recorder",
         "the last two minutes before a crash or a kill, from a run's flight recorder",
     )  # fmt: skip
     recorder.add_argument("run", nargs="?", metavar="RUN")

@@ -1,4 +1,5 @@
-"""`check` and `lint`: what can be known of models, host and files before anything is paid for."""
+"""`check`, `lint`, `plan`, `schema`: what can be known of models, host, files and a playbook before
+anything is paid for."""
 
 from __future__ import annotations
 
@@ -17,11 +18,18 @@ from console.checks.lint.rule import Facts, facts_of, rules
 from console.checks.lint.run import Outcome
 from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
-from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
-from console.common.finding import Finding, worst
+from console.common.errors import (
+    ConsoleError,
+    Exit,
+    Finding,
+    InvalidFile,
+    Problem,
+    UsageError,
+    worst,
+)
 from console.common.text import clean
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
-from console.config.locate import NAMES, services, shipped, site_file
+from console.config.locate import NAMES, playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
 from console.config.playbook.verdict import Verdict
 
@@ -253,4 +261,39 @@ def _rules(args: Namespace) -> int:
         print(json.dumps({"rules": [text.rule_json(one) for one in rules().values()]}))
     else:
         print(text.document(), end="")
+    return int(Exit.OK)
+
+
+def plan(args: Namespace) -> int:
+    """Every argv, effect and planned duration, where the baseline goes down, what lint says."""
+    from console.runner.prepare.admission import records, told
+    from console.runner.prepare.baseline import restore_time
+    from console.runner.prepare.plan import make_plan
+    from console.runner.prepare.plan_text import as_json, lines
+
+    if args.rehearse or args.fault:
+        from console.frontends.cli.demo import planned
+
+        made = planned(args)
+    else:
+        site = site_of(args.site)
+        playbook = playbook_of(args.playbook, args.input, site, planning=True)
+        made = make_plan(playbook, site, restore_time(site.name))
+    found = told(made.playbook, facts_of(made.site))
+    if args.json:
+        print(json.dumps({**as_json(made), "lint": made.known.data(records(found))}))
+    else:
+        print("\n".join(lines(made, found)))
+    return int(Exit.OK)
+
+
+def schema(args: Namespace) -> int:
+    from console.config.playbook.playbook import playbook_schema
+
+    if args.markdown:
+        from console.config.playbook.playbook import reference
+
+        print(reference(), end="")
+        return int(Exit.OK)
+    print(json.dumps(playbook_schema(), indent=None if args.json else 1))
     return int(Exit.OK)

@@ -11,8 +11,8 @@ from typing import Any
 from console.common.errors import Exit, UsageError
 from console.common.text import clean as clean_text
 from console.common.units import format_bytes
+from console.config.locate import site as site_of
 from console.config.site.site import Site
-from console.frontends.cli.shared import site_of
 from console.runner.cleanup.clean import Removal, remove, survey
 from console.runner.cleanup.leftover import KINDS, Leftover, Survey
 

@@ -17,11 +17,19 @@ from console.common import paths
 from console.common.errors import EngineError, Exit, RollbackFailed, UsageError
 from console.common.text import clean
 from console.common.units import format_bytes
-from console.config.locate import demo_site
+from console.config.locate import (
+    demo_site,
+    inputs_of,
+    own_command,
+    playbook_of,
+    playbook_path,
+)
+from console.config.locate import (
+    site as site_of,
+)
 from console.config.site.site import Site, load_site
 from console.frontends.cli import run as run_command
 from console.frontends.cli.console import can_draw, open_console
-from console.frontends.cli.shared import inputs_of, own_command, playbook_of, playbook_path, site_of
 from console.host import process
 from console.journal.lock import HostLock
 from console.journal.run_dir import all_runs

@@ -17,7 +17,7 @@ from console.common import redact
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
-from console.config.lessons import ids
+from console.config.lessons import registry as lesson_files
 from console.config.lessons.registry import Lesson, Registry, due_by, load_lesson, load_registry
 from console.config.lessons.use import (
     Answer,
@@ -163,14 +163,14 @@ def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int
 def _meant(registry: Registry, query: str) -> Lesson | None:
     """The lesson whose id was typed, in whatever form. Raises UsageError for an unknown one,
     InvalidFile where its file cannot be used."""
-    lesson_id = ids.typed(query)
+    lesson_id = lesson_files.typed(query)
     if not lesson_id:
         return None
     lesson = registry.get(lesson_id)
     if lesson is None:
-        if lesson_id in ids.known():
-            return load_lesson(ids.files()[lesson_id])  # says what is wrong with it
-        near = ids.near(lesson_id, (one.id for one in registry.lessons))
+        if lesson_id in lesson_files.known():
+            return load_lesson(lesson_files.files()[lesson_id])  # says what is wrong with it
+        near = lesson_files.near(lesson_id, (one.id for one in registry.lessons))
         hint = f"omni-console lessons {near}" if near else "omni-console lessons lists them"
         raise UsageError(f"there is no lesson {lesson_id}", hint=hint)
     return lesson
@@ -211,7 +211,7 @@ def _plain(lesson: Lesson, today: date) -> dict[str, Any]:
 def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
     found = sorted(
         (lesson for lesson in registry.lessons if due_by(lesson, today)),
-        key=lambda lesson: (lesson.model.due or "", ids.order(lesson.id)),
+        key=lambda lesson: (lesson.model.due or "", lesson_files.order(lesson.id)),
     )
     answers: list[Rechecked] = []
     for lesson in found:
@@ -269,7 +269,7 @@ def _draft(args: Namespace) -> int:
         )
     found = found_in(run)
     letter = args.as_ or ("S" if found.worked else "F")
-    lesson_id = ids.next_free(letter, ids.known())
+    lesson_id = lesson_files.next_free(letter, lesson_files.known())
     path = write(lesson_id, drafted(lesson_id, found))
     if args.json:
         print(json.dumps({"id": lesson_id, "file": str(path), "run": run.id}))

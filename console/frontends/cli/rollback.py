@@ -149,7 +149,7 @@ def _verdict(result: Any) -> str:
 
 def _site_plan(given: str | None) -> SealedPlan:
     """A plan made now from the site file; reached when no run left a fitting one."""
-    from console.frontends.cli.shared import site_of
+    from console.config.locate import site as site_of
     from console.runner.prepare.seal import site_plan
 
     return site_plan(site_of(given))

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from console.common.errors import ConsoleError, ControlError, Exit, UsageError
 from console.common.text import clean
 from console.common.units import parse_duration
+from console.config.locate import inputs_of, playbook_of
+from console.config.locate import site as site_of
 from console.config.site.site import Site
 from console.frontends.cli.follow import Follow, at_terminal
-from console.frontends.cli.shared import inputs_of, playbook_of, site_of
 from console.frontends.tui.watch.actions import BINDS, bound
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, find_run

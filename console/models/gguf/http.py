@@ -20,8 +20,7 @@ import httpcore
 from console.common.clock import Clock
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.models.gguf.address import PORTS, Address
-from console.models.gguf.byte_source import GgufError, Kind
+from console.models.gguf.byte_source import PORTS, Address, GgufError, Kind
 
 LONGEST_WAIT_S = 86_400.0
 _NO_TOKEN = (

@@ -25,11 +25,10 @@ from console.common.clock import Clock
 from console.common.files import write_atomically
 from console.common.text import clean, one_line
 from console.common.units import format_bytes
-from console.models.gguf.address import is_address
-from console.models.gguf.byte_source import GgufError, Kind, LocalFile
+from console.models.gguf.byte_source import GgufError, Kind, LocalFile, is_address
 from console.models.gguf.header import Array, Header, Tensor, Value, type_name
 from console.models.gguf.parser import Want, parse
-from console.models.hub.names import shard
+from console.models.hub.reference import shard
 
 if TYPE_CHECKING:
     from console.models.gguf.remote import RemoteFile

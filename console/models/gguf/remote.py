@@ -7,8 +7,14 @@ import re
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.common.units import format_bytes
-from console.models.gguf.address import Address, follow, parse_address
-from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
+from console.models.gguf.byte_source import (
+    FIRST_READ,
+    Address,
+    GgufError,
+    Kind,
+    follow,
+    parse_address,
+)
 from console.models.gguf.http import Answer, Wire, refusal
 
 STEP = 2 * 2**20

@@ -14,7 +14,7 @@ from typing import Any
 
 from console.common.text import one_line
 from console.common.units import both_units, plural
-from console.models.hub import model_config, names
+from console.models.hub import model_config, reference
 from console.models.hub.errors import HubError, RepositoryEmpty
 from console.models.hub.listing import Listing, RemoteFile, some, total
 from console.models.hub.model_config import INDEX, Index
@@ -70,9 +70,11 @@ class WeightSet:
         """What is not there, in words; "" for a whole set."""
         words = []
         if self.missing:
-            words.append(f"the repository lacks shard {names.told(self.missing)} of {self.shards}")
+            words.append(
+                f"the repository lacks shard {reference.told(self.missing)} of {self.shards}"
+            )
         if self.left_out:
-            which = names.told(self.left_out)
+            which = reference.told(self.left_out)
             words.append(f"the patterns leave out shard {which} of {self.shards}")
         if self.absent:
             words.append(f"the index names files that are not there: {some(self.absent)}")
@@ -211,7 +213,7 @@ def _depth(one: WeightSet) -> int:
 def _beside(path: str) -> bool:
     name = path.rpartition("/")[2].lower()
     weights = name.endswith((".gguf", ".gguf_file", ".safetensors"))
-    return weights and (bool(names.sidecar(name)) or name.startswith("adapter_"))
+    return weights and (bool(reference.sidecar(name)) or name.startswith("adapter_"))
 
 
 def _format(path: str) -> Format | None:
@@ -243,7 +245,7 @@ def _sets(files: Iterable[RemoteFile], taken: set[str], index: Index | None) -> 
         kind = _format(file.path)
         if kind is None or (index is not None and file.path in index.files):
             continue
-        part = names.shard(file.path)
+        part = reference.shard(file.path)
         if part is not None:
             split.setdefault((kind, part[0], part[2]), {})[part[1]] = file
         elif kind is Format.GGUF:
@@ -252,8 +254,8 @@ def _sets(files: Iterable[RemoteFile], taken: set[str], index: Index | None) -> 
             loose.setdefault((kind, _folder(file.path)), []).append(file)
     for (kind, stem, count), parts in split.items():
         chosen = {number: file for number, file in parts.items() if file.path in taken}
-        missing = names.gaps(sorted(parts), count)
-        left = names.runs(sorted(parts.keys() - chosen.keys()))
+        missing = reference.gaps(sorted(parts), count)
+        left = reference.runs(sorted(parts.keys() - chosen.keys()))
         shards = tuple(file for _, file in sorted(chosen.items()))
         yield WeightSet(kind, stem, shards, shards=count, missing=missing, left_out=left)
     for (kind, _), group in loose.items():
@@ -265,26 +267,26 @@ def _by_index(
     here: tuple[RemoteFile, ...], absent: tuple[str, ...], unread: int, index: Index
 ) -> WeightSet:
     """The safetensors set that the index names; numbers where its files are numbered."""
-    parts = [part for part in map(names.shard, sorted(index.files)) if part]
+    parts = [part for part in map(reference.shard, sorted(index.files)) if part]
     count = parts[0][2] if parts else 0
     stem = parts[0][0] if parts else "model"
     numbers = {number for _, number, _ in parts}
-    lacking = {part[1] for part in map(names.shard, absent) if part}
-    chosen = {part[1] for part in (names.shard(file.path) for file in here) if part}
-    left = names.runs(sorted(numbers - chosen - lacking)) if unread else ()
+    lacking = {part[1] for part in map(reference.shard, absent) if part}
+    chosen = {part[1] for part in (reference.shard(file.path) for file in here) if part}
+    left = reference.runs(sorted(numbers - chosen - lacking)) if unread else ()
     return WeightSet(
         Format.SAFETENSORS, stem, here, shards=count, left_out=left, absent=absent,
-        missing=names.runs(sorted(lacking)), indexed=True,
+        missing=reference.runs(sorted(lacking)), indexed=True,
     )  # fmt: skip
 
 
 def _labelled(one: WeightSet, repo: str, config: Mapping[str, Any] | None) -> WeightSet:
     """The set with its quantization: proven by config.json, or only named."""
     if one.format is Format.GGUF:
-        return replace(one, quantization=names.gguf_quantization(one.stem), origin=_NAMED)
+        return replace(one, quantization=reference.gguf_quantization(one.stem), origin=_NAMED)
     if config is not None and (said := model_config.describe(config)):
         return replace(one, quantization=said, origin="by config.json")
-    said = names.worded_quantization(_folder(one.stem)) or names.worded_quantization(repo)
+    said = reference.worded_quantization(_folder(one.stem)) or reference.worded_quantization(repo)
     return replace(one, quantization=said, origin=_NAMED if said else "")
 
 

@@ -22,8 +22,8 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import clean, decode
 from console.common.units import both_units
-from console.host.cgroups import scope
-from console.host.disk import Space, space
+from console.host import cgroup
+from console.host.machine import Space, space
 from console.models.hub import local_files, settings
 from console.models.hub.checkpoint import Contents
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
@@ -310,7 +310,7 @@ class Download:
     def _spawn(self) -> None:
         env = child_env(self._listing.endpoint, self._token) | {"PYTHONUNBUFFERED": "1"} | self._env
         self._said.clear()
-        child = self._child = scope.popen(
+        child = self._child = cgroup.popen(
             self.plan.argv(),
             env=env,
             stdin=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ from console.common import paths
 from console.common.files import write_atomically
 from console.common.text import one_line
 from console.common.units import both_units
-from console.models.hub import names, settings
+from console.models.hub import reference, settings
 from console.models.hub.errors import FileMissing, HubError
 from console.models.hub.listing import MOST_FILES, Listing, RemoteFile, some
 
@@ -305,7 +305,7 @@ def local(path: Path) -> Listing:
             return _listing(path, found)
         if not path.exists():
             raise FileMissing(f"{where} is not there", "", "is the disk mounted? `findmnt` shows")
-        part = names.shard(path.name)
+        part = reference.shard(path.name)
         same = [entry.name for entry in os.scandir(path.parent)] if part else [path.name]
         found = [name for name in same if part is None or _of_set(name, part)]
     except OSError as error:
@@ -314,7 +314,7 @@ def local(path: Path) -> Listing:
 
 
 def _of_set(name: str, part: tuple[str, int, int]) -> bool:
-    other = names.shard(name)
+    other = reference.shard(name)
     return other is not None and (other[0], other[2]) == (part[0], part[2])
 
 

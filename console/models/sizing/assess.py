@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import assert_never
 
 from console.common.text import clean, one_line
 from console.common.units import format_bytes
@@ -56,7 +57,9 @@ class Case:
             return llama_cpp.weigh(facts, plan, self.machine)[0]
         if isinstance(plan, SglangPlan):
             return sglang.weigh(facts, plan, self.machine)
-        return sglang.weigh_conversion(facts, plan, self.machine)
+        if isinstance(plan, ConversionPlan):
+            return sglang.weigh_conversion(facts, plan, self.machine)
+        assert_never(plan)
 
     def better(
         self, than: Verdict, plan: LoaderPlan, facts: ModelFacts | None = None
@@ -82,6 +85,8 @@ def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
         found += _sglang(case, case.plan, ledger)
     elif isinstance(case.plan, ConversionPlan):
         found += _conversion(ledger)
+    else:
+        assert_never(case.plan)
     found += _smaller(case, verdict)
     return tuple(dict.fromkeys(found))
 

@@ -15,8 +15,8 @@ from console.common.errors import EngineError
 from console.common.text import decode, one_line
 from console.common.units import format_duration
 from console.host import children, process
+from console.host.memory import Resident
 from console.host.process import BASELINE_COOKIE
-from console.host.resident import Resident
 from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import Report

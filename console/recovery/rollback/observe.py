@@ -10,9 +10,9 @@ from typing import Any
 from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.host import process
+from console.host.memory import pids_of_container
 from console.host.ports import ENGINE_PROXY, foreign, listeners
 from console.host.process import BASELINE_COOKIE
-from console.host.resident import pids_of_container
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.sealed_plan import SealedPlan

@@ -24,10 +24,10 @@ from console.rehearsal.inside.settings import (
     MODEL,
     announce,
     fetched,
+    held,
     settings,
     value,
 )
-from console.rehearsal.inside.vram import held
 
 MIB = 1 << 20
 

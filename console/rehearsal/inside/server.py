@@ -20,13 +20,14 @@ from console.rehearsal.demo import engine
 from console.rehearsal.inside.settings import (
     HOLDS,
     MODEL,
+    OutOfMemory,
     Settings,
     announce,
     fetched,
+    hold,
     settings,
     value,
 )
-from console.rehearsal.inside.vram import OutOfMemory, hold
 
 CUDA_LINES = (
     "CUDA error: no kernel image is available for execution on the device",

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from console.rehearsal.inside.settings import HOLDS_VARIABLE, settings
-from console.rehearsal.inside.vram import held
+from console.rehearsal.inside.settings import HOLDS_VARIABLE, held, settings
 
 NVML_TEMPERATURE_GPU = NVML_CLOCK_SM = 0
 NVML_CLOCK_MEM = 2

@@ -20,7 +20,7 @@ from console.config.playbook.inputs import Secret
 from console.config.playbook.measuring_steps import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
-from console.host.cgroups import scope
+from console.host import cgroup
 from console.host.process import (
     COOKIE,
     STEP_COOKIE,
@@ -94,7 +94,7 @@ def run_host(
     """A host command with its output in the attempt log; returns the exit code (−N: signal N)."""
     attempt.remaining()
     try:
-        child = scope.popen(
+        child = cgroup.popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -163,7 +163,7 @@ def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: 
     _end_session(context, child, start, attempt)
     for pid, born in by_cookie(context.run.id, attempt.step):
         stop_group(pid, born, grace_s=1.0, clock=context.clock)
-    scope.end(scope.of_process(child.pid, start), child.pid, start)
+    cgroup.end(cgroup.of_process(child.pid, start), child.pid, start)
 
 
 def _end_session(

@@ -12,7 +12,7 @@ from console.checks.preflight.architecture import check
 from console.checks.preflight.checkpoint import Preflight, finding_lines
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.of_site import FITS, LEVELS
-from console.common.finding import Finding, worst
+from console.common.errors import Finding, worst
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import (
     CheckpointStep,

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from console.bench.benchmark import PROMPTS, model_of
-from console.bench.soak import End, Soak, SoakPlan
-from console.bench.soak_requests import REQUEST_S, Asker
+from console.bench.soak import REQUEST_S, Asker, End, Soak, SoakPlan
 from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
-from console.common.logs.last_lines import read_last
+from console.common.logs.tail import read_last
 from console.common.paths import baseline_log
 from console.common.units import format_duration
 from console.config.playbook.measuring_steps import SoakStep

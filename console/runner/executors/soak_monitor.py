@@ -20,13 +20,12 @@ from console.bench.soak import Look
 from console.common.clock import Clock
 from console.common.errors import ConsoleError
 from console.common.logs.buffer import MATCHED, MOST_LINES
-from console.common.logs.last_lines import read_last
 from console.common.logs.line import LogLine, Splitter
-from console.common.logs.tail import BEHIND_LIMIT, Source
+from console.common.logs.tail import BEHIND_LIMIT, Source, read_last
 from console.common.text import one_line
 from console.host import process
-from console.host.gpu.client import GpuWatch
 from console.host.matching import TooSlow, find
+from console.host.sampler import GpuWatch
 from console.runtime.docker.client import ask, inspect
 from console.runtime.docker.log_stream import UNREADABLE
 from console.runtime.probe import ProbeError, fetch

@@ -14,8 +14,7 @@ from typing import Any
 from console.common.errors import ConsoleError
 from console.common.text import clean
 from console.config.playbook.kinds import KINDS
-from console.host import process
-from console.host.cgroups import scope
+from console.host import cgroup, process
 from console.journal.breach import Breach, Seen, breach_of, look, tell
 from console.journal.state import Cause, RunState
 from console.recovery.guard.record.recorder import sweep
@@ -65,7 +64,7 @@ class Guard:
         """Adopt a live sentinel, or start one and wait until it is ready."""
         self._old = breach_of(self.context.run)
         sweep(self.clock.now())
-        scope.sweep()
+        cgroup.sweep()
         self._write_config()
         if self.sentinel.adopt():
             self._say("watching", "the sentinel that was there goes on")

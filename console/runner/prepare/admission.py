@@ -19,7 +19,7 @@ from console.checks.lint.run import BROKEN
 from console.checks.lint.unit import BLOCKER, RANK, Finding, Severity, Unit
 from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.text import one_line
-from console.config.lessons import ids
+from console.config.lessons import registry
 from console.config.lessons.registry import Lesson, load_lesson
 from console.config.playbook.kinds import ACTING
 from console.runner.prepare.plan import Plan, input_text
@@ -156,7 +156,7 @@ def blocker_findings(made: Plan) -> list[Finding]:
 
 def _of(made: Plan, lesson_id: str) -> Iterator[Blocker]:
     try:
-        lesson = load_lesson(ids.files()[lesson_id])
+        lesson = load_lesson(registry.files()[lesson_id])
     except (InvalidFile, KeyError):
         return
     if lesson.model.status not in STILL:

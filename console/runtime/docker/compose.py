@@ -7,24 +7,30 @@ and --no-deps, and is stopped by its id through the engine.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common import paths
-from console.common.errors import ServiceError
-from console.common.text import one_line, one_of
-from console.host.cgroups.cgroup import die_together
+from console.common.errors import EngineError, EngineTimeout, ServiceError
+from console.common.text import clean_lines, decode, one_line, one_of
+from console.common.units import format_duration
+from console.host import children
+from console.host.cgroup import die_together
 from console.host.process import COOKIE
 from console.runtime.docker.client import ask, inspect, require_image
-from console.runtime.docker.compose_cli import UP_S, compose
 from console.runtime.docker.container import LOGGING, is_here, unix_host
 from console.runtime.docker.engine_state import (
     EngineDriver,
+    Say,
     refuse_of_another,
     refuse_running_older,
     settle_name,
@@ -307,8 +313,7 @@ def _existing_names(client: docker.DockerClient) -> Callable[[str, str], bool]:
 
 def _containers(client: docker.DockerClient, *labels: str) -> list[dict[str, Any]]:
     wanted = {"label": list(labels)}
-    rows = ask("Listing containers", lambda: client.api.containers(all=True, filters=wanted))
-    return list(rows)
+    return list(ask("Listing containers", lambda: client.api.containers(all=True, filters=wanted)))
 
 
 def _memory(runs: ComposeSpec, service: Mapping[str, Any], here: bool) -> int | None:
@@ -328,10 +333,68 @@ def _digest(service: Mapping[str, Any], image_id: str, memory_bytes: int | None)
 
 
 def _object(text: str) -> dict[str, Any]:
+    with contextlib.suppress(ValueError, RecursionError):
+        if isinstance(value := json.loads(text), dict):
+            return value
+    raise ServiceError("Compose gave no usable configuration", one_line(text))
+
+
+UP_S = 90.0
+"""Creating and starting one container, images being local, seconds."""
+ALLOWED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "XDG_CONFIG_HOME")
+"""What compose needs from the environment, besides DOCKER_*; variables of the compose file come
+from its `.env` or from the playbook's `env:`."""
+_UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
+_NO_PLUGIN = ("is not a docker command", "unknown shorthand flag: 'f'", "unknown flag: --profile")
+
+
+def compose(
+    argv: Sequence[str], host: str, env: Mapping[str, str], what: str, seconds: float, say: Say
+) -> str:
+    """The stdout of a compose command; foreign, not clean.
+
+    Raises EngineError without docker or its plugin, EngineTimeout, ServiceError with stderr's end.
+    """
+    code, out, error = _run(argv, _environment(host, env), what, seconds)
+    text = decode(error)
+    if code != 0:
+        if any(sign in text for sign in _NO_PLUGIN):
+            raise EngineError(
+                "Docker Compose is missing",
+                "the docker command has no compose plugin",
+                "install the docker-compose-plugin package (Compose v2)",
+            )
+        lines = [line.strip() for line in clean_lines(text, 500) if line.strip()]
+        raise ServiceError(f"{what} failed", "\n".join(lines[-6:]) or f"exit code {code}")
+    for name in sorted(set(_UNSET.findall(text))):
+        say(f"the compose file uses ${one_line(name)}, which is empty: set it under `env:`")
+    return decode(out)
+
+
+def _environment(host: str, env: Mapping[str, str]) -> dict[str, str]:
+    # The command must speak to the very engine the library speaks to, whatever context is set.
+    kept = {
+        key: value for key, value in os.environ.items()
+        if key in ALLOWED or (key.startswith("DOCKER_") and key != "DOCKER_CONTEXT")
+    }  # fmt: skip
+    return {**kept, **env, "DOCKER_HOST": host}
+
+
+def _run(
+    argv: Sequence[str], env: Mapping[str, str], what: str, seconds: float
+) -> tuple[int, bytes, bytes]:
+    program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
+    if program is None:
+        raise EngineError(
+            "There is no docker command", "compose services need it", "install docker-ce-cli"
+        )
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ServiceError("Compose gave no usable configuration", one_line(text))
-    return value
+        return children.run([program, *argv[1:]], seconds, env=env)
+    except subprocess.TimeoutExpired:
+        raise EngineTimeout(
+            f"{what} did not finish within {format_duration(seconds)}",
+            "the compose command was killed; the engine may still carry it out",
+            "`docker ps -a` shows what it made",
+        ) from None
+    except OSError as error:
+        raise EngineError("The docker command cannot be run", error.strerror or "") from None

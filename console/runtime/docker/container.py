@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import EngineError, ServiceError
 from console.common.text import one_line
-from console.host.cgroups.cgroup import die_together
+from console.host.cgroup import die_together
 from console.host.process import COOKIE
 from console.runtime.docker.client import (
     NameTaken,

@@ -11,7 +11,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineError, ServiceError
 from console.common.text import clean, clean_lines, decode, one_line
 from console.common.units import format_bytes
-from console.host import process, resident
+from console.host import memory, process
 from console.runtime.docker.client import NameTaken, NotFound, ask, inspect
 from console.runtime.spec import (
     OWNER_LABEL,
@@ -88,7 +88,7 @@ def stop_container(
     container, name = handle.container, handle.name or handle.container[:12]
     seconds = max(0, math.ceil(grace_s))
     # known only while it runs
-    gone_s = resident.kill_wait_s(resident.of(resident.pids_of_container(container)))
+    gone_s = memory.kill_wait_s(memory.resident(memory.pids_of_container(container)))
     try:
         ask(f"Stopping {name}", lambda: client.api.stop(container, timeout=seconds), seconds + 8.0)
     except NotFound:

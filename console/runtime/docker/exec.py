@@ -18,7 +18,7 @@ from console.common.errors import EngineError, ServiceError
 from console.common.files import read_text
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.cgroups.cgroup import die_together, pid_namespace
+from console.host.cgroup import die_together, pid_namespace
 from console.host.children import Cancelled
 from console.runtime.docker.client import RECEIVE_S, ask, inspect, require_image, send
 from console.runtime.docker.container import (

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from console.host.cgroups import cgroup
+from console.host import cgroup
 from console.recovery.guard.kill.killer import Killer, KillOperation
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.rollback import live

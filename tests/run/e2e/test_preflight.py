@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from console.checks.preflight.architecture.witnesses import probe
+from console.checks.preflight.architecture.names import probe
 from tests.run.e2e.sites import book
 from tests.run.e2e.world import World
 from tests.run.scenes import output

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
-from console.host import process
-from console.host.cgroups import cgroup, scope
+from console.host import cgroup, process
 from console.host.process import ProcessSpec
 from console.runner.context import Attempt
 from console.runner.services import RunServices
@@ -45,7 +44,7 @@ def test_who_left_the_session_ends_with_a_service_of_another_login(
     runs = ProcessSpec((sys.executable, "-S", "-c", ESCAPE))
     services.use(replace(services.specs["cand"], runs=runs))
     handle = services.start("cand", Attempt(services.context, "up", 1, 60.0))
-    group = scope.of_process(handle.pid, handle.start)
+    group = cgroup.of_process(handle.pid, handle.start)
 
     def away() -> set[int]:
         near = process.members(handle.pid, handle.start)
@@ -53,6 +52,6 @@ def test_who_left_the_session_ends_with_a_service_of_another_login(
 
     until(away, "one of them is away")
     # a `resume` from a second login: its own group is another one
-    monkeypatch.setattr(scope, "_home", lambda: "/sys/fs/cgroup/elsewhere")
+    monkeypatch.setattr(cgroup, "_home", lambda: "/sys/fs/cgroup/elsewhere")
     assert services.stop("cand")
     until(lambda: not cgroup.pids(group), "nobody is left")

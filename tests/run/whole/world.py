@@ -28,8 +28,7 @@ from console.bench.interference import Surroundings
 from console.common.clock import SystemClock
 from console.config.site.site import load_site
 from console.frontends.cli import follow
-from console.host import process
-from console.host.cgroups import scope
+from console.host import cgroup, process
 from console.host.gpu import inventory
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock
@@ -164,7 +163,7 @@ class ScriptedWorld(WorldBase):
         patch.setattr(runner, "Control", self._control)
         for kind, name in ((Context, "record"), (Attempt, "remaining")):
             patch.setattr(kind, name, self._checked(getattr(kind, name)))
-        patch.setattr(scope, "popen", self._child)
+        patch.setattr(cgroup, "popen", self._child)
         patch.setattr(standby, "lock_memory", lambda: "")
         patch.setattr(fault, "die", machine.die)
         patch.setattr(inventory, "ask", self._cards(inventory.ask))

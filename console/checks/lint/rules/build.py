@@ -50,19 +50,28 @@ _ASKS = frozenset(
 )  # fmt: skip
 def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
-        for name, value, word in vocabulary.defines(command.words):
-            if command.name in _TELLS:
-                break
-            if name in _NO_VMM and vocabulary.truthy(value):
+        if command.name not in _TELLS:
+            for name, value, word in _on(command.words, _NO_VMM):
                 yield Hit(word.place, f"{name}={value}")
-    variables = [*unit.variables, *(one for command in unit.commands for one in command.env)]
-    for variable in variables:
+    for variable in _variables(unit):
         if variable.name in _NO_VMM and vocabulary.truthy(variable.value):
             yield Hit(variable.place, f"{variable.name}={variable.value}")
         elif any(name in variable.value for name in _NO_VMM):
-            for name, value, _ in vocabulary.defines(_words(variable)):
-                if name in _NO_VMM and vocabulary.truthy(value):
-                    yield Hit(variable.place, f"{variable.name} carries {name}={value}")
+            for name, value, _ in _on(_words(variable), _NO_VMM):
+                yield Hit(variable.place, f"{variable.name} carries {name}={value}")
+
+
+def _on(words: tuple[Word, ...], names: tuple[str, ...]) -> Iterator[tuple[str, str, Word]]:
+    """Definitions of any of `names` that switch it on: name, value, where."""
+    return (
+        one for one in vocabulary.defines(words) if one[0] in names and vocabulary.truthy(one[1])
+    )
+
+
+def _variables(unit: Unit) -> Iterator[Variable]:
+    """Those of the file, then those of single commands."""
+    yield from unit.variables
+    yield from (one for command in unit.commands for one in command.env)
 
 
 @rule(
@@ -77,20 +86,12 @@ def inside_image(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
         if command.where is not Where.BUILD or command.name not in ("cmake", "make"):
             continue
-        for name, value, word in vocabulary.defines(command.args):
-            if name in _CUDA_ON and vocabulary.truthy(value):
-                yield Hit(word.place, f"{command.name} with {name}={value} in an image build")
-    for variable in _carriers(unit):
-        for name, value, _ in vocabulary.defines(_words(variable)):
-            if name in _CUDA_ON and vocabulary.truthy(value):
-                yield Hit(variable.place, f"{variable.name} with {name}={value} in an image build")
-
-
-def _carriers(unit: Unit) -> Iterator[Variable]:
-    """CMAKE_ARGS of a Dockerfile, by which pip builds llama-cpp-python."""
-    if unit.source.kind is Kind.DOCKERFILE:
-        own = [one for command in unit.commands for one in command.env]
-        yield from (one for one in [*unit.variables, *own] if one.name == "CMAKE_ARGS")
+        for name, value, word in _on(command.args, _CUDA_ON):
+            yield Hit(word.place, f"{command.name} with {name}={value} in an image build")
+    for variable in _variables(unit) if unit.source.kind is Kind.DOCKERFILE else ():
+        if variable.name == "CMAKE_ARGS":  # by which pip builds llama-cpp-python
+            for name, value, _ in _on(_words(variable), _CUDA_ON):
+                yield Hit(variable.place, f"CMAKE_ARGS with {name}={value} in an image build")
 
 
 def _words(variable: Variable) -> tuple[Word, ...]:
@@ -296,7 +297,7 @@ def third_party(unit: Unit, facts: Facts) -> Iterator[Hit]:
 def main_package(unit: Unit, facts: Facts) -> Iterator[Hit]:
     if unit.source.kind is not Kind.DOCKERFILE or not list(_kt_builds(unit, "kt-kernel")):
         return
-    whole = [word.text for one in unit.commands for word in vocabulary.pip_words(one)]
+    whole = [word.text for word in vocabulary.pips(unit)]
     if list(_kt_builds(unit, "archive")) or any(one.startswith("ktransformers") for one in whole):
         return
     for command in unit.commands:
@@ -311,11 +312,9 @@ def main_package(unit: Unit, facts: Facts) -> Iterator[Hit]:
     why="Its setup.py takes the architectures from CPUINFER_CUDA_ARCHS, by default 80;86;89;90, "
     "and not from CMAKE_CUDA_ARCHITECTURES.",
     fix='ENV CPUINFER_CUDA_ARCHS="120" before it',
-    needs="cards of compute 12.0",
+    needs="cards of compute 12.0", when=vocabulary.for_sm120,
 )  # fmt: skip
 def kt_archs(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    if not vocabulary.for_sm120(unit, facts):
-        return
     for command, _ in _kt_builds(unit, "kt-kernel"):
         given = [one.value for one in unit.settings(command, "CPUINFER_CUDA_ARCHS")]
         if not any("120" in one for one in given):

@@ -37,14 +37,11 @@ def fp8_cache(unit: Unit, facts: Facts) -> Iterator[Hit]:
     sm120 = vocabulary.for_sm120(unit, facts)
     if sm120 is False:
         return
-    for command in unit.commands:
-        for value, word in command.options("--kv-cache-dtype"):
-            if value.startswith("fp8"):
-                said = f"--kv-cache-dtype {value}"
-                if sm120 is None:
-                    yield Hit(word.place, f"{said}: broken where cards are of compute 12.0", INFO)
-                else:
-                    yield Hit(word.place, said)
+    unsure = "" if sm120 else ": broken where cards are of compute 12.0"
+    for value, word in unit.options("--kv-cache-dtype"):
+        if value.startswith("fp8"):
+            said = f"--kv-cache-dtype {value}{unsure}"
+            yield Hit(word.place, said, INFO if unsure else None)
 
 
 @rule(
@@ -53,11 +50,9 @@ def fp8_cache(unit: Unit, facts: Facts) -> Iterator[Hit]:
     why="FlashInfer ends there with `out of shared memory`, FlashMLA and DeepGEMM do not know the "
     "card, FP8 GEMM has no kernel; the defaults choose them.",
     fix="--attention-backend triton --fp8-gemm-backend triton, SGLANG_ENABLE_JIT_DEEPGEMM=false",
-    needs="cards of compute 12.0",
+    needs="cards of compute 12.0", when=vocabulary.for_sm120,
 )  # fmt: skip
 def sglang_kernels(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    if not vocabulary.for_sm120(unit, facts):
-        return
     for command in unit.commands:
         if vocabulary.engine(command) != "sglang":
             continue
@@ -83,18 +78,17 @@ def sglang_kernels(unit: Unit, facts: Facts) -> Iterator[Hit]:
 )  # fmt: skip
 def gguf_input(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
+        asked: tuple[str, ...] = ()
         if _converts(command):
-            for option in ("--input-path", "--input-type"):
-                for value, word in command.options(option):
-                    if vocabulary.names_gguf(value):
-                        yield Hit(word.place, f"{option} {value}")
-        elif vocabulary.engine(command) == "sglang":
-            if any("LLAMAFILE" in value.upper() for value, _ in command.options("--kt-method")):
-                continue
-            for option in ("--kt-weight-path", "--model", "--model-path"):
-                for value, word in command.options(option):
-                    if vocabulary.names_gguf(value):
-                        yield Hit(word.place, f"{option} {value}")
+            asked = ("--input-path", "--input-type")
+        elif vocabulary.engine(command) == "sglang" and not any(
+            "LLAMAFILE" in value.upper() for value, _ in command.options("--kt-method")
+        ):
+            asked = ("--kt-weight-path", "--model", "--model-path")
+        for option in asked:
+            for value, word in command.options(option):
+                if vocabulary.names_gguf(value):
+                    yield Hit(word.place, f"{option} {value}")
 
 
 def _converts(command: Command) -> bool:

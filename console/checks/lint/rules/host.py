@@ -1,4 +1,4 @@
-"""Faults of what is done on the host: kernels, kills, waits without an end."""
+"""Faults against this machine: its kernels, kills, waits without an end, and its cards."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from collections.abc import Iterator
 
 from console.checks.lint import commands, vocabulary
 from console.checks.lint.rule import Facts, rule
-from console.checks.lint.unit import Command, Hit, Kind, Severity, Unit, Where
+from console.checks.lint.unit import Command, Container, Hit, Kind, Severity, Unit, Where
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 _KERNEL = re.compile(r"linux-(?:image|headers|modules)(?:-unsigned)?-6\.1[2-9]")
 _PGREP = re.compile(r"\bpgrep\b.*?\s(?:-\w*f\w*|--full)\b|\bps\b.*\|\s*grep\b")
 _LONG = frozenset({"cmake", "make", "ninja", "cargo"})
+_CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
+_WHEELS = re.compile(r"/whl/(?:nightly/|test/)?cu(\d{2})(\d)\b")
+_FLAGS = ("AVX512F", "AVX512VL", "AVX512BW", "AVX512CD", "AVX512DQ")
+OLDEST = (12, 8)
 
 
 @rule(
-    "kernel-6.12-ppa", Severity.ERROR, "F-018 F-023 D-002",
+    "kernel-6.12-ppa", ERROR, "F-018 F-023 D-002",
     title="A kernel from outside for sched_ext",
     why="A 6.12 kernel of a PPA breaks the NVIDIA driver (no DKMS fixes), gets no security "
     "updates, and the machine that serves has to boot it. What is missing is a module of "
@@ -34,14 +40,14 @@ def kernel(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "pkill-f-as-rollback", Severity.WARNING, "D-003",
+    "pkill-f-as-rollback", WARNING, "D-003",
     title="Processes are ended by a pattern",
     why="`pkill -f sglang` ends whatever has that word in its command line: the editor, the log "
     "that is followed, a second trial, the baseline. It waits for no memory to come back.",
     fix="a service with `process:`, which is stopped by its pid; `omni-console rollback`",
 )  # fmt: skip
 def by_pattern(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    grave = Severity.ERROR if unit.source.kind is Kind.PLAYBOOK else None
+    grave = ERROR if unit.source.kind is Kind.PLAYBOOK else None
     for at, command in enumerate(unit.commands):
         if command.where is not Where.HOST or command.has("-0"):
             continue
@@ -67,7 +73,7 @@ def _of_pattern(unit: Unit, at: int) -> bool:
 
 
 @rule(
-    "missing-timeout", Severity.WARNING, "F-019 D-004",
+    "missing-timeout", WARNING, "F-019 D-004",
     title="Something that may hang or takes long, without a timeout of its own",
     why="A request to a server that hangs holds a test up for ever: an hour becomes a night. A "
     "build or a download in a playbook is ended after ten minutes, the default.",
@@ -113,3 +119,163 @@ def _takes_long(command: Command) -> bool:
         )
         or "convert_cpu_weights" in command.line
     )
+
+
+@rule(
+    "cuda-too-old-for-sm120", ERROR, "F-012",
+    title="CUDA older than 12.8 for a Blackwell card",
+    why="12.1 and 12.4 know no compute_120 at all, 12.6 knows a preview: nvcc stops, or the wheel "
+    "has no kernel for the card.",
+    fix="nvidia/cuda:12.8.0-devel-… or newer, and PyTorch from the cu128 index",
+    needs="cards of compute 12.0", when=vocabulary.for_sm120,
+)  # fmt: skip
+def old_cuda(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    named = [(one.place, _CUDA.search(one.ref), f"{one.ref} is CUDA") for one in unit.images]
+    pips = (command for command in unit.commands if vocabulary.pip_words(command))
+    words = (word for command in pips for word in command.args)
+    named += [(one.place, _WHEELS.search(one.text), "wheels for CUDA") for one in words]
+    for place, match, said in named:
+        if match and (int(match[1]), int(match[2])) < OLDEST:
+            yield Hit(place, f"{said} {match[1]}.{match[2]}")
+
+
+@rule(
+    "prebuilt-engine-on-sm120", WARNING, "F-001",
+    title="A ready-made ktransformers on a Blackwell card",
+    why="Its kernels were compiled for sm_75, sm_86 and sm_89: no kernel image is available for "
+    "execution on the device.",
+    fix="build kt-kernel from source with CPUINFER_CUDA_ARCHS=120",
+    needs="cards of compute 12.0",
+)  # fmt: skip
+def prebuilt(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    words = (word for command in unit.commands for word in command.args)
+    if not vocabulary.for_sm120(unit, facts) and not any("sm_120" in one.text for one in words):
+        return
+    for word in vocabulary.pips(unit):
+        if re.fullmatch(r"ktransformers(?:\[.*\])?(?:[=<>~!].*)?", word.text):
+            yield Hit(word.place, f"pip install {word.text}")
+
+
+@rule(
+    "gvisor-with-gpu", ERROR, "F-004",
+    title="gVisor in front of a GPU",
+    why="runsc does not hand /dev/nvidia* through: the container starts and sees no card.",
+    fix="the standard runtime for what computes; gVisor for code that is not trusted",
+)  # fmt: skip
+def gvisor(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for one in unit.containers:
+        if one.runtime not in ("runsc", "gvisor", "io.containerd.runsc.v1"):
+            continue
+        if one.gpus is not None or _sees_gpus(one):
+            place = one.runtime_place or one.place
+            yield Hit(place, f"{one.name} asks for a GPU under the runtime {one.runtime}")
+
+
+def _sees_gpus(one: Container) -> bool:
+    names = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    return any(v.name in names and v.value not in ("", "none", "void", "-1") for v in one.env)
+
+
+def _asymmetric(unit: Unit, facts: Facts) -> bool | None:
+    return facts.asymmetric
+
+
+@rule(
+    "tensor-parallel-asymmetric-cards", ERROR, "F-002 S-003",
+    title="Tensor parallelism over cards of different size",
+    why="It cuts every matrix in equal parts: the smaller card decides. On 96 GB beside 32 GB it "
+    "was 40 % slower, where it fitted at all.",
+    fix="a pipeline split by memory: llama.cpp with --tensor-split 75,25, or "
+    "--pipeline-parallel-size",
+    needs="the memory of every card", when=_asymmetric,
+)  # fmt: skip
+def tensor_parallel(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        name = vocabulary.engine(command)
+        if name in ("sglang", "vllm"):
+            options = ("--tensor-parallel-size", "--tp-size", "--tp", "-tp")
+            for value, word in command.options(*options):
+                if value.isdecimal() and int(value) > 1:
+                    yield Hit(word.place, f"{word.text.partition('=')[0]} {value}")
+        elif name == "llama":
+            for value, word in command.options("--split-mode", "-sm"):
+                if value in ("row", "tensor"):
+                    yield Hit(word.place, f"--split-mode {value}", WARNING)
+
+
+@rule(
+    "split-mode-graph-moe", ERROR, "F-024 F-002",
+    title="Split mode graph for a mixture of experts",
+    why="ik_llama.cpp supports it for dense models only: it falls back to `layer`, whose buffers "
+    "(100 GB on a card of 96) do not fit.",
+    fix="standard llama.cpp with --tensor-split",
+)  # fmt: skip
+def split_graph(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for command in unit.commands:
+        for value, word in command.options("--split-mode", "-sm"):
+            if value == "graph":
+                yield from _graph(_model(unit, command), Hit(word.place, "--split-mode graph"))
+    for variable in unit.variables:
+        if variable.name == "LLAMA_ARG_SPLIT_MODE" and variable.value == "graph":
+            yield from _graph("", Hit(variable.place, "LLAMA_ARG_SPLIT_MODE=graph"))
+
+
+def _model(unit: Unit, command: Command) -> str:
+    return vocabulary.model_name(command) or next(
+        (v.value for v in unit.settings(command, "LLAMA_ARG_MODEL")), ""
+    )
+
+
+def _graph(model: str, hit: Hit) -> Iterator[Hit]:
+    moe = vocabulary.is_moe(model.rsplit("/", 1)[-1]) if model else None
+    moe = vocabulary.is_moe(model) if moe is None and model else moe
+    if moe:
+        yield Hit(hit.place, f"{hit.what} for {model}, a mixture of experts")
+    elif moe is None:
+        yield Hit(hit.place, f"{hit.what}; it is for dense models only", WARNING)
+
+
+@rule(
+    "dynamo-single-node", WARNING, "F-025",
+    title="NVIDIA Dynamo on one machine with unequal cards",
+    why="It plans for fleets of equal nodes: with one machine there is nothing to disaggregate.",
+    fix="llama.cpp on a single node",
+    needs="the memory of every card", when=_asymmetric,
+)  # fmt: skip
+def dynamo(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    for image in unit.images:
+        if "ai-dynamo" in image.ref:
+            yield Hit(image.place, image.ref)
+    for command in unit.commands:
+        if command.name == "dynamo" or vocabulary.module(command).startswith("dynamo."):
+            yield Hit(command.place, command.line)
+        for word in vocabulary.pip_words(command):
+            if word.text.startswith("ai-dynamo"):
+                yield Hit(word.place, f"pip install {word.text}")
+
+
+@rule(
+    "memgraph-avx512-on-zen5", ERROR, "F-010",
+    title="Memgraph on a Zen 5 CPU with AVX-512 on",
+    why="glibc's string routines end in a general protection fault there: exit 139, again and "
+    "again. Two of the five flags were not enough.",
+    fix="GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ",
+    needs="the CPU's name",
+)  # fmt: skip
+def memgraph(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    if facts.zen5 is False:
+        return
+    for one in unit.containers:
+        if not one.image.removeprefix("docker.io/").startswith("memgraph/memgraph"):
+            continue
+        given = [v for v in one.env if v.name == "GLIBC_TUNABLES"]
+        off = given[0].value if given else ""
+        lacks = [flag for flag in _FLAGS if f"-{flag}" not in re.split("[,=]", off)]
+        place = given[0].place if given else one.place
+        if lacks:
+            said = "without GLIBC_TUNABLES" if not given else f"does not switch off {lacks[0]}"
+            yield Hit(place, f"{one.name}: {one.image} {said}", None if facts.zen5 else INFO)
+        for mount in one.mounts:
+            if mount.text.split(":")[1:2] == ["/etc/memgraph"]:
+                words = f"{one.name}: a mount over /etc/memgraph hides its configuration"
+                yield Hit(mount.place, words, WARNING, "leave the mount out")

@@ -16,23 +16,20 @@ from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
 from console.checks.preflight.checkpoint import finding_lines, listing_of
-from console.checks.preflight.loader import Loader
-from console.common.errors import ServiceError, UsageError
-from console.common.finding import Finding, Level
+from console.checks.preflight.compatibility import Loader
+from console.common.errors import Finding, Level, ServiceError, UsageError
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel
 from console.host.process import ProcessSpec
 from console.host.sample import Machine
-from console.models.gguf.address import is_address
-from console.models.gguf.byte_source import GgufError, Kind
+from console.models.gguf.byte_source import GgufError, Kind, is_address
 from console.models.gguf.read import Reading, read_architecture
 from console.models.hub import settings
 from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.local_files import local
-from console.models.hub.names import shard, sidecar
-from console.models.hub.reference import parse
+from console.models.hub.reference import parse, shard, sidecar
 from console.models.sizing.assessment import wrapped
 from console.runtime.docker.client import inspect
 from console.runtime.spec import ContainerSpec, ExistingContainer, ServiceSpec

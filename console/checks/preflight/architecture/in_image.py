@@ -18,9 +18,16 @@ from functools import cached_property, partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import Library, Scan
+from console.checks.preflight.architecture.names import (
+    Library,
+    Said,
+    Scan,
+    call,
+    probe,
+    read,
+    version,
+)
 from console.checks.preflight.architecture.support import Identity
-from console.checks.preflight.architecture.witnesses import Said, call, probe, read, version
 from console.checks.preflight.image import Image, look
 from console.common.errors import EngineError, ServiceError
 from console.common.text import one_line

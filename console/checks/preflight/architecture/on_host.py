@@ -14,9 +14,17 @@ from functools import cached_property
 from pathlib import Path
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import HostPlace, Library, Scan
+from console.checks.preflight.architecture.names import (
+    HostPlace,
+    Library,
+    Said,
+    Scan,
+    call,
+    probe,
+    read,
+    version,
+)
 from console.checks.preflight.architecture.support import Identity
-from console.checks.preflight.architecture.witnesses import Said, call, probe, read, version
 from console.common.errors import ServiceError
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration

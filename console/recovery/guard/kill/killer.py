@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.recovery.guard.kill.mrelease import Reaper, at_once
 from console.recovery.guard.kill.sequence import (
     SOON_S,

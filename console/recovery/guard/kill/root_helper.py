@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.common.text import one_line
-from console.host.cgroups import cgroup
-from console.host.cgroups.cgroup import FULL_ID, Hierarchy
+from console.host import cgroup
+from console.host.cgroup import FULL_ID, Hierarchy
 from console.recovery.guard.kill import signals
 
 PROTECTED = "/etc/omni-console/protected"

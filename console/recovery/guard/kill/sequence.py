@@ -12,9 +12,8 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 
-from console.host import process
-from console.host.cgroups import cgroup
-from console.host.cgroups.cgroup import Cgroup, Hierarchy
+from console.host import cgroup, process
+from console.host.cgroup import Cgroup, Hierarchy
 from console.recovery.guard.kill import signals
 from console.recovery.guard.kill.mrelease import Reaper
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, status

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 
 from console.common.files import read_bytes
 from console.common.text import clean, decode, one_line
-from console.host import process
-from console.host.cgroups import cgroup
-from console.host.cgroups.cgroup import Cgroup
+from console.host import cgroup, process
+from console.host.cgroup import Cgroup
 from console.host.process import COOKIE
 from console.recovery.guard.kill import mrelease
 

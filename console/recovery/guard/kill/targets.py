@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.common.text import one_line
-from console.host import process
-from console.host.cgroups import cgroup, scope
-from console.host.cgroups.cgroup import FULL_ID, Cgroup, Hierarchy
+from console.host import cgroup, process
+from console.host.cgroup import FULL_ID, Cgroup, Hierarchy
 from console.host.process import COOKIE
 from console.recovery.guard.config import GuardConfig
 from console.recovery.rollback import live
@@ -160,7 +159,7 @@ def _target(
         return Target(entry.kind, entry.name, entry.container, groups)
     if entry.pid < 2:
         return None
-    group = scope.of(entry.group, entry.pid, entry.start) if entry.group else None
+    group = cgroup.of(entry.group, entry.pid, entry.start) if entry.group else None
     groups = (group,) if group is not None else ()
     if process.members(entry.pid, entry.start, stats) or any(
         not cgroup.is_empty(g) for g in groups

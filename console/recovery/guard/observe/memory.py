@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from console.common.text import one_line
-from console.host.cgroups.limits import Bound
+from console.host.memory import Bound
 from console.recovery.guard.observe.snapshot import Memory
 
 _CHUNK = 8192

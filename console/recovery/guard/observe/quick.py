@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.recovery.guard.config import Limit
 from console.recovery.guard.decide.policy import NEAR_POLL_S, Breach
 from console.recovery.guard.kill.targets import Target

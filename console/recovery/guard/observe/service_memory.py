@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from console.host.cgroups.limits import UNLIMITED, V1, V2, Files, number_in
+from console.host.memory import UNLIMITED, V1, V2, Files, number_in
 from console.recovery.guard.kill.targets import Target
 from console.recovery.guard.observe.memory import field, opened, pread
 from console.recovery.guard.observe.snapshot import Load, Swap

@@ -30,8 +30,7 @@ from typing import Any
 
 from console.common.files import read_bytes
 from console.common.text import one_line
-from console.host import process
-from console.host.cgroups import cgroup
+from console.host import cgroup, process
 from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
 from console.recovery.guard.observe.memory import field
 

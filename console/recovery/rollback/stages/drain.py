@@ -23,8 +23,7 @@ from console.common.paths import module_argv
 from console.common.text import decode
 from console.common.units import format_bytes, format_duration
 from console.host import children
-from console.host.memory import meminfo
-from console.host.resident import GIB, TEARDOWN_S
+from console.host.memory import GIB, TEARDOWN_S, meminfo
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 
@@ -63,7 +62,7 @@ def used(gpus: Sequence[str], call_s: float) -> int | None:
     Another process asks NVML, which may hang forever.
     """
     try:
-        code, out, _ = children.run(module_argv("console.host.gpu.vram"), call_s, env=os.environ)
+        code, out, _ = children.run(module_argv("console.host.gpu.nvml"), call_s, env=os.environ)
         table = json.loads(decode(out))
         return None if code else sum(int(table[gpu]["used"]) for gpu in gpus)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):

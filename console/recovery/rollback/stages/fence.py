@@ -7,9 +7,8 @@ import signal
 from collections.abc import Callable
 
 from console.common.errors import ServiceError
-from console.host import process, resident
-from console.host.cgroups import scope
-from console.host.resident import kill_wait_s
+from console.host import cgroup, memory, process
+from console.host.memory import kill_wait_s
 from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together
 
@@ -86,11 +85,11 @@ def stray_steps(context: RollbackContext) -> int:
         for e in entries
         if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
     ]
-    limit_s = TERM_S + kill_wait_s(resident.of(pid for pid, _ in steps)) + 5
+    limit_s = TERM_S + kill_wait_s(memory.resident(pid for pid, _ in steps)) + 5
     together([_group_task(context, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
-            scope.end(e.group, e.pid, e.start, spared)
+            cgroup.end(e.group, e.pid, e.start, spared)
     # Candidate processes have the cookie too, but the stop stage ends them with their grace.
     candidates = {
         s.pid
@@ -134,15 +133,15 @@ def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
     What is inside is not for the fence: a container is recorded before it starts, and the stop
     stage ends it with its grace.
     """
-    mine = resident.container_of(os.getpid())
+    mine = memory.container_of(os.getpid())
     found = process.by_cookie(run) if run else []
-    return [one for one in found if (resident.container_of(one[0]) != mine) is inside]
+    return [one for one in found if (memory.container_of(one[0]) != mine) is inside]
 
 
 def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
     """Send SIGTERM, then SIGKILL to what `find` returns; return how many it found at first."""
     found = find()
-    kill_s = kill_wait_s(resident.of(pid for pid, _ in found))
+    kill_s = kill_wait_s(memory.resident(pid for pid, _ in found))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         if not _signal(find, context, number, limit_s):
             break

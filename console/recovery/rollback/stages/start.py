@@ -10,7 +10,7 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
-from console.common.logs.last_lines import read_last
+from console.common.logs.tail import read_last
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import RollbackContext, away, log_path

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
-from console.host import process, resident
-from console.host.cgroups import scope
-from console.host.resident import kill_wait_s, pids_of_container
+from console.host import cgroup, process
+from console.host.memory import kill_wait_s, pids_of_container, resident
 from console.recovery.rollback.context import RollbackContext, away, beside, joined, together
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
@@ -45,7 +44,7 @@ def stop(context: RollbackContext) -> None:
     context.available = drain.available()
     groups = _process_groups(context)
     context.groups += groups
-    holding = resident.of(one.pid for group in groups for one in process.members(*group))
+    holding = resident(one.pid for group in groups for one in process.members(*group))
     context.told(holding)
     limit_s = context.grace_s + kill_wait_s(holding) + 5
     worker = beside(lambda: _stop_processes(context, groups, limit_s))
@@ -104,7 +103,7 @@ def _stop_processes(
     spared = context.spared()
     # A process that left its session, parents and environment is still in its control group.
     for e in _candidate_processes(context, spared):
-        left = scope.end(e.group, e.pid, e.start, spared)
+        left = cgroup.end(e.group, e.pid, e.start, spared)
         if left:
             context.ended(left)
             context.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
@@ -239,7 +238,7 @@ def _untouchable(context: RollbackContext, identity: str, name: str) -> bool:
 
 def _stop_containers(context: RollbackContext, engine: RawEngine, targets: list[str]) -> None:
     context.containers += targets
-    holding = {one: resident.of(pids_of_container(one)) for one in targets}
+    holding = {one: resident(pids_of_container(one)) for one in targets}
     for one in holding.values():
         context.told(one)
     most_s = max((GONE_S + kill_wait_s(one) for one in holding.values()), default=0.0)

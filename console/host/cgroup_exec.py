@@ -1,6 +1,6 @@
 """The first instructions of a host process: into a control group of its own, then the command.
 
-    python -I -S -X utf8 exec.py GROUP DESCRIPTOR COMMAND…
+    python -I -S -X utf8 cgroup_exec.py GROUP DESCRIPTOR COMMAND…
 
 Pid and start time stay as they are, and nobody is started outside of the group `GROUP` + PID.START.
 Where there can be none it goes on without. A command that cannot be run is told through the

@@ -1,1 +1,0 @@
-"""Control groups: a container's by its id, one of its own for a host process, and their limits."""
