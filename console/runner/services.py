@@ -259,10 +259,9 @@ class RunServices:
         return True
 
     def keep_baseline_down(self, attempt: Attempt, *, starts: bool) -> None:
-        """Stop the baseline again where it came back during its outage: its engine was started anew
-        (`restart: always`), or somebody started it. Two engines would be loaded, and the wrong one
-        measured. Raises StepFailed where a step that `starts` a service would load it beside
-        something that answers in the baseline's place and is on no record."""
+        """Stop a baseline that came back during its outage, by its engine (`restart: always`) or a
+        person: two engines would be loaded. Raises StepFailed where a step that `starts` a service
+        would load it beside something on no record that answers in the baseline's place."""
         try:
             back = self.find("baseline") is not None
         except EngineError:
@@ -273,9 +272,8 @@ class RunServices:
         elif starts and not self.handles and not self.context.view.cutover:
             base = self.context.plan.site.baseline_spec()
             if health(base.url, base.ready.path)[0] is Health.SERVING:
-                raise StepFailed(
-                    Cause.PRECONDITION, f"something answers at {base.url} during the outage"
-                )
+                words = f"something answers at {base.url} during the outage"
+                raise StepFailed(Cause.PRECONDITION, words)
 
     def gone(self, name: str) -> None:
         """Forget a service that does not run any more."""
