@@ -206,7 +206,7 @@ class RollbackScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Rows(id="head")
-            yield TextView(id="rungs")
+            yield TextView(id="stages")
             yield Rows(id="foot")
 
     def follow(self, follower: RollbackFollower) -> None:
@@ -232,7 +232,7 @@ class RollbackScreen(Dialog[None]):
         if said == self.shown:
             return
         self.shown = said
-        view = self.query_one("#rungs", TextView)
+        view = self.query_one("#stages", TextView)
         width = max(20, view.size.width - 1)
         view.show([*stage_rows(self.lines, width), *by_hand(self.result, width)])
         view.scroll_end(animate=False)

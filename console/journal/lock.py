@@ -35,7 +35,7 @@ def ladder_busy(run: RunDir) -> bool:
         size: int = run.ladder.stat().st_size
     except OSError:
         return False
-    # A ladder that was killed leaves lines without an end; the kernel took its lock away.
+    # A rollback that was killed leaves lines without an end; the kernel took its lock away.
     return unfinished(run.ladder) < size and is_held(run.rollback)
 
 

@@ -1,7 +1,7 @@
 """A run as its files tell it: its view and its state in one word, read once; or followed, each file
 read only when it changed; and which log files it has.
 
-Journal, live list, ladder and sealed plan. Whoever can write a journal or a ladder's file can forge
+Journal, live list, lines of a rollback and sealed plan. Whoever can write one of them can forge
 one: foreign values are made harmless first (`cleaned`).
 """
 
@@ -205,7 +205,7 @@ class Source:
 
 
 def _newest(lines: list[Line]) -> list[Line]:
-    """From the first line of the newest emergency on; empty when the runner alone climbed."""
+    """From the first line of the newest emergency on; empty when only the runner rolled back."""
     triggers = [str(line.get("trigger", "")) for line in lines]
     emergencies = [t for t in triggers if not is_runners(t)]
     return lines[triggers.index(emergencies[-1]) :] if emergencies else []

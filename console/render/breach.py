@@ -1,7 +1,7 @@
 """A breach as a page: why, what was killed and how fast, the curve, what came after, what next.
 
-Made from RUN/guard/breach.json, the recording and the ladder's own lines, so that it works as well
-for an old run after a reboot. Reads files: not on the UI loop.
+Made from RUN/guard/breach.json, the recording and the rollback's own lines, so that it works as
+well for an old run after a reboot. Reads files: not on the UI loop.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _above(found: Found) -> Iterable[Words]:
 
 
 def _since(found: Found, at: float | None) -> Iterable[Words]:
-    """When memory was back and the baseline served, as the ladder wrote it."""
+    """When memory was back and the baseline served, as the rollback wrote it."""
     if at is None:
         return
     back = ""

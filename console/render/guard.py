@@ -244,7 +244,7 @@ def event_words(event: GuardEvent) -> str:
 
 
 def deeds(breach: Mapping[str, Any]) -> list[str]:
-    """What was done, a line for each victim: what it held, by which rungs, how fast; and how late
+    """What was done, a line for each victim: what it held, by which stages, how fast; and how late
     it was looked. `breach`: as the journal or breach.json has it."""
     limit = limit_in(breach)
     for_s = limit.for_s if limit is not None else 0.0

@@ -155,7 +155,7 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     except StepFailed as failed:
         return _fail(attempt, planned, failed)
     except JournalError:
-        raise  # nothing can be recorded: the run ends, and the ladder brings the baseline back
+        raise  # nothing can be recorded: the run ends, and the standby brings the baseline back
     except ConsoleError as error:
         return _fail(attempt, planned, _translate(context.plan, error))
     except Exception as error:  # a bug, a full disk: it costs the step, not the runner

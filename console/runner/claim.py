@@ -43,8 +43,8 @@ def host_lock(*, patient: bool) -> HostLock:
 
 
 def announce(run: RunDir) -> None:
-    """Write pointer and live.jsonl, then look for another user's run and for a rollback that
-    climbs. Raises HostBusy for either, and OSError."""
+    """Write pointer and live.jsonl, then look for another user's run and for a rollback
+    under way. Raises HostBusy for either, and OSError."""
     meta, me, is_rolling_back = run.meta(), myself(), _rolling_back_places(run)
     paths.make(run.rollback)
     records.set_aside(os.getuid(), run.rollback)
@@ -76,7 +76,7 @@ def _rolling_back_places(run: RunDir) -> list[Path]:
 
 
 def withdraw(run: RunDir) -> None:
-    """It never was: ladder and sentinel leave, nothing points at it, and an interrupted run
+    """It never was: standby and sentinel leave, nothing points at it, and an interrupted run
     that was pointed at before is again the one that a rollback finds."""
     standby.trigger(run.rollback, standby.QUIT)
     dismiss(run)

@@ -115,7 +115,7 @@ class Context:
         self.record("run.state", state=str(state), reason=reason, detail=detail)
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
-        """Name an effect in live.jsonl the moment it can be named: the ladder reads it there."""
+        """Name an effect in live.jsonl the moment it can be named: a rollback reads it there."""
         group = cgroup.of_process(handle.pid, handle.start) if handle.pid else ""
         entry = live.of_handle(handle, group)
         if kind:

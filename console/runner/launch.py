@@ -69,7 +69,7 @@ def _launch_unit(run: RunDir, argv: list[str], timeout_s: float) -> None:
     said.unlink(missing_ok=True)
     argv = [
         "systemd-run", "--user", "--collect", "--quiet", f"--unit={unit_of(run)}",
-        # the ladder and the baseline are children of the runner and have to outlive it
+        # the standby and the baseline are children of the runner and have to outlive it
         "--property=KillMode=process",
         # a candidate that the kernel's OOM killer ends must not take the runner along
         "--property=OOMPolicy=continue",

@@ -1,4 +1,4 @@
-"""The runner process: lock, journal, seal, warm ladder, pointer; then the walk; then the end."""
+"""The runner process: lock, journal, seal, standby, pointer; then the steps; then the end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from console.runner.services import RunServices
 
 WARM_READY_S = 10.0
 FENCED_S = 5.0
-"""How long a ladder that was called may take to end its runner."""
+"""Seconds that a standby that was triggered may take to end its runner."""
 UNGUARDED = "nobody guards what is up: the baseline is brought back now"
 
 
@@ -137,15 +137,15 @@ def _trace() -> None:
 
 
 def _asked_to_end(context: Context) -> None:
-    """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it. The warm
-    ladder ends this process; where it does not, the run rolls itself back."""
+    """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it. The
+    standby ends this process; where it does not, the run rolls itself back."""
     if standby.trigger(context.run.rollback, standby.EMERGENCY):
         time.sleep(FENCED_S)
     context.control.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
 
 def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
-    """The baseline must not pay for a dead runner: the warm ladder, or this process itself, which
+    """The baseline must not pay for a dead runner: the standby rolls back, or this process, which
     lets go of the host when it is through: the closer that it starts then needs it."""
     waits = standby.is_standing_by(run.rollback, running=True)
     if not (waits and standby.trigger(run.rollback, standby.EMERGENCY)):
@@ -296,7 +296,7 @@ def _can_be_stopped(context: Context) -> None:
 
 
 def _warm_up(context: Context) -> None:
-    """The ladder process, started before the first effect; without it no step starts."""
+    """Start the standby before the first effect; without it no step starts."""
     directory = context.run.rollback
     if standby.is_standing_by(directory):
         return
@@ -320,7 +320,7 @@ def _warm_up(context: Context) -> None:
 
 
 def _end(context: Context, server: Server) -> None:
-    """Let go of everything; the ladder stays only when the run is not over."""
+    """Let go of everything; the standby stays only when the run is not over."""
     server.close()
     context.services.close()
     over = context.view.over

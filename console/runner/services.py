@@ -108,7 +108,7 @@ class RunServices:
         return handle
 
     def _named(self, name: str, handle: Handle) -> None:
-        """The effect can be named: the ladder and the journal know it before it does anything,
+        """The effect can be named: live.jsonl and the journal have it before it does anything,
         so that a start that fails half way is undone as well."""
         point("effect_begun", name)
         self.context.alive(handle)

@@ -179,7 +179,7 @@ async def rolls_back(
     page = app.screen
     assert isinstance(page, RollbackScreen)
     await settled(pilot, lambda: "THE BASELINE SERVES" in page.query_one("#head", Rows).text)
-    assert "container deepseek-r1 started" in page.query_one("#rungs", TextView).text
+    assert "container deepseek-r1 started" in page.query_one("#stages", TextView).text
     await pilot.press(key)
     assert len([s for s in app.screen_stack if isinstance(s, RollbackScreen)]) == 1
 

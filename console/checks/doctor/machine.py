@@ -120,7 +120,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def oom(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the waiting ladder can be kept from the OOM killer."""
+    """Whether the standby can be kept from the OOM killer."""
     if not may_take(LADDER_SCORE):
         yield check.note(
             "the standby may be killed when memory runs out (oom_score_adj is not writable)",

@@ -1,4 +1,4 @@
-"""The doctor's checks of this login and of the console's own directories, lock, runs and ladder."""
+"""The doctor's checks of this login, the console's own directories, lock, runs and standby."""
 
 from __future__ import annotations
 
@@ -305,8 +305,8 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.note("older ones were not checked", "omni-console runs lists all")
 
 
-def ladder(facts: Facts, check: Check) -> Iterator[Finding]:
-    """While a run is on: whether its ladder waits, so that a rollback begins at once."""
+def standby(facts: Facts, check: Check) -> Iterator[Finding]:
+    """While a run is on: whether its standby waits, so that a rollback begins at once."""
     from console.recovery.rollback.trigger import is_standing_by
 
     live = facts.live()
@@ -371,5 +371,5 @@ OWN_CHECKS = (
     Check("console.lock", "host lock", lock),
     Check("console.pointer", "pointers", pointers, Level.WARNING),
     Check("console.runs", "runs", runs, Level.WARNING),
-    Check("console.ladder", "ladder", ladder, Level.WARNING),
+    Check("console.ladder", "ladder", standby, Level.WARNING),
 )

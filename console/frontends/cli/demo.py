@@ -78,7 +78,7 @@ def demo(args: Namespace) -> int:
 
 
 def _bring_up(site: Site, out: TextIO) -> None:
-    """The baseline by the same ladder that a rollback uses. Raises RollbackFailed."""
+    """The baseline by the same procedure that a rollback uses. Raises RollbackFailed."""
     print(f"baseline: starting at {site.model.baseline.url} …", file=out)
     result = Procedure(site_plan(site)).run()
     if not result.serving:

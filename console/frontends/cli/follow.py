@@ -31,7 +31,7 @@ ATTEND_S = 1.0
 SAY_S = 1.0
 GRACE_S = 5.0
 """How long a dead runner's run is waited for: an emergency rollback closes its journal, and after a
-ladder that the sentinel woke another runner closes the run, a second later."""
+rollback that the sentinel triggered another runner closes the run, a second later."""
 
 
 def at_terminal() -> bool:

@@ -1,4 +1,4 @@
-"""`rollback`: the ladder, now, from any shell. Imports the emergency side and nothing else."""
+"""`rollback`: the baseline back, from any shell. Imports the emergency side and nothing else."""
 
 from __future__ import annotations
 

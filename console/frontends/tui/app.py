@@ -176,7 +176,7 @@ class ConsoleApp(App[int]):
         self.press = self.watchers.emergency.press()
 
     def action_emergency(self) -> None:
-        """Show the rungs; press, where the key did not come through the input thread."""
+        """Show the stages; press, where the key did not come through the input thread."""
         if self.watchers.readonly:
             self.say("read-only: `omni-console rollback` from a shell restores the baseline")
             return
@@ -185,15 +185,15 @@ class ConsoleApp(App[int]):
         self.show_climb()
 
     def show_climb(self) -> None:
-        """The rungs of the latest press, in the view that is open where there is one."""
+        """The stages of the latest press, in the view that is open where there is one."""
         if self.press is None:
             return
-        climb = self.watchers.emergency.follow(self.press)
+        follower = self.watchers.emergency.follow(self.press)
         for screen in self.screen_stack:
             if isinstance(screen, RollbackScreen):
-                screen.follow(climb)
+                screen.follow(follower)
                 return
-        self.push_screen(RollbackScreen(climb))
+        self.push_screen(RollbackScreen(follower))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: what works here. What changes something is only named: Enter, which picks

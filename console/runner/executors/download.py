@@ -78,7 +78,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         Plan(contents, target, asked.workers, asked.verify_up_to),
         clock=context.clock,
         env={COOKIE: context.run.id, STEP_COOKIE: attempt.step},
-        # named where the ladder looks, before it has done much
+        # named where a rollback looks, before it has done much
         born=lambda pid: context.alive(
             Handle(attempt.step, "process", pid=pid, start=start_time(pid) or 0), kind="step"
         ),

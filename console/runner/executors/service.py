@@ -84,7 +84,7 @@ def _for_cutover(context: Context, planned: PlannedStep) -> bool:
 
 
 def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Stop what the run left alive and bring the baseline back, by the rollback ladder itself."""
+    """Stop what the run left alive and bring the baseline back, by the rollback procedure."""
     point("before_restore")
     result = bring_back(context, planned.id, attempt.number)
     if not result.serving:

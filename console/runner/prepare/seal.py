@@ -107,7 +107,7 @@ def site_plan(site: Site) -> SealedPlan:
 
 
 def _facts_now(site: Site) -> Baseline:
-    """The baseline's facts, or what the site file alone says: the ladder itself waits for the
+    """The baseline's facts, or what the site file alone says: the rollback itself waits for the
     engine, falls back on names and compose, and says why."""
     try:
         return facts(site, lambda: connect(site.model.engine.host or None))
@@ -149,7 +149,7 @@ def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineA
 
 
 def engine_address(site: Site) -> EngineAddress:
-    """How the ladder reaches the engine, and the docker command its configuration."""
+    """How a rollback reaches the engine, and the docker command its configuration."""
     host = engine_host(site.model.engine.host or None)
     try:
         socket = engine_socket(host)

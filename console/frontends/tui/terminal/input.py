@@ -52,8 +52,8 @@ class KeyTurns:
     """Holds back what is typed while a key is on its way: the next is looked at when the one before
     has done what it does. `deliver` is Textual's own handling.
 
-    Textual hands a key to the focused widget, from where it climbs to the app, which then looks for
-    a binding. Keys that arrive in one packet would all set out before the first has moved the
+    Textual hands a key to the focused widget, from where it goes up to the app, which then looks
+    for a binding. Keys that arrive in one packet would all set out before the first has moved the
     focus: `/axs` would open the search and then drive the run with what was meant for it.
     """
 

@@ -77,7 +77,7 @@ class Snapshot:
 
     @property
     def rollback(self) -> str:
-        """What a ladder that climbs now does: `rolling back` after somebody's alarm, `restoring`
+        """What a rollback under way does: `rolling back` after somebody's alarm, `restoring`
         where the runner brings the baseline back as planned; "" while none does."""
         if not self.is_rolling_back:
             return ""
@@ -290,7 +290,7 @@ class _Choice:
 
 
 def _goes_on(source: Source) -> bool:
-    """Whether there is still something to see: it runs, or a ladder climbs for it."""
+    """Whether there is still something to see: it runs, or a rollback is under way for it."""
     return source.alive or source.is_rolling_back
 
 
