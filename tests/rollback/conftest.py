@@ -204,10 +204,11 @@ def kill_now(who: tuple[int, int]) -> None:
 DASH = shutil.which("dash")
 
 
-def run_script(stage: Stage, path: str = "") -> subprocess.CompletedProcess[str]:
+def run_script(stage: Stage, path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    """Run rollback.sh with this PATH and `more` variables."""
     made = write.write(stage.plan, stage.plan.rollback_dir)
     assert made.stat().st_mode & 0o777 == 0o755
-    env = {"PATH": path or os.environ["PATH"], "HOME": str(stage.root)}
+    env = {"PATH": path or os.environ["PATH"], "HOME": str(stage.root), **more}
     return subprocess.run(
         [str(DASH), str(made)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, check=False, env=env, timeout=120,

@@ -27,15 +27,16 @@ from console.recovery.rollback.progress import (
     new_trigger,
     read_lines,
 )
+from console.recovery.rollback.script import write
 from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import EngineAddress
 from console.recovery.rollback.stages import drain, start, stop, verify
-from console.recovery.rollback.trigger import Lock
+from console.recovery.rollback.trigger import Lock, is_stopped
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
 from tests.clock import FakeClock
 from tests.ports import free_port
-from tests.rollback.conftest import Stage, standin
+from tests.rollback.conftest import DASH, Stage, standin
 from tests.waiting import until
 
 
@@ -218,6 +219,28 @@ def test_follower_climbs_when_the_first_one_dies(
     thread.join(60)
     assert results
     assert results[0].serving
+
+
+@pytest.mark.skipif(DASH is None, reason="needs dash")
+def test_a_lock_that_a_stopped_script_holds_is_known_as_such(stage: Stage) -> None:
+    """The kernel names the `flock` command, which has ended, as the holder of its lock."""
+    tools, made = stage.root / "bin", write.write(stage.plan, stage.plan.rollback_dir)
+    tools.mkdir()
+    (tools / "curl").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tools / "curl").chmod(0o755)
+    path = f"PATH={tools}:{os.environ['PATH']}"
+    pid, _ = stage.spawn(["env", path, str(DASH), str(made)], cookie="no")
+    lock, waits = Lock(stage.plan.rollback_dir), Lock(stage.plan.rollback_dir)
+    until(lambda: "stop" in (stage.root / "log").read_text(), "it has the lock")
+    assert not lock.taken()
+    assert not lock.holder_stopped()
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: is_stopped(pid), "it is stopped, and what it has started goes on")
+    assert lock.holder_stopped()
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: not lock.holder_stopped(), "it goes on")
+    lock.close()
+    waits.close()
 
 
 @pytest.mark.parametrize("emergency", [True, False])

@@ -123,18 +123,125 @@ def test_failure_is_seven_with_commands(stage: Stage) -> None:
     assert "curl -sS" in done.stdout
 
 
-@pytest.mark.parametrize("client", ["python3", "wget", ""])
-def test_without_curl(stage: Stage, client: str) -> None:
+def without_curl(stage: Stage, client: str) -> Path:
+    """A directory for PATH with what the script needs, and with no client or only this one."""
     tools = stage.root / "bin"
     tools.mkdir()
-    needs = "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head id readlink"
+    needs = "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head id readlink ls"
     for name in [*needs.split(), *([client] if client else [])]:
         found = sys.executable if name == "python3" else shutil.which(name)
         if found is None:
             lacking(f"needs {name}")
         (tools / name).symlink_to(os.path.realpath(found))
-    done = run_script(stage, str(tools))
+    return tools
+
+
+def instead(tools: Path, name: str, body: str) -> str:
+    """A PATH on which a shell script of this body comes first under this name."""
+    tools.mkdir(exist_ok=True)
+    (tools / name).unlink(missing_ok=True)
+    (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+    (tools / name).chmod(0o755)
+    return f"{tools}:{os.environ['PATH']}"
+
+
+@pytest.mark.parametrize("client", ["python3", "wget", ""])
+def test_without_curl(stage: Stage, client: str) -> None:
+    done = run_script(stage, str(without_curl(stage, client)))
     assert done.returncode == (0 if client else 7), done.stdout
+
+
+@pytest.mark.parametrize("client", ["curl", "wget"])
+def test_settings_of_a_client_do_not_change_the_proof(stage: Stage, client: str) -> None:
+    (stage.root / ".curlrc").write_text("head\n")
+    (stage.root / ".wgetrc").write_text("spider = on\n")
+    done = run_script(stage, str(without_curl(stage, client)))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("client", ["curl", "python3", "wget"])
+def test_a_client_that_never_ends_does_not_keep_the_baseline_down(
+    stage: Stage, client: str
+) -> None:
+    """A server that sends a byte a second can hold up a client with a limit for each read only."""
+    tools = without_curl(stage, client)
+    instead(tools, client, "exec sleep 600")
+    instead(tools, "timeout", f'shift\nexec {shutil.which("timeout")} 0.1 "$@"')
+    stage.base(ready_timeout_s=1.0)
+    done = run_script(stage, str(tools))
+    assert done.returncode == 7, done.stdout
+    assert stage.baseline_process() is not None
+
+
+@pytest.mark.parametrize("jump", [86400, -86400])
+def test_the_wall_clock_counts_for_no_limit(stage: Stage, jump: int) -> None:
+    """Once the script has looked at the time, the clock is set: while the baseline loads, and
+    while one never answers."""
+    moved, date = stage.root / "moved", shutil.which("date")
+    body = f'[ "$1" = +%s ] || exec {date} "$@"\nnow=$({date} +%s)\n'
+    body += f"if [ -e {moved} ]; then now=$((now + {jump})); fi\n: >{moved}; echo $now"
+    if jump > 0:
+        port = int(stage.plan.baseline.url.rpartition(":")[2])
+        stage.base(process=standin(port, "--loading", "3"))
+    else:
+        stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=1.0)
+    done = run_script(stage, instead(stage.root / "bin", "date", body))
+    assert done.returncode == (0 if jump > 0 else 7), done.stdout
+
+
+def test_a_name_that_the_kernel_cut_inside_a_letter_hides_no_process(stage: Stage) -> None:
+    """The kernel keeps 15 bytes of a program's name; this one's letters have two bytes each."""
+    names = {"python": sys.executable, "sleep": shutil.which("sleep")}
+    for name, program in names.items():
+        (stage.root / name).mkdir()
+        (stage.root / name / "кандидат").symlink_to(os.path.realpath(str(program)))
+    candidate = stage.spawn([f"{stage.root}/sleep/кандидат", "600"], cookie="no")
+    comm = Path(f"/proc/{candidate[0]}/comm")
+    until(lambda: comm.read_bytes() == "кандидат".encode()[:15] + b"\n")
+    stage.record("process", "cand", candidate)
+    server = standin(int(stage.plan.baseline.url.rpartition(":")[2]), "--loading", "3")
+    stage.base(process=ProcessSpec((f"{stage.root}/python/кандидат", *server.argv[1:])))
+    loads = stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.LOADING, "it loads")
+    done = run_script(stage, LC_ALL="C.UTF-8")
+    assert done.returncode == 0, done.stdout
+    assert not process.alive(*candidate)
+    assert stage.baseline_process() == loads
+
+
+def test_an_answer_with_bytes_that_are_no_letters_is_a_proof(stage: Stage) -> None:
+    body = 'case "$*" in *chat*) printf \'{"text": "\\377", "completion_tokens": 2}\' ;;'
+    path = instead(stage.root / "bin", "curl", f"{body}\n*) printf 200 ;; esac")
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    done = run_script(stage, path, LC_ALL="C.UTF-8")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("theirs", [{}, {"LC_ALL": "C.UTF-8", "QUOTING_STYLE": "c"}])
+def test_the_baseline_gets_the_callers_locale(stage: Stage, theirs: dict[str, str]) -> None:
+    assert run_script(stage, **theirs).returncode == 0
+    running = stage.baseline_process()
+    assert running is not None
+    words = Path(f"/proc/{running[0]}/environ").read_text().split("\0")
+    have = dict(word.split("=", 1) for word in words if word)
+    assert {name: have[name] for name in ("LC_ALL", "QUOTING_STYLE") if name in have} == theirs
+
+
+@pytest.mark.parametrize("candidate", [False, True])
+def test_an_answer_of_nobody_who_is_seen_counts_only_where_no_candidate_is_left(
+    stage: Stage, candidate: bool
+) -> None:
+    """A baseline with capabilities of its own lets nobody look at its sockets."""
+    path = instead(stage.root / "bin", "ls", "exit 0")
+    instead(stage.root / "bin", "docker", "exit 1")
+    if candidate:
+        stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
+    stage.base(ready_timeout_s=1.0)
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    done = run_script(stage, path)
+    assert done.returncode == (7 if candidate else 0), done.stdout
 
 
 def test_an_answer_beside_a_candidate_that_may_still_run_is_no_proof(stage: Stage) -> None:

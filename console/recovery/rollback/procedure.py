@@ -42,7 +42,8 @@ from console.runtime import probe
 
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0
-"""Seconds of silence after which a rollback in a stopped process (SIGSTOP) is given up."""
+"""Seconds of silence after which a rollback in a stopped process (SIGSTOP) is given up; as often it
+is asked whether the process was stopped."""
 PROOFS = 3
 """The most proofs: a baseline that ends right after its proof is proven again."""
 ENGINE_WORD_S = 1.5
@@ -110,6 +111,7 @@ class Procedure:
             self.path, unfinished(self.path), self.emit, emergency=self.trigger.emergency
         )
         heard, seen = self.clock.monotonic(), 0
+        ask_at = heard + STOPPED_S
         while True:
             result = follower.poll()
             if result is not None:
@@ -121,10 +123,12 @@ class Procedure:
                 return result
             now = self.clock.monotonic()
             if follower.seen != seen:
-                heard, seen = now, follower.seen
+                heard, seen, ask_at = now, follower.seen, now + STOPPED_S
+            is_stopped = False
+            if now >= ask_at:
+                is_stopped, ask_at = lock.holder_stopped(), now + STOPPED_S
             # Two rollbacks side by side do no harm, but waiting for one that hangs does.
-            quiet = now - heard
-            if quiet >= quiet_limit(self.plan) or (quiet >= STOPPED_S and lock.holder_stopped()):
+            if is_stopped or now - heard >= quiet_limit(self.plan):
                 lock.given_up = True
                 return None
             self.clock.sleep(FOLLOW_PAUSE_S)

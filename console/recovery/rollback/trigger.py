@@ -54,8 +54,46 @@ class Lock:
             self._descriptor = -1
 
     def holder_stopped(self) -> bool:
-        """Whether a process that holds the lock, as far as the kernel names it, was stopped."""
+        """Whether whoever holds the lock was stopped, as far as this user may see."""
+        found = _processes_with_lock(self._descriptor)
+        # What a holder has started has the lock as well; while its parent is stopped, it only ends.
+        started = {one.pid for one in found}
+        first = [one for one in found if one.parent not in started]
+        if first:
+            return all(one.state in "Tt" for one in first)
         return any(is_stopped(pid) for pid in holders(self._descriptor))
+
+
+def _processes_with_lock(descriptor: int) -> list[process.Stat]:
+    """The processes of this user (of root: all) that have a file open by which it is locked.
+
+    The kernel's table of locks names only the process that took a lock: for rollback.sh that is the
+    `flock` command, which has ended.
+    """
+    try:
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+        file = os.fstat(descriptor)
+    except OSError:
+        return []
+    found = (process.stat(pid) for pid in process.pids() if _has_lock(pid, name, file))
+    return [one for one in found if one is not None]
+
+
+def _has_lock(pid: int, name: str, file: os.stat_result) -> bool:
+    """Whether a process has this file of this name open, and locked by that."""
+    place = f"/proc/{pid}"
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"{place}/fd"):
+            with contextlib.suppress(OSError):
+                at = f"{place}/fd/{number}"
+                # Other names are not looked at: their files may be on a disk that hangs.
+                if os.path.basename(os.readlink(at)) != name:
+                    continue
+                locks = Path(place, "fdinfo", number).read_text()
+                locked = re.search("^lock:.* FLOCK .* WRITE ", locks, re.MULTILINE)
+                if locked and os.path.samestat(os.stat(at), file):
+                    return True
+    return False
 
 
 def holders(file: int | Path) -> set[int]:

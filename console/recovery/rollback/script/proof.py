@@ -12,24 +12,30 @@ try:
 except e.HTTPError as x: print(x.code)
 except OSError: print("000")'
 
+# A client's own limits may hold for each read only. No settings of a user's change the proof: wget
+# looks for them in HOME, and wants WGETRC to be a regular file.
 http_code() {
   case "$CLIENT" in
-    curl) curl -s -o /dev/null -w '%{http_code}' --noproxy '*' --max-time 3 "$1" || : ;;
-    python3) timeout 5 python3 -I -c "$PY" "$1" 3 ;;
+    curl)
+      code=$(timeout 5 curl -q -s -o /dev/null -w '%{http_code}' --noproxy '*' -m 3 "$1")
+      echo "${code:-000}" ;;
+    python3) timeout 5 python3 -I -c "$PY" "$1" 3 || echo 000 ;;
     wget)
-      wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null
-      case $? in 0) echo 200 ;; 4) echo 000 ;; *) echo 503 ;; esac ;;
+      HOME=/proc WGETRC='' timeout 5 wget -q -O /dev/null --no-proxy -t 1 -T 3 "$1" 2>/dev/null
+      case $? in 0) echo 200 ;; 4|124) echo 000 ;; *) echo 503 ;; esac ;;
   esac
 }
 
 ask() {
   body="$BODY_HEAD$$-$(date +%s)$BODY_TAIL"
+  type='Content-Type: application/json'
+  limit=$((ASK_S + 2))
   case "$CLIENT" in
-    curl) curl -s --noproxy '*' --max-time "$ASK_S" -H 'Content-Type: application/json' \
+    curl) timeout "$limit" curl -q -s --noproxy '*' --max-time "$ASK_S" -H "$type" \
       -d "$body" "$ASK" ;;
-    python3) timeout "$((ASK_S + 2))" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body" ;;
-    wget) wget -q -O - --no-proxy -t 1 -T "$ASK_S" --header 'Content-Type: application/json' \
-      --post-data "$body" "$ASK" 2>/dev/null ;;
+    python3) timeout "$limit" python3 -I -c "$PY" "$ASK" "$ASK_S" "$body" ;;
+    wget) HOME=/proc WGETRC='' timeout "$limit" wget -q -O - --no-proxy -t 1 -T "$ASK_S" \
+      --header "$type" --post-data "$body" "$ASK" 2>/dev/null ;;
   esac
 }
 
@@ -109,13 +115,14 @@ is_foreign() {
 # The pids that hold the sockets which answer, of those that this user may look into.
 holders() {
   for inode in $(answering 3); do
-    ls -l /proc/[0-9]*/fd 2>/dev/null |
+    QUOTING_STYLE=literal ls -l /proc/[0-9]*/fd 2>/dev/null |
       sed -n -e '/^\/proc\/[0-9]*\/fd:$/{h;d}' -e "/-> socket:\[$inode\]\$/{g;p}" | cut -d / -f 3
   done
 }
 
-# Whether one of these pids, or an engine's proxy, listens on the baseline's port; where nobody is
-# seen that does, the sockets' users have told all that is known.
+# Whether one of these pids, or an engine's proxy, listens on the baseline's port. Where nobody is
+# seen that does, it is unknown: the sockets' users have told what is known, and beside a candidate
+# that may still run that is not enough.
 listens() {
   seen=''
   for pid in $(holders); do
@@ -123,7 +130,7 @@ listens() {
     case "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" in *docker-proxy\ *) return 0 ;; esac
     seen=yes
   done
-  [ -z "$seen" ]
+  [ -z "$seen" ] && [ -z "$LEFT" ]
 }
 
 # Running, paused, restarting, pid and start of the baseline's container, as its engine has them.

@@ -8,6 +8,19 @@ from __future__ import annotations
 from console.recovery.rollback.script.proof import PROOF
 
 _STOPS = r"""
+# The kernel cuts a program's name anywhere, also inside a letter. Where a letter may have several
+# bytes, sed's `.` does not match such a name, so every tool here works on bytes.
+by_bytes() {
+  THEIRS=${LC_ALL-}; HAD=${LC_ALL+yes}
+  LC_ALL=C; export LC_ALL
+}
+
+# What the script starts that outlives it gets the locale that the script was called with.
+callers_locale() { if [ -n "$HAD" ]; then LC_ALL=$THEIRS; else unset LC_ALL; fi; }
+
+# Seconds since boot: nobody sets that clock.
+uptime_s() { read -r since_boot idle </proc/uptime; echo "${since_boot%%.*}"; }
+
 say() { printf '%s  %-10s %s\n' "$(date +%H:%M:%S)" "$1" "$2"; }
 
 # The part of /proc/PID/stat behind the command, which may hold spaces, parentheses, newlines.
@@ -233,7 +246,7 @@ start_container() {
     say start "docker start $one failed"
   done
   STARTED=$BASE_NAME
-  if start_fallback; then FRESH=yes; say start "by compose"; return 0; fi
+  if (callers_locale; start_fallback); then FRESH=yes; say start "by compose"; return 0; fi
   say start "no way to start the baseline's container was left"
   return 1
 }
@@ -242,7 +255,7 @@ start_process() {
   if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
   mkdir -p "${LOG%/*}" 2>/dev/null
   if ! : >>"$LOG" 2>/dev/null; then LOG=/dev/null; fi
-  { trap - TSTP PIPE; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
+  { trap - TSTP PIPE; callers_locale; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!; FRESH=yes
   SPAWNED_START=$(start_of "$SPAWNED")
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
@@ -268,13 +281,13 @@ start_again() {
 
 # 2: who ran before this rollback takes connections and answers none of them.
 wait_ready() {
-  now=$(date +%s); since=$now; end=$((now + READY_S))
+  now=$(uptime_s); since=$now; end=$((now + READY_S))
   looks=0
   while :; do
     code=$(http_code "$HEALTH")
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
     if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
-    now=$(date +%s)
+    now=$(uptime_s)
     if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
     if [ $((now - since)) -ge "$HUNG_S" ]; then say ready "no answer for $HUNG_S s"; return 2; fi
     looks=$((looks + 1))
@@ -339,6 +352,7 @@ lost() {
 main() {
   # A dropped line or a closed terminal must not stop it half way.
   trap '' HUP TSTP PIPE
+  by_bytes
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''
   for one in curl python3 wget; do
