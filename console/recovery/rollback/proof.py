@@ -54,8 +54,10 @@ def instead_of_baseline(plan: SealedPlan) -> str:
     if who is None:
         return ""
     for entry in live.read(plan.rollback_dir / live.LIVE):
-        group = process.members(entry.pid, entry.start) if entry.kind == "process" else []
-        if entry.name != plan.baseline.name and who.pid in {one.pid for one in group}:
+        if entry.kind != "process" or entry.name == plan.baseline.name:
+            continue
+        group = process.members(entry.pid, entry.start, cookie=plan.run_id)
+        if who.pid in {one.pid for one in group}:
             return entry.name
     return ""
 
