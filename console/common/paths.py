@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -22,6 +23,19 @@ def _xdg(variable: str, default: str) -> Path:
     value = os.environ.get(variable, "")
     base = Path(value) if value.startswith("/") else Path.home() / default
     return base / APP
+
+
+def file_name(name: str) -> str:
+    """A name as that of a file, in letters, digits, `_`, `.` and `-`; two names never share one.
+
+    Where another character has to go, a short hash of the whole name follows.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+    if plain == name:
+        return name
+    import hashlib  # only where it is wanted: it loads the TLS library
+
+    return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:10]}"
 
 
 def state_dir() -> Path:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ class Served:
 
 def proof_file(site: str) -> Path:
     """Where the newest proof of a site's baseline is kept."""
-    return paths.state_dir() / "proof" / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', site)}.json"
+    return paths.state_dir() / "proof" / f"{paths.file_name(site)}.json"
 
 
 def instead_of_baseline(plan: SealedPlan) -> str:
