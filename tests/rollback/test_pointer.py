@@ -1,13 +1,16 @@
-"""What a pointer tells after a reboot."""
+"""What a pointer tells after a reboot, and of a user without a home."""
 
 from __future__ import annotations
 
 import json
 import os
+import pwd
 import time
 
 import pytest
 
+from console.common import paths
+from console.common.errors import ConsoleError
 from console.host import process
 from console.recovery.rollback import records
 from console.recovery.rollback.command import rollback
@@ -46,3 +49,31 @@ def test_a_pointer_of_an_older_release_is_of_the_boot_that_it_was_written_in(sta
         found = records.read(os.getuid())
         assert found is not None
         assert found.pid == pid, date
+
+
+@pytest.fixture
+def homeless(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HOME is not set, and the list of users does not know this one."""
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+
+
+@pytest.mark.usefixtures("homeless")
+def test_a_user_without_a_home_has_a_pointer(stage: Stage) -> None:
+    stage.point()
+    assert rollback(None, False, stage.lines.append).serving
+
+
+@pytest.mark.usefixtures("homeless")
+def test_a_user_without_a_home_or_a_pointer_is_told_so() -> None:
+    with pytest.raises(ConsoleError, match="nothing says what to bring back") as raised:
+        rollback(None, False, None)
+    assert "HOME" in raised.value.detail
+    assert "--site FILE" in raised.value.hint
+    with pytest.raises(OSError, match="set HOME"):
+        paths.make(paths.runs_dir())

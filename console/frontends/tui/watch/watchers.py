@@ -137,7 +137,7 @@ class Watchers:
             snapshot(self.watch.latest)
         if self.baseline.latest is not None:
             baseline(self.baseline.latest)
-        places = (str(Path.home()), str(paths.state_dir()))
+        places = (str(paths.home()), str(paths.state_dir()))
         self.sampler = Sampler(sorted({mount_point(place) for place in places}), sample)
         self.sampler.start()
 
