@@ -1,11 +1,13 @@
-"""What a pointer tells after a reboot, and of a user without a home."""
+"""What a pointer tells after a reboot, and without a home; and what another user's process says."""
 
 from __future__ import annotations
 
 import json
 import os
 import pwd
+import subprocess
 import time
+import tracemalloc
 
 import pytest
 
@@ -14,7 +16,9 @@ from console.common.errors import ConsoleError
 from console.host import process
 from console.recovery.rollback import records
 from console.recovery.rollback.command import rollback
+from console.recovery.rollback.records import Pointer
 from tests.rollback.conftest import Stage
+from tests.rollback.test_command import NOBODY, as_root
 
 
 def test_a_runner_of_another_boot_is_nobody(stage: Stage) -> None:
@@ -77,3 +81,26 @@ def test_a_user_without_a_home_or_a_pointer_is_told_so() -> None:
     assert "--site FILE" in raised.value.hint
     with pytest.raises(OSError, match="set HOME"):
         paths.make(paths.runs_dir())
+
+
+@as_root
+def test_what_another_users_rollback_prints_takes_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = "head -c 20000000 /dev/zero | tr '\\0' x; echo; echo over; exit 7"
+    monkeypatch.setattr(records, "module_argv", lambda name: ("/bin/sh", "-c", words, "sh"))
+    notes: list[str] = []
+    tracemalloc.start()
+    try:
+        records.roll_back_first(Pointer("theirs", "/r", "x", NOBODY, 2, 2), notes.append)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert notes[1:] == ["nobody: exit 7, over"]
+
+
+def test_one_that_prints_for_ever_is_not_waited_for() -> None:
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as child:
+        with pytest.raises(subprocess.TimeoutExpired):
+            records.last_said(child, 0.1)
+        child.kill()

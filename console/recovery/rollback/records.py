@@ -18,6 +18,7 @@ import json
 import os
 import pwd
 import re
+import select
 import stat
 import subprocess
 import time
@@ -250,6 +251,8 @@ def read_promotion(run: Path) -> Promotion | None:
 
 LIMIT_S = 60.0
 """Seconds that another user's rollback is waited for; then root's own begins."""
+KEPT = 4096
+"""Bytes that are kept of what it prints."""
 
 
 def live_others(mine: Iterable[int]) -> list[Pointer]:
@@ -289,10 +292,26 @@ def roll_back_first(other: Pointer, note: Callable[[str], None]) -> None:
     who = one_line(entry.pw_name, 40)
     note(f"run {one_line(other.run_id, 60)} of {who} is on: it is rolled back first, as {who}")
     try:
-        said = decode(child.communicate(timeout=LIMIT_S)[0]).strip().splitlines()
+        said = decode(last_said(child, LIMIT_S)).strip().splitlines()
         note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no word'}")
     except subprocess.TimeoutExpired:
         note(f"{who}: not done after {LIMIT_S:.0f} s; it is not waited for any longer")
+
+
+def last_said(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
+    """The last KEPT bytes that another user's process printed, once it has ended: it may print
+    without end. Raises TimeoutExpired."""
+    assert child.stdout is not None
+    deadline, kept = time.monotonic() + limit_s, b""
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([child.stdout], [], [], left)[0]:
+            part = os.read(child.stdout.fileno(), KEPT)
+            if not part:
+                child.stdout.close()
+                child.wait(max(0.0, deadline - time.monotonic()))
+                return kept
+            kept = (kept + part)[-KEPT:]
+    raise subprocess.TimeoutExpired(child.args, limit_s)
 
 
 def _environment(entry: pwd.struct_passwd) -> dict[str, str]:
