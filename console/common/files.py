@@ -26,9 +26,7 @@ def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool 
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(beside, flags, mode)
         os.fchmod(descriptor, mode)
-        data = text.encode("utf-8", "surrogateescape")
-        while data:
-            data = data[os.write(descriptor, data) :]
+        write_all(descriptor, text.encode("utf-8", "surrogateescape"))
         if durable:
             os.fsync(descriptor)
         os.replace(beside, path)
@@ -46,6 +44,13 @@ def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool 
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write the whole of it: a disk that is nearly full takes a part, and only the next write is an
+    error. Raises OSError."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def read_bytes(path: Path | str) -> bytes:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import pwd
+import re
 import sys
 from pathlib import Path
 
@@ -18,10 +21,41 @@ def module_argv(name: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", name)
 
 
+HOMELESS = Path("/proc/no-home")
+"""Stands for the home of a user without one: nothing is there, and nothing can be made there."""
+
+
+def home() -> Path:
+    """`$HOME`, or else what the list of users says; HOMELESS where neither names a directory."""
+    value = os.environ.get("HOME", "")
+    if not value.startswith("/"):
+        with contextlib.suppress(KeyError):
+            value = pwd.getpwuid(os.getuid()).pw_dir
+    return Path(value) if value.startswith("/") else HOMELESS
+
+
+def is_homeless(path: Path) -> bool:
+    """Whether a path is below the home of a user without one."""
+    return path.is_relative_to(HOMELESS)
+
+
 def _xdg(variable: str, default: str) -> Path:
     value = os.environ.get(variable, "")
-    base = Path(value) if value.startswith("/") else Path.home() / default
+    base = Path(value) if value.startswith("/") else home() / default
     return base / APP
+
+
+def file_name(name: str) -> str:
+    """A name as that of a file, in letters, digits, `_`, `.` and `-`; two names never share one.
+
+    Where another character has to go, a short hash of the whole name follows.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
+    if plain == name:
+        return name
+    import hashlib  # only where it is wanted: it loads the TLS library
+
+    return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:10]}"
 
 
 def state_dir() -> Path:
@@ -104,6 +138,8 @@ def make(path: Path) -> None:
     The state directory is its user's alone, whatever the umask: what is below it, logs and plans
     with whatever mode, is then out of everybody else's reach.
     """
+    if is_homeless(path):
+        raise OSError(errno.ENOENT, "this user has no home directory: set HOME", str(path))
     own = state_dir()
     inside = own == path or own in path.parents
     missing = [one for one in (path, *path.parents) if not one.exists()]

@@ -283,6 +283,11 @@ def of_process(pid: int, start: int) -> str:
     return path if home and os.path.isdir(path) else ""
 
 
+def is_inside(pid: int, leader: int, start: int) -> bool:
+    """Whether a process is in the group that `popen` made for this leader, or in one below it."""
+    return f"/{_name(leader, start)}/" in f"{_inside(pid)}/"
+
+
 def sweep() -> None:
     """Remove groups that nobody is left in; the kernel refuses all others. Never raises."""
     home = _home()

@@ -7,7 +7,6 @@ everything here takes the start time too (field 22 of /proc/PID/stat, clock tick
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import signal
@@ -25,6 +24,7 @@ from console.common.files import read_bytes, read_text, write_atomically
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import cgroup, memory, privileges
+from console.host.start_error import start_error
 
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""
@@ -163,7 +163,7 @@ def spawn(
             start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:
-        raise _start_error(spec, error) from error
+        raise start_error(spec.argv[0], spec.cwd, error) from error
     finally:
         os.close(out)
     # Not reaped yet: even a child that is dead already keeps its number until it is waited for.
@@ -181,44 +181,52 @@ def _reap(child: subprocess.Popen[bytes], start: int) -> None:
     _exits[child.pid, start] = child.wait()
 
 
-def _start_error(spec: ProcessSpec, error: OSError | ValueError) -> ServiceError:
-    program = one_line(spec.argv[0])
-    code = error.errno if isinstance(error, OSError) else None
-    where = os.fsdecode(error.filename) if isinstance(error, OSError) and error.filename else ""
-    if spec.cwd and where == spec.cwd and where != spec.argv[0]:
-        what = f"bad working directory {one_line(spec.cwd)}: {_reason(error)}"
-    elif code == errno.ENOENT:
-        what = f"{program}: not found"
-    elif code == errno.EACCES:
-        what = f"{program}: not executable"
-    else:
-        what = f"{program}: {_reason(error)}"
-    return ServiceError("the process did not start", what)
+class Group:
+    """The session and group that `pid` (started at `start`) leads, looked at over a while.
 
-
-def _reason(error: OSError | ValueError) -> str:
-    return one_line((error.strerror if isinstance(error, OSError) else "") or str(error))
-
-
-def members(pid: int, start: int, stats: Iterable[Stat] | None = None) -> list[Stat]:
-    """Who runs in the session or group that `pid` (started at `start`) leads; zombies left out.
-    `stats`: one look at all processes, if there is one.
-
-    The leader itself may be gone: its number is not given away while its group has members.
-    Empty when the number belongs to somebody else by now. Never this process or an ancestor.
+    Without its leader a group may be another's, which got the number later: every daemon is in a
+    session whose leader has ended. Then those count who have `cookie` (and `step`) in their
+    environment or are in the leader's own control group. Once seen with the leader, all count for
+    as long as one of them lives: the number is not given away while its group has members.
     """
-    leader = stat(pid)
-    if leader is not None and leader.start != start:
-        return []
-    spared = ancestry(os.getpid())
-    return [
-        s
-        for s in (all_stats() if stats is None else stats)
-        if (s.pid == pid or s.session == pid or s.group == pid)
-        and s.start >= start
-        and s.state not in "ZX"
-        and s.pid not in spared
-    ]
+
+    def __init__(self, pid: int, start: int, cookie: str = "", step: str = "") -> None:
+        self.pid, self.start = pid, start
+        self._carried = (cookie, step)
+        self._seen: set[tuple[int, int]] = set()
+        self.led = False
+        """Set by who has just signalled the leader: then all count until none is left."""
+
+    def members(self, stats: Iterable[Stat] | None = None) -> list[Stat]:
+        """Who runs in it, without zombies; never this process or an ancestor. `stats`: one look at
+        all processes, if there is one. Empty when the number belongs to somebody else by now."""
+        leader = stat(self.pid)
+        if leader is not None and leader.start != self.start:
+            return []
+        spared = ancestry(os.getpid())
+        found = [
+            s
+            for s in (all_stats() if stats is None else stats)
+            if self.pid in (s.pid, s.session, s.group)
+            and s.start >= self.start
+            and s.state not in "ZX"
+            and s.pid not in spared
+        ]
+        sure = leader is not None or self.led or any((s.pid, s.start) in self._seen for s in found)
+        if not sure:
+            return [s for s in found if self._is_ours(s.pid)]
+        self._seen = {(s.pid, s.start) for s in found}
+        return found
+
+    def _is_ours(self, pid: int) -> bool:
+        return carries(pid, *self._carried) or cgroup.is_inside(pid, self.pid, self.start)
+
+
+def members(
+    pid: int, start: int, stats: Iterable[Stat] | None = None, *, cookie: str = "", step: str = ""
+) -> list[Stat]:
+    """One look at a `Group`: who runs in the session or group that `pid` leads or has led."""
+    return Group(pid, start, cookie, step).members(stats)
 
 
 def send(pid: int, start: int, number: int) -> bool:
@@ -243,22 +251,25 @@ def send(pid: int, start: int, number: int) -> bool:
     return True
 
 
-def stop_group(pid: int, start: int, *, grace_s: float, clock: Clock | None = None) -> bool:
+def stop_group(
+    pid: int, start: int, *, grace_s: float, clock: Clock | None = None,
+    cookie: str = "", step: str = "",
+) -> bool:  # fmt: skip
     """SIGTERM to the session and group, SIGKILL after the grace; returns when all are gone.
 
-    False when nothing was alive. Raises ServiceError when something outlives SIGKILL, or when
-    this user may not signal it.
+    `cookie` and `step`: by what a `Group` is known whose leader has ended. False when nothing was
+    alive. Raises ServiceError when something outlives SIGKILL, or when this user may not signal it.
     """
-    clock = clock or SystemClock()
-    if not (alive := members(pid, start)):
+    clock, group = clock or SystemClock(), Group(pid, start, cookie, step)
+    if not (alive := group.members()):
         return False
     # known only while they live
     kill_s = memory.kill_wait_s(memory.resident(one.pid for one in alive))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
-        _signal_all(members(pid, start), number)
-        if wait_gone(pid, start, limit_s, clock, again=number == signal.SIGKILL):
+        _signal_all(group.members(), number)
+        if _wait_gone(group, limit_s, clock, again=number == signal.SIGKILL):
             return True
-    left = ", ".join(str(s.pid) for s in members(pid, start))
+    left = ", ".join(str(s.pid) for s in group.members())
     raise ServiceError(
         "a process outlived SIGKILL", f"pid {left} after {format_duration(kill_s)}",
         "it waits in the kernel (state D): a driver or a disk holds it",
@@ -277,12 +288,12 @@ def _signal_all(stats: list[Stat], number: int) -> None:
         raise ServiceError("not permitted to stop a process", f"pid {pids} belongs to another user")
 
 
-def wait_gone(pid: int, start: int, limit_s: float, clock: Clock, *, again: bool = False) -> bool:
+def _wait_gone(group: Group, limit_s: float, clock: Clock, *, again: bool) -> bool:
     """Wait until nobody of the group is left; `again` kills those that appear meanwhile."""
     deadline = clock.monotonic() + limit_s
     pause = 0.005
     while True:
-        left = members(pid, start)
+        left = group.members()
         if not left:
             return True
         if again:
@@ -298,15 +309,21 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
 
     Those of other users cannot be read without root and are not found.
     """
-    wanted = {f"{COOKIE}={cookie}".encode()}
-    wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
     found: list[tuple[int, int]] = []
     for pid in pids():
-        if wanted <= set(read_bytes(f"/proc/{pid}/environ").split(b"\0")):
+        if carries(pid, cookie, step):
             start = start_time(pid)
             if start is not None and alive(pid, start):
                 found.append((pid, start))
     return found
+
+
+def carries(pid: int, cookie: str, step: str = "") -> bool:
+    """Whether a process has this cookie (and the step's) in its environment; False for "", and
+    where this user may not read it."""
+    wanted = {f"{COOKIE}={cookie}".encode()}
+    wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
+    return bool(cookie) and wanted <= set(read_bytes(f"/proc/{pid}/environ").split(b"\0"))
 
 
 def spec_sha(spec: ProcessSpec) -> str:

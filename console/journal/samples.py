@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.soak_stats import Line, Tally
-from console.common.files import json_lines, write_atomically
+from console.common.files import json_lines, write_all, write_atomically
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_dir import RunDir
@@ -137,6 +137,7 @@ class SoakFile:
         """`now`: Unix seconds. Raises OSError."""
         self.path = _path(run, step, attempt)
         self.tally = Tally()
+        self._torn = False
         self._fd = os.open(
             self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -149,7 +150,7 @@ class SoakFile:
             gap = {"t": again, "event": "gap", "from": died, "to": again}
             self.tally.take(gap)
             # at once: a runner that dies here, too, leaves all or nothing
-            os.write(self._fd, b"".join(_bytes(line) for line in (*before, gap)))
+            write_all(self._fd, b"".join(_bytes(line) for line in (*before, gap)))
 
     @property
     def resumed(self) -> bool:
@@ -157,16 +158,23 @@ class SoakFile:
 
     def keep(self, line: Line) -> None:
         """Write a line; `Soak` counts it. Raises OSError."""
-        os.write(self._fd, _bytes(line))
+        self._write(line)
 
     def close(self, why: str) -> None:
         """Write the end: no later attempt goes on with this one. Raises OSError."""
-        fd, self._fd = self._fd, -1
+        fd = self._fd
         if fd >= 0:
             try:
-                os.write(fd, _bytes({"t": self.tally.t, "event": "end", "why": why}))
+                self._write({"t": self.tally.t, "event": "end", "why": why})
             finally:
+                self._fd = -1
                 os.close(fd)
+
+    def _write(self, line: Line) -> None:
+        data = b"\n" + _bytes(line) if self._torn else _bytes(line)
+        self._torn = True  # what a full disk cut off is a line of its own
+        write_all(self._fd, data)
+        self._torn = False
 
 
 def soak_lines(path: Path) -> list[Line]:

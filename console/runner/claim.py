@@ -51,7 +51,7 @@ def announce(run: RunDir) -> None:
     records.write(
         records.Pointer(
             run.id, str(run.path), meta.owner, os.getuid(), me.pid, me.start, meta.playbook,
-            meta.site, meta.created, lock=held_name(),
+            meta.site, meta.created, lock=held_name(), boot=process.boot_id(),
         )
     )  # fmt: skip
     live.append(run.live, me)

@@ -83,7 +83,7 @@ def end_unrecorded(context: Context) -> None:
     entries = [entry for entry in live.read(context.run.live) if entry.pid]
     known = {os.getpid(), *(entry.pid for entry in entries)}
     for entry in entries:
-        known |= {one.pid for one in process.members(entry.pid, entry.start)}
+        known |= {one.pid for one in process.members(entry.pid, entry.start, cookie=context.run.id)}
         group = cgroup.of(entry.group, entry.pid, entry.start) if entry.group else None
         known |= set(cgroup.pids(group.path)) if group is not None else set()
     for pid, start in marked(context.run.id):

@@ -24,6 +24,7 @@ class ProcessDriver:
         self.records_dir = records_dir
         self.clock = clock or SystemClock()
         self._log = records_dir / f"{spec.name}.log"
+        self._cookie = ""
 
     def find(self) -> Handle | None:
         """The recorded process, if it still runs under the same specification."""
@@ -34,7 +35,7 @@ class ProcessDriver:
 
     def start(self, launch: Launch) -> Handle:
         """Spawn it (or return what runs already). Raises ServiceError."""
-        self._log = launch.log
+        self._log, self._cookie = launch.log, launch.run_id
         running = self.find()
         if running is not None:
             return running
@@ -63,7 +64,9 @@ class ProcessDriver:
 
     def stop(self, handle: Handle, grace_s: float) -> None:
         """SIGTERM, then SIGKILL, on the whole session; returns when it is gone."""
-        process.stop_group(handle.pid, handle.start, grace_s=grace_s, clock=self.clock)
+        process.stop_group(
+            handle.pid, handle.start, grace_s=grace_s, clock=self.clock, cookie=self._cookie
+        )
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
         return read_last(self._log, count)

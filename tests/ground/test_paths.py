@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,10 @@ def test_state_is_closed_to_others_whatever_the_umask(
         assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o775
     finally:
         os.umask(before)
+
+
+def test_two_names_never_share_a_file() -> None:
+    assert paths.file_name("ws-1.a_B") == "ws-1.a_B", "files of plain names stay where they are"
+    odd = [paths.file_name(name) for name in ("büro", "bäro", "b-ro", "b/ro", "\udcff-ro")]
+    assert len(set(odd)) == len(odd)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", name) for name in odd)

@@ -51,7 +51,8 @@ def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
 
 
 def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
-    found = sort_out([line("process", "cand", one) for one in who], Deny(), NONE)[0]
+    deny = Deny(run=lair.run_id)
+    found = sort_out([line("process", "cand", one) for one in who], deny, NONE)[0]
     assert len(found) == len(who)
     return found
 
@@ -138,7 +139,7 @@ def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
     leader = lair.spawn(BOMB)
     until(lambda: len(process.members(*leader)) > 20, "its processes are there")
     kill_all(killer, targets(lair, leader))
-    assert process.members(*leader) == []
+    assert process.members(*leader, cookie=lair.run_id) == []
 
 
 def test_the_baseline_and_the_runner_are_left_alone(lair: Den) -> None:

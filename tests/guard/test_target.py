@@ -54,6 +54,18 @@ def test_what_is_older_than_the_run_has_to_be_a_runs(cookie: str, sleeper: Sleep
     assert len(found) + len(refused) == 1
 
 
+@pytest.mark.parametrize("run", ["", "another"])
+def test_a_group_without_its_leader_has_to_be_this_runs(run: str, lair: Den) -> None:
+    """Every daemon is in such a group, and may have got the number of an entry of long ago."""
+    body = "import os\nif os.fork(): os._exit(0)\nprint('left', os.getpid(), flush=True)\n"
+    pid, start = lair.spawn(body + "import time; time.sleep(600)")
+    until(lambda: lair.said("left") and process.stat(pid) is None, "its leader is gone")
+    entry = line("process", "cand", (pid, start))
+    assert sort_out([entry], Deny(run=run), NONE)[0] == ()
+    (target,) = sort_out([entry], Deny(run=lair.run_id), NONE)[0]
+    assert target.run == lair.run_id
+
+
 def test_one_look_at_all_processes_is_enough_for_any_number(
     lair: Den, monkeypatch: pytest.MonkeyPatch
 ) -> None:

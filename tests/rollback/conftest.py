@@ -132,6 +132,10 @@ class Stage(RollsBack):
         for group in [*self.groups, *([running] if running else [])]:
             with contextlib.suppress(ServiceError):
                 process.stop_group(*group, grace_s=0.0, clock=SystemClock())
+        leaders = dict(self.groups)
+        for one in process.all_stats():  # whose leader has ended, whatever cookie they have
+            if one.start >= leaders.get(one.session, one.start + 1):
+                process.send(one.pid, one.start, signal.SIGKILL)
 
 
 def standin(port: int, *arguments: str) -> ProcessSpec:

@@ -104,7 +104,7 @@ def test_hang_up_half_way_changes_nothing(stage: Stage, stubborn: tuple[int, int
     os.kill(terminal.pid, signal.SIGHUP)
     assert terminal.ended() == 0
     assert serves(stage)
-    assert process.members(*stubborn) == []
+    assert process.members(*stubborn, cookie="no") == []
 
 
 def test_ctrl_z_does_not_stop_it(stage: Stage, stubborn: tuple[int, int]) -> None:

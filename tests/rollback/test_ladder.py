@@ -94,8 +94,22 @@ def test_stubborn_candidate_is_killed_with_its_children(stage: Stage, restore: R
     stage.record("process", "cand", candidate)
     assert len(process.members(*candidate)) == 2
     restore()
-    assert process.members(*candidate) == []
+    assert process.members(*candidate, cookie="no") == []
     assert len(stage.said("stop", "ok")) == bool(stage.lines)
+
+
+@pytest.mark.parametrize("kind", ["step", "process"])
+def test_a_reused_number_is_not_that_of_the_run(stage: Stage, restore: Restore, kind: str) -> None:
+    """The number of an entry of long ago is a daemon's by now: its session's leader has ended."""
+    body = "sleep 600 & echo $! up; exit 0"
+    strange, own = stage.up(body), stage.up(body, stage.plan.run_id)
+    until(lambda: not process.alive(*strange) and not process.alive(*own), "both have ended")
+    (daemon,) = process.members(*strange, cookie="no")
+    stage.record(kind, "old", (strange[0], strange[1] - 5000))
+    stage.record(kind, "new", own)
+    restore()
+    assert process.alive(daemon.pid, daemon.start)
+    assert process.members(*own, cookie=stage.plan.run_id) == []
 
 
 def test_pids_of_another_boot_name_nobody(stage: Stage, restore: Restore) -> None:
@@ -126,7 +140,7 @@ def test_nobody_is_asked_to_end_while_ram_is_nearly_full(
     candidate = stage.up("trap '' TERM; echo up; while :; do sleep 600; done")
     stage.record("process", "candidate", candidate)
     assert stage.roll_back().serving
-    assert process.members(*candidate) == []
+    assert process.members(*candidate, cookie="no") == []
     assert len(stage.said("stop", "note")) == 1
 
 

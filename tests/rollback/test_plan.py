@@ -28,6 +28,7 @@ from console.recovery.rollback.sealed_plan import (
     SealedPlan,
 )
 from console.runtime.spec import Handle
+from tests.disk import nearly_full
 from tests.rollback.conftest import Stage
 
 FULL = SealedPlan(
@@ -186,6 +187,21 @@ def test_live_survives_a_torn_tail(tmp_path_factory: pytest.TempPathFactory, cut
     assert live.read(path)[:whole] == entries[:whole]
     live.append(path, Live("step", "next", 200, 5))
     assert live.read(path)[-1] == Live("step", "next", 200, 5)
+
+
+def test_live_says_that_a_line_was_not_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "live.jsonl"
+    first, lost, later = (Live("process", name, 100, 5) for name in ("first", "lost", "later"))
+    live.append(path, first)
+    with monkeypatch.context() as patch:
+        nearly_full(patch, 40)
+        with pytest.raises(OSError, match="No space left"):
+            live.append(path, lost)
+    assert live.read(path) == [first]
+    live.append(path, later)
+    assert live.read(path) == [first, later]
 
 
 def test_live_ignores_lines_that_name_nobody(tmp_path: Path) -> None:

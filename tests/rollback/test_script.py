@@ -73,17 +73,18 @@ def test_the_run_is_known_as_rolled_back(stage: Stage, serves: bool) -> None:
 def test_group_without_its_leader_is_known_by_start_times(stage: Stage) -> None:
     """The number of a process group that is gone may belong to another group by now."""
     body = "trap '' TERM; (trap '' TERM; echo up; sleep 600; sleep 600) & exit 0"
-    mine, other = (stage.spawn(["sh", "-c", body], cookie="no") for _ in range(2))
+    run = stage.plan.run_id
+    mine, other = (stage.spawn(["sh", "-c", body], cookie) for cookie in (run, "no"))
     until(lambda: (stage.root / "log").read_text().count("up") == 2)
     until(lambda: not process.alive(*mine) and not process.alive(*other), "it is dead")
     stage.seal(grace_s=1.0)
     stage.record("process", "cand", mine)
-    later = min(s.start for s in process.members(*other)) + 1000
+    later = min(s.start for s in process.members(*other, cookie="no")) + 1000
     stage.record("process", "reused", (other[0], later))
     done = run_script(stage)
     assert done.returncode == 0, done.stdout
-    assert process.members(*mine) == []
-    assert process.members(*other) != []
+    assert process.members(*mine, cookie=run) == []
+    assert process.members(*other, cookie="no") != []
 
 
 def test_argv_and_paths_are_quoted_safely(stage: Stage) -> None:

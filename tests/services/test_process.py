@@ -42,7 +42,9 @@ def start(log: Path) -> Iterator[Start]:
 
     yield go
     for pid, at in begun:
-        process.stop_group(pid, at, grace_s=0, clock=SystemClock())
+        for one in process.all_stats():
+            if one.session == pid and one.start >= at:
+                process.send(one.pid, one.start, signal.SIGKILL)
 
 
 def test_start_time_survives_a_hostile_command_name(tmp_path: Path, start: Start) -> None:
@@ -140,9 +142,32 @@ def test_stop_group_kills_what_ignores_the_signal(start: Start, log: Path) -> No
 def test_stop_group_finds_children_of_a_dead_leader(start: Start, log: Path) -> None:
     pid, begun = start("sh", "-c", "sleep 600 & echo up")
     until(lambda: process.stat(pid) is None, "it is gone")
-    assert len(process.members(pid, begun)) == 1
-    assert process.stop_group(pid, begun, grace_s=5, clock=SystemClock())
-    assert process.members(pid, begun) == []
+    assert len(process.members(pid, begun, cookie="c")) == 1
+    assert process.stop_group(pid, begun, grace_s=5, clock=SystemClock(), cookie="c")
+    assert process.members(pid, begun, cookie="c") == []
+
+
+def test_a_group_without_its_leader_is_known_by_its_cookie(start: Start, log: Path) -> None:
+    """Its number may belong to a daemon by now, and each of those is in a session without a leader.
+    One look with the leader is enough: then all of its group are known as long as one lives."""
+    pid, begun = start("sh", "-c", "sleep 600 & env -i sleep 600 & echo up")
+    until(lambda: process.stat(pid) is None and "up" in log.read_text(), "it is gone")
+    for cookie in ("", "c2"):
+        assert not process.stop_group(pid, begun - 5000, grace_s=0, cookie=cookie)
+    (own,) = until(lambda: len(found := process.members(pid, begun, cookie="c")) == 1 and found)
+    assert process.carries(own.pid, "c")
+
+
+def test_a_group_is_known_that_was_seen_with_its_leader(start: Start, log: Path) -> None:
+    pid, begun = start("sh", "-c", "env -i sleep 600 & echo up; wait")
+    group = process.Group(pid, begun, "c")
+    until(lambda: "up" in log.read_text() and len(group.members()) == 2, "both are seen")
+    process.send(pid, begun, signal.SIGKILL)
+    until(lambda: process.stat(pid) is None, "the leader is gone")
+    (left,) = group.members()
+    assert process.members(pid, begun, cookie="c") == []
+    process.send(left.pid, left.start, signal.SIGKILL)
+    until(lambda: group.members() == [], "nobody is left")
 
 
 def test_stop_group_reaches_a_group_of_its_own_in_the_session(start: Start, log: Path) -> None:

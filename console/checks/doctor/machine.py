@@ -92,7 +92,7 @@ def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def home(facts: Facts, check: Check) -> Iterator[Finding]:
-    yield _space(check, Path.home(), Level.WARNING)
+    yield _space(check, paths.home(), Level.WARNING)
 
 
 def runs(facts: Facts, check: Check) -> Iterator[Finding]:

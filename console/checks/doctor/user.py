@@ -155,7 +155,7 @@ def known(term: str) -> bool:
         return False
     given = os.environ.get("TERMINFO", "")
     more = os.environ.get("TERMINFO_DIRS", "").split(":")
-    places = [given, *more, str(Path.home() / ".terminfo"), *_TERMINFO]
+    places = [given, *more, str(paths.home() / ".terminfo"), *_TERMINFO]
     # On file systems that fold case the first letter stands as its code.
     names = (f"{term[0]}/{term}", f"{ord(term[0]):x}/{term}")
     return any(os.path.exists(f"{place}/{name}") for place in places if place for name in names)

@@ -97,7 +97,7 @@ def _stop(args: Namespace) -> int:
     for run in runs:
         for entry in live.read(run.live):
             if entry.kind == "runner":
-                process.stop_group(entry.pid, entry.start, grace_s=0.0)
+                process.stop_group(entry.pid, entry.start, grace_s=0.0, cookie=run.id)
         standby.trigger(run.rollback, standby.QUIT)
     specs = [site.baseline_spec(), *site.service_specs().values()]
     for spec in specs:

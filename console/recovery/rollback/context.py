@@ -92,6 +92,13 @@ class RollbackContext:
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
 
+    @property
+    def mark(self) -> str:
+        """What a baseline process carries in its environment; "" for a container."""
+        base = self.plan.baseline
+        spec = base.process
+        return process.mark(self.plan.records_dir, base.name, spec)[1] if spec is not None else ""
+
     def baseline_process(self) -> tuple[int, int] | None:
         """(pid, start time) of the baseline's process if it runs, found by its record or mark."""
         base = self.plan.baseline
@@ -99,6 +106,16 @@ class RollbackContext:
             return None
         return process.known(
             self.plan.records_dir, base.name, base.process, BASELINE_COOKIE, repair=True
+        )
+
+    def members(self, pid: int, start: int) -> list[process.Stat]:
+        """Who runs of a group that the run started; without its leader, by the run's cookie."""
+        return process.members(pid, start, cookie=self.plan.run_id)
+
+    def stop_group(self, pid: int, start: int, grace_s: float) -> bool:
+        """End a group that the run started. Raises ServiceError, as `process.stop_group` does."""
+        return process.stop_group(
+            pid, start, grace_s=grace_s, clock=self.clock, cookie=self.plan.run_id
         )
 
     def spared(self) -> set[int]:
@@ -110,10 +127,11 @@ class RollbackContext:
         for entry in self.live:
             mine = entry.kind in livelog.STOPPABLE and entry.name != self.plan.baseline.name
             if entry.pid and not mine:
-                keep |= {s.pid for s in process.members(entry.pid, entry.start)}
+                keep |= {s.pid for s in self.members(entry.pid, entry.start)}
         running = self.baseline_process()
         if running is not None:
-            keep |= {running[0]} | {s.pid for s in process.members(*running)}
+            own = process.members(*running, cookie=BASELINE_COOKIE, step=self.mark)
+            keep |= {running[0]} | {s.pid for s in own}
         return keep
 
     def is_kept(self, container: str) -> bool:

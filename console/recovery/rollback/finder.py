@@ -74,7 +74,10 @@ class Finder:
             return found
         if self.explicit_site and self.site_seal is not None:
             return SelectedPlan(self.site_seal(), "the site file")
-        return self._without_a_run()
+        found = self._without_a_run()
+        if found is None:
+            _require_home()
+        return found
 
     def has_begun(self, selected: SelectedPlan | None) -> bool:
         """Whether this user has an active run that began after the plan was selected."""
@@ -290,6 +293,16 @@ class Finder:
             selected = self._read_plan(path, "the newest run")
             if selected is not None and not _is_rehearsal(selected.plan):
                 yield selected
+
+
+def _require_home() -> None:
+    """Raise ConsoleError where plans and site file were not found for want of a home."""
+    if paths.is_homeless(paths.state_dir()):
+        raise ConsoleError(
+            "nothing says what to bring back",
+            f"HOME is not set, and no home directory is known of uid {os.getuid()}",
+            "set HOME, or name the site file: omni-console rollback --site FILE",
+        )
 
 
 def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None:

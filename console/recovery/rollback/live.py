@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from console.common.files import write_all
 from console.host import process
 from console.runtime.spec import Handle
 
@@ -57,14 +58,15 @@ def of_handle(handle: Handle, group: str = "") -> Live:
 
 
 def append(path: Path, entry: Live) -> None:
-    """Append one line and fsync it. Raises OSError."""
+    """Append one line and fsync it. Raises OSError; what a full disk then cut off hides no later
+    line."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
     try:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         data = (("\n" if torn else "") + entry.line() + "\n").encode()
-        os.write(descriptor, data)
+        write_all(descriptor, data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -34,6 +34,7 @@ class Observed:
         self.process: tuple[int, int] | None = None
         self.inspected: dict[str, Any] | None = None
         """The container as the engine last described it; see `_state`."""
+        self._group: process.Group | None = None
 
     def serving(self) -> bool:
         """Whether the health path answers and, as far as known, the baseline is what answers."""
@@ -81,7 +82,7 @@ class Observed:
         if self.process is None:
             return None
         # A start script may have ended while the server that it started still runs.
-        return process.alive(*self.process) or bool(process.members(*self.process))
+        return bool(self._members(*self.process))
 
     def _state(self, limit_s: float | None) -> dict[str, Any] | None:
         """The inspected container, empty when it is gone; None when the engine cannot tell."""
@@ -128,12 +129,18 @@ class Observed:
         if self.plan.kind == "container":
             mode = _dict(self.inspected, "HostConfig").get("NetworkMode")
             return self._container_pids() if mode == "host" else set()
-        spec, known = self.plan.process, self.process
-        if spec is None or known is None:
+        if self.plan.process is None or self.process is None:
             return set()
-        mark = process.mark(self.context.plan.records_dir, self.plan.name, spec)[1]
-        marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, mark)}
-        return {member.pid for member in process.members(*known)} | marked
+        marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, self.context.mark)}
+        return {member.pid for member in self._members(*self.process)} | marked
+
+    def _members(self, pid: int, start: int) -> list[process.Stat]:
+        """The processes of the baseline's group; the same group is looked at again and again."""
+        group = self._group
+        if group is None or (group.pid, group.start) != (pid, start):
+            group = process.Group(pid, start, BASELINE_COOKIE, self.context.mark)
+            self._group = group
+        return group.members()
 
     def _users(self, pids: set[int]) -> set[int]:
         """The uids whose sockets may be the baseline's; a process may have changed its user.

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import re
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,7 +39,7 @@ class Served:
 
 def proof_file(site: str) -> Path:
     """Where the newest proof of a site's baseline is kept."""
-    return paths.state_dir() / "proof" / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', site)}.json"
+    return paths.state_dir() / "proof" / f"{paths.file_name(site)}.json"
 
 
 def instead_of_baseline(plan: SealedPlan) -> str:
@@ -55,8 +54,10 @@ def instead_of_baseline(plan: SealedPlan) -> str:
     if who is None:
         return ""
     for entry in live.read(plan.rollback_dir / live.LIVE):
-        group = process.members(entry.pid, entry.start) if entry.kind == "process" else []
-        if entry.name != plan.baseline.name and who.pid in {one.pid for one in group}:
+        if entry.kind != "process" or entry.name == plan.baseline.name:
+            continue
+        group = process.members(entry.pid, entry.start, cookie=plan.run_id)
+        if who.pid in {one.pid for one in group}:
             return entry.name
     return ""
 

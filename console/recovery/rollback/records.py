@@ -18,8 +18,10 @@ import json
 import os
 import pwd
 import re
+import select
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -58,6 +60,8 @@ class Pointer:
     lock: str = ""
     """Device and inode of the lock that the runner holds, as the kernel prints them: another user
     may have put something in the lock's usual place."""
+    boot: str = ""
+    """The boot that `pid` and `start` are of. Read in another one, both are 0 and name nobody."""
 
 
 def write(pointer: Pointer) -> Path:
@@ -99,7 +103,8 @@ def before(uid: int, directory: Path) -> list[Pointer]:
     found: dict[Path, Pointer] = {}
     while directory not in found:
         try:
-            pointer = _parsed(json.loads((directory / BEFORE).read_bytes()), uid)
+            with open(directory / BEFORE, "rb") as file:
+                pointer = _parsed(json.loads(file.read()), uid, os.fstat(file.fileno()).st_mtime)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             break
         found[directory] = pointer
@@ -152,15 +157,16 @@ def _read(path: Path, uid: int) -> Pointer | None:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != uid or info.st_size > SIZE_LIMIT:
             return None
-        return _parsed(json.loads(os.read(descriptor, SIZE_LIMIT)), uid)
+        return _parsed(json.loads(os.read(descriptor, SIZE_LIMIT)), uid, info.st_mtime)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     finally:
         os.close(descriptor)
 
 
-def _parsed(value: Any, uid: int) -> Pointer:
-    """The pointer in a JSON value. Raises ValueError and whatever else a foreign value causes."""
+def _parsed(value: Any, uid: int, written: float) -> Pointer:
+    """The pointer in a JSON value, `written` to its file in Unix seconds. Raises ValueError and
+    whatever else a foreign value causes."""
     found = Pointer(
         run_id=_text(value["run_id"]),
         run_dir=_text(value["run_dir"]),
@@ -173,10 +179,20 @@ def _parsed(value: Any, uid: int) -> Pointer:
         started_at=float(_number(value.get("started_at", 0))),
         over=value.get("over") is True,
         lock=_text(value.get("lock", "")),
+        boot=_text(value.get("boot", "")),
     )
     if found.uid != uid or not found.run_dir.startswith("/"):
         raise ValueError("another user's, or no run directory")
-    return found
+    return found if _is_of_this_boot(found.boot, written) else replace(found, pid=0, start=0)
+
+
+def _is_of_this_boot(boot: str, written: float) -> bool:
+    """Whether a pointer is of this boot; one of an older release does not say so, and counts if its
+    file was written since."""
+    now = process.boot_id()
+    if boot and now:
+        return boot == now
+    return written >= time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def find_all() -> list[Pointer]:
@@ -235,6 +251,8 @@ def read_promotion(run: Path) -> Promotion | None:
 
 LIMIT_S = 60.0
 """Seconds that another user's rollback is waited for; then root's own begins."""
+KEPT = 4096
+"""Bytes that are kept of what it prints."""
 
 
 def live_others(mine: Iterable[int]) -> list[Pointer]:
@@ -274,10 +292,26 @@ def roll_back_first(other: Pointer, note: Callable[[str], None]) -> None:
     who = one_line(entry.pw_name, 40)
     note(f"run {one_line(other.run_id, 60)} of {who} is on: it is rolled back first, as {who}")
     try:
-        said = decode(child.communicate(timeout=LIMIT_S)[0]).strip().splitlines()
+        said = decode(last_said(child, LIMIT_S)).strip().splitlines()
         note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no word'}")
     except subprocess.TimeoutExpired:
         note(f"{who}: not done after {LIMIT_S:.0f} s; it is not waited for any longer")
+
+
+def last_said(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
+    """The last KEPT bytes that another user's process printed, once it has ended: it may print
+    without end. Raises TimeoutExpired."""
+    assert child.stdout is not None
+    deadline, kept = time.monotonic() + limit_s, b""
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([child.stdout], [], [], left)[0]:
+            part = os.read(child.stdout.fileno(), KEPT)
+            if not part:
+                child.stdout.close()
+                child.wait(max(0.0, deadline - time.monotonic()))
+                return kept
+            kept = (kept + part)[-KEPT:]
+    raise subprocess.TimeoutExpired(child.args, limit_s)
 
 
 def _environment(entry: pwd.struct_passwd) -> dict[str, str]:

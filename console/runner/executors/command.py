@@ -24,9 +24,9 @@ from console.host import cgroup
 from console.host.process import (
     COOKIE,
     STEP_COOKIE,
+    Group,
     by_cookie,
     environment,
-    members,
     start_time,
     stop_group,
 )
@@ -169,9 +169,10 @@ def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: 
 def _end_session(
     context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt
 ) -> None:
+    group = Group(child.pid, start, context.run.id, attempt.step)
     for number, wait_s in GRACE:
-        left = members(child.pid, start) if child.poll() is not None else [None]
-        if not left:
+        ended = child.poll() is not None
+        if not group.members() and ended:
             return
         attempt.context.record(
             "step.say", attempt.step, attempt.number, text=f"stopping: {number.name}"
@@ -184,7 +185,7 @@ def _end_session(
             return
         deadline = context.clock.monotonic() + wait_s
         while context.clock.monotonic() < deadline:
-            if child.poll() is not None and not members(child.pid, start):
+            if child.poll() is not None and not group.members():
                 return
             context.clock.sleep(0.02)
 

@@ -143,7 +143,8 @@ def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
 
 
 def _watch(context: Context, soak: SoakStep, handle: Handle, log: Path, tally: Tally) -> SoakWatch:
-    eyes: ProcessEyes | ContainerEyes = ProcessEyes(handle, tally.start.get("process", ""))
+    server, run = tally.start.get("process", ""), context.run.id
+    eyes: ProcessEyes | ContainerEyes = ProcessEyes(handle, server, cookie=run)
     if handle.container:
         eyes = ContainerEyes(context.services.client, handle)
     return SoakWatch(

@@ -116,9 +116,10 @@ class CriticalLog:
 class ProcessEyes:
     """A host process and all it started."""
 
-    def __init__(self, handle: Handle, server: str = "") -> None:
-        """`server`: which of them is the server, as an earlier runner found."""
-        self._handle = handle
+    def __init__(self, handle: Handle, server: str = "", cookie: str = "") -> None:
+        """`server`: which of them is the server, as an earlier runner found. `cookie`: the run's,
+        by which they are known whose start script has ended."""
+        self._group = process.Group(handle.pid, handle.start, cookie)
         self._server = server
 
     def look(self) -> tuple[dict[str, int | None], dict[str, str]]:
@@ -131,7 +132,7 @@ class ProcessEyes:
         """
         sums: dict[str, int | None] = {"rss": None, "anon": None}
         sizes: dict[str, int] = {}
-        for member in process.members(self._handle.pid, self._handle.start):
+        for member in self._group.members():
             found = _status_memory(member.pid)
             sizes[f"{member.pid} {member.start}"] = found.get("rss", 0)
             for name, size in found.items():
@@ -141,7 +142,7 @@ class ProcessEyes:
         return sums, {"process": self._server} if self._server else {}
 
     def state(self) -> str:
-        found = process.members(self._handle.pid, self._handle.start)
+        found = self._group.members()
         return _state_words([member.state for member in found])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import time
 from dataclasses import replace
 from importlib import metadata
@@ -56,7 +55,7 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
 
 def site_script(site: str) -> Path:
     """Where the script stands that the newest run on a site has sealed."""
-    return paths.state_dir() / sealed.ROLLBACK / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', site)}.sh"
+    return paths.state_dir() / sealed.ROLLBACK / f"{paths.file_name(site)}.sh"
 
 
 def sealed_plan(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from console.common.clock import Clock, SystemClock
 from console.common.errors import EngineError
 from console.common.text import clean_lines, decode
+from console.host import process
 from console.host.children import Cancelled
 from console.runtime.docker.client import ask, inspect
 from console.runtime.docker.engine_state import marks, status_of
@@ -35,7 +36,8 @@ START_S = 60.0
 LINES = 5000
 """Of what it wrote, the last; a module that prints a lot must not hide what came before."""
 LEFT_S = 900.0
-"""A container of ours that is older was left behind by a console that is gone."""
+"""A container of ours that is older was left behind, unless the console that made it still runs."""
+CONSOLE_LABEL = "omni.console"
 TMP_OPTIONS = "rw,size=256m,mode=1777"
 NO_GPU = {
     "CUDA_VISIBLE_DEVICES": "",
@@ -124,10 +126,29 @@ def sweep(client: docker.DockerClient, now: float | None = None) -> int:
     api, now = client.api, time.time() if now is None else now
     what = "Listing preflight containers"
     rows = ask(what, lambda: api.containers(all=True, filters={"label": wanted}))
-    old = [row["Id"] for row in rows if now - float(row.get("Created") or now) > LEFT_S]
+    old = [
+        row["Id"]
+        for row in rows
+        if now - float(row.get("Created") or now) > LEFT_S and not _has_console(row)
+    ]
     for container in old:
         remove(client, container)
     return len(old)
+
+
+def _has_console(row: Mapping[str, Any]) -> bool:
+    """Whether the console that made a listed container still runs: then it is at work with it,
+    however old the wall clock, which may have been set, makes it."""
+    words = str((row.get("Labels") or {}).get(CONSOLE_LABEL, "")).split()
+    if len(words) != 3 or words[2] != process.boot_id():
+        return False
+    return words[0].isdigit() and words[1].isdigit() and process.alive(int(words[0]), int(words[1]))
+
+
+def console_mark() -> dict[str, str]:
+    """The label that names this process: its pid, its start time, and the boot they are of."""
+    pid = os.getpid()
+    return {CONSOLE_LABEL: f"{pid} {process.start_time(pid)} {process.boot_id()}"}
 
 
 def _marks() -> dict[str, str]:
@@ -157,7 +178,7 @@ def _create(client: docker.DockerClient, moment: Moment) -> str:
         entrypoint=list(moment.argv[:1]),
         command=list(moment.argv[1:]) or None,
         environment={**NO_GPU, "HOME": "/tmp", **moment.env},
-        labels={**moment.labels, **_marks()},
+        labels={**moment.labels, **_marks(), **console_mark()},
         host_config=config,
     )
     return str(made["Id"])

@@ -10,6 +10,7 @@ import pytest
 from console.bench.soak_stats import Line
 from console.journal.run_dir import RunDir
 from console.journal.samples import SoakFile, soak_lines
+from tests.disk import nearly_full
 
 BEGAN: Line = {"t": 0.0, "event": "began", "at": 1000.0}
 GOOD: Line = {"t": 60.0, "ok": True, "error": "", "tok_s": 9.0, "ttft_s": 0.1}
@@ -46,6 +47,19 @@ def test_the_next_attempt_goes_on_behind_a_gap(run: RunDir) -> None:
     gap = {"t": 500.0, "event": "gap", "from": 60.0, "to": 500.0}
     assert list(soak_lines(file.path)) == [BEGAN, GOOD, gap]
     assert b'"ok":tr' in before.read_bytes(), "what the first one left is left alone"
+
+
+def test_what_a_full_disk_cut_off_hides_no_later_line(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = SoakFile(run, "soak", 1, 0.0)
+    file.keep(BEGAN)
+    with monkeypatch.context() as patch:
+        nearly_full(patch, 10)
+        with pytest.raises(OSError, match="No space left"):
+            file.keep({**GOOD, "t": 30.0})
+    file.keep(GOOD)
+    assert list(soak_lines(file.path)) == [BEGAN, GOOD]
 
 
 def test_a_third_attempt_has_both_gaps(run: RunDir) -> None:

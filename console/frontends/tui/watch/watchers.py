@@ -125,7 +125,7 @@ class Watchers:
 
         self.watch.deliver_to(snapshot)  # with what changed since the first frame was made
         self.baseline.deliver_to(baseline)
-        places = (str(Path.home()), str(paths.state_dir()))
+        places = (str(paths.home()), str(paths.state_dir()))
         self.sampler = Sampler(sorted({mount_point(place) for place in places}), sample)
         self.sampler.start()
 

@@ -202,11 +202,16 @@ class ProcessKill(TargetKill):
 
     _known: Sequence[tuple[int, int]] = ()
 
+    def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
+        super().__init__(target, reaper, clock)
+        self._session = process.Group(target.pid, target.start, target.run)
+
     def begin(self, now: float) -> None:
         """Kill the process group in one call; everything else follows with the first sweep."""
         code, self.freed = signals.signal_leader(self.target.pid, self.target.start, self._reaper)
         self.rounds += 1
         if code == 0:
+            self._session.led = True
             self._reached("signals")
         elif code == errno.EPERM:
             self._note("this user may not signal it")
@@ -232,7 +237,7 @@ class ProcessKill(TargetKill):
         """Kill what is left of session, group and descendants. Returns True when nothing is."""
         if self.over:
             return True
-        left = signals.group_members(self.target.pid, self.target.start, stats, spared)
+        left = signals.group_members(self._session, stats, spared)
         # The whole group is signalled at once if possible: forks slip in between single signals.
         if not any(one.group == self.target.pid and one.pid in spared for one in stats):
             signals.signal_whole_group(self.target.pid, left)

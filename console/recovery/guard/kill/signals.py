@@ -265,13 +265,11 @@ def signal_whole_group(group: int, members: Sequence[process.Stat]) -> bool:
 
 
 def group_members(
-    pid: int, start: int, stats: Sequence[process.Stat], spared: set[int]
+    group: process.Group, stats: Sequence[process.Stat], spared: set[int]
 ) -> list[process.Stat]:
-    """Return those of `stats` that are in the session or group that `pid` leads, or that descend
-    from such a process."""
-    if any(s.pid == pid and s.start != start for s in stats):
-        return []
-    mine = {s.pid for s in stats if pid in (s.pid, s.session, s.group) and s.start >= start}
+    """Return those of `stats` that are in the session or group, or that descend from such a
+    process."""
+    mine = {s.pid for s in group.members(stats)}
     grown = True
     while grown:
         more = {s.pid for s in stats if s.parent in mine and s.pid not in mine}

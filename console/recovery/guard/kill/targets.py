@@ -41,6 +41,8 @@ class Target:
     cgroups: tuple[Cgroup, ...] = ()
     pid: int = 0
     start: int = 0
+    run: str = ""
+    """The run's id, by which the members of a group are known whose leader has ended."""
 
     @property
     def pending(self) -> bool:
@@ -71,6 +73,8 @@ class Deny:
     spare_pids: tuple[tuple[int, int], ...] = ()
     since: int = 0
     """When the run's first runner started, in clock ticks since boot."""
+    run: str = ""
+    """The run's id."""
 
     def names(self, target: Target) -> bool:
         """Return whether a target is denied by its container's id."""
@@ -119,7 +123,8 @@ def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
     if config.runner[0]:
         pids[config.runner] = None
     since = min((e.start for e in entries if e.kind == "runner"), default=config.runner[1])
-    return Deny(tuple(word for word in config.spare if word), tuple(pids), since)
+    spare = tuple(word for word in config.spare if word)
+    return Deny(spare, tuple(pids), since, config.run_id)
 
 
 def sort_out(
@@ -135,7 +140,7 @@ def sort_out(
     inside = cgroup.processes() if any(entry.container for entry in named) else {}
     stats = process.all_stats() if any(entry.pid for entry in named) else []
     for entry in named:
-        target = _target(entry, trees, inside, stats)
+        target = _target(entry, trees, inside, stats, deny.run)
         if target is None:
             continue
         why = refusal(target, deny, trees) or _older_than_run(target, deny)
@@ -151,6 +156,7 @@ def _target(
     trees: tuple[Hierarchy, ...],
     inside: Mapping[str, int],
     stats: Sequence[process.Stat],
+    run: str,
 ) -> Target | None:
     if entry.container:
         if not FULL_ID.fullmatch(entry.container):
@@ -161,10 +167,10 @@ def _target(
         return None
     group = cgroup.of(entry.group, entry.pid, entry.start) if entry.group else None
     groups = (group,) if group is not None else ()
-    if process.members(entry.pid, entry.start, stats) or any(
+    if process.members(entry.pid, entry.start, stats, cookie=run) or any(
         not cgroup.is_empty(g) for g in groups
     ):
-        return Target(entry.kind, entry.name, "", groups, entry.pid, entry.start)
+        return Target(entry.kind, entry.name, "", groups, entry.pid, entry.start, run)
     return None
 
 
@@ -339,7 +345,7 @@ class LiveTargets:
             return True
         # what a leader that is gone left behind in its group still counts
         left = any(not cgroup.is_empty(one) for one in target.cgroups)
-        left = left or bool(process.members(target.pid, target.start))
+        left = left or bool(process.members(target.pid, target.start, cookie=target.run))
         self._leaderless = (
             (self._leaderless | {target.pid}) if left else (self._leaderless - {target.pid})
         )

@@ -42,9 +42,12 @@ alive() {
 
 # The leader may be gone while its group lives: the kernel keeps the number for the group.
 group_lives() {
-  alive "$1" "$2" && return 0
+  if alive "$1" "$2"; then LED="$1 $2"; return 0; fi
   if [ -e "/proc/$1" ] && [ "$(start_of "$1")" != "$2" ]; then return 1; fi
   kill -s 0 -- "-$1" 2>/dev/null || return 1
+  # Every daemon is in a session without a leader, and the number may be such a one's by now. Where
+  # the leader was not seen alive, a cookie or the leader's own control group has to tell.
+  if [ "${LED-}" != "$1 $2" ] && [ -z "$(started_by "$1" "$2")" ]; then return 1; fi
   # Its members are younger than it was; an older one tells that the number is another group's.
   [ -n "$(sed -n 's/.*) //p' /proc/[0-9]*/stat 2>/dev/null |
     while read -r state a group session b c d e f g h i j k l m n o p start rest; do
@@ -52,6 +55,15 @@ group_lives() {
       if [ "$group" != "$1" ] && [ "$session" != "$1" ]; then continue; fi
       if [ "$start" -ge "$2" ]; then echo yes; break; fi
     done)" ]
+}
+
+# Says "yes" for each of the run's own processes in a session or group.
+started_by() {
+  { [ -z "$COOKIE" ] || pids_with environ "/^OMNI_RUN=$COOKIE\$/F"
+    sed -s -n "/\/omni[.]$1[.]$2\(\/\|\$\)/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
+  } | while read -r pid; do
+    case " $(stat_of "$pid" 2>/dev/null | cut -d ' ' -f 3,4) " in *" $1 "*) echo yes ;; esac
+  done
 }
 
 end_group() {

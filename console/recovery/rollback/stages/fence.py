@@ -83,7 +83,7 @@ def stray_steps(context: RollbackContext) -> int:
     steps = [
         (e.pid, e.start)
         for e in entries
-        if e.kind == "step" and e.pid and e.pid not in spared and process.members(e.pid, e.start)
+        if e.kind == "step" and e.pid and e.pid not in spared and context.members(e.pid, e.start)
     ]
     limit_s = TERM_S + kill_wait_s(memory.resident(pid for pid, _ in steps)) + 5
     together([_group_task(context, step) for step in steps], limit_s)
@@ -95,7 +95,7 @@ def stray_steps(context: RollbackContext) -> int:
         s.pid
         for e in entries
         if e.kind == "process" and e.pid
-        for s in process.members(e.pid, e.start)
+        for s in context.members(e.pid, e.start)
     }
     ended = len(steps) + _end_all(lambda: _strays(context, spared | candidates), context, TERM_S)
     context.ended(ended)
@@ -114,7 +114,7 @@ def contained(context: RollbackContext) -> int:
 def _group_task(context: RollbackContext, step: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
-            process.stop_group(*step, grace_s=TERM_S, clock=context.clock)
+            context.stop_group(*step, TERM_S)
         except ServiceError as error:
             context.fail("fence", str(error))
 

@@ -60,7 +60,10 @@ class Baseline(Observed):
         """Stop what is left of it and start it once more. Raises EngineError or ServiceError."""
         if self.plan.kind == "process":
             if self.process is not None:
-                process.stop_group(*self.process, grace_s=GRACE_S, clock=self.context.clock)
+                process.stop_group(
+                    *self.process, grace_s=GRACE_S, clock=self.context.clock,
+                    cookie=BASELINE_COOKIE, step=self.context.mark,
+                )  # fmt: skip
             self.process = None
         elif self.container:
             with contextlib.suppress(EngineError):

@@ -44,7 +44,7 @@ def stop(context: RollbackContext) -> None:
     context.available = drain.available()
     groups = _process_groups(context)
     context.groups += groups
-    holding = resident(one.pid for group in groups for one in process.members(*group))
+    holding = resident(one.pid for group in groups for one in context.members(*group))
     context.told(holding)
     limit_s = context.grace_s + kill_wait_s(holding) + 5
     worker = beside(lambda: _stop_processes(context, groups, limit_s))
@@ -93,7 +93,7 @@ def _process_groups(context: RollbackContext) -> list[tuple[int, int]]:
             # A process that an earlier run left behind is not in this run's live.jsonl.
             recorded = process.read_record(context.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
-    return [g for g in dict.fromkeys(groups) if g[0] not in spared and process.members(*g)]
+    return [g for g in dict.fromkeys(groups) if g[0] not in spared and context.members(*g)]
 
 
 def _stop_processes(
@@ -112,7 +112,7 @@ def _stop_processes(
 def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[[], None]:
     def task() -> None:
         try:
-            if process.stop_group(*group, grace_s=context.grace_s, clock=context.clock):
+            if context.stop_group(*group, context.grace_s):
                 context.ended()
         except ServiceError as error:
             context.fail("stop", str(error))
@@ -320,7 +320,7 @@ def memory(context: RollbackContext) -> None:
         report.skipped("memory", "nothing was stopped")
         return
     report.begin("memory")
-    left = [group for group in context.groups if process.members(*group)]
+    left = [group for group in context.groups if context.members(*group)]
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
     words = drain.wait_for_ram(context, killed) or "the stopped ones are gone"
