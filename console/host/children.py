@@ -6,6 +6,7 @@ Standard library only; the emergency side uses this.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from console.common.clock import Clock
-from console.common.errors import EngineTimeout
+from console.common.errors import EngineTimeout, ServiceError
+from console.common.text import one_line
 from console.common.units import format_duration
 
 T = TypeVar("T")
@@ -233,3 +235,23 @@ class Child:
         if self._out >= 0 and not into:
             os.close(self._out)
             self._out = -1
+
+
+def start_error(program: str, cwd: str, error: OSError | ValueError) -> ServiceError:
+    """The error for a `program` that could not be started in the directory `cwd`."""
+    said = one_line(program)
+    code = error.errno if isinstance(error, OSError) else None
+    where = os.fsdecode(error.filename) if isinstance(error, OSError) and error.filename else ""
+    if cwd and where == cwd and where != program:
+        what = f"bad working directory {one_line(cwd)}: {_reason(error)}"
+    elif code == errno.ENOENT:
+        what = f"{said}: not found"
+    elif code == errno.EACCES:
+        what = f"{said}: not executable"
+    else:
+        what = f"{said}: {_reason(error)}"
+    return ServiceError("the process did not start", what)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return one_line((error.strerror if isinstance(error, OSError) else "") or str(error))

@@ -24,7 +24,7 @@ from console.common.files import read_bytes, read_text, write_atomically
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import cgroup, memory, privileges
-from console.host.start_error import start_error
+from console.host.children import start_error
 
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""

@@ -20,10 +20,10 @@ from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.site.site import Site, load_site
 from console.config.yaml import parse
-from console.rehearsal import baseline, image, scaling, workspace
+from console.rehearsal import image, speed, workspace
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.rewrite import Rewriter
-from console.rehearsal.scaling import SOAK_TOKENS
+from console.rehearsal.speed import SOAK_TOKENS
 from console.rehearsal.workspace import Mapping, move_ports
 from console.runtime.docker.container import is_here
 
@@ -104,11 +104,11 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
     told = Settings(cards=(of := cards(site)), hold=hold(of),
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
     criteria = [one for _, step in written.steps() for one in step.gate or ()]
-    speed = scaling.aim(criteria, reference(site)).speed(fault)
+    factor = speed.aim(criteria, reference(site)).speed(fault)
     base = image.base_tag()
     return Mapping(
-        base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=speed,
-        cpus=speed * (baseline.known(base) or baseline.FIRST), ram_below=_free() - _budget(),
+        base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=factor,
+        cpus=factor * (speed.known(base) or speed.FIRST), ram_below=_free() - _budget(),
         inputs=_inputs(written, given),
     )  # fmt: skip
 
@@ -168,7 +168,7 @@ def write_site(site: Site, rewriter: Rewriter, model: Path) -> Path:
             if key in data["baseline"]}  # fmt: skip
     data["name"] = f"REHEARSAL-{site.name}"
     data["baseline"] = {
-        **made, "container": baseline.container(), "models": [str(model)],
+        **made, "container": speed.container(), "models": [str(model)],
         "url": mapping.text(f"http://127.0.0.1:{port_of(real.url)}", {}),
         "reference": {**data["baseline"].get("reference", {}), "tok_s": reference(site)},
     }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 
 from console.common.errors import UsageError
 from console.common.text import one_line
-from console.rehearsal import image, scaling
+from console.rehearsal import image, speed
 from console.rehearsal import workspace as place
 from console.rehearsal.image import CHECKPOINT_WORD, GGUF_ENGINES, put_checkpoint, put_expected
 from console.rehearsal.inside.settings import HOLDS, packed
@@ -66,7 +66,7 @@ class Rewriter:
             if isinstance(service, dict):
                 self.service(name, service, base)
         found = list(steps(made))
-        scaling.shorten(made, found, self.notes)
+        speed.shorten(made, found, self.notes)
         for step in found:
             self._step(step, base)
         for guard in _tables(made.get("guards")):

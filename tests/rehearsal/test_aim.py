@@ -6,7 +6,7 @@ import pytest
 
 from console.common.errors import UsageError
 from console.config.playbook.steps import CriterionModel
-from console.rehearsal.scaling import FALLBACK, aim
+from console.rehearsal.speed import FALLBACK, aim
 
 
 def on(metric: str, **thresholds: str) -> CriterionModel:

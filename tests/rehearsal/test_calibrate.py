@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.common.errors import ServiceError
-from console.rehearsal.baseline import calibrate
+from console.rehearsal.speed import calibrate
 
 
 class Box:

@@ -13,10 +13,9 @@ from syrupy.assertion import SnapshotAssertion
 from console.cli import main
 from console.common.errors import ServiceError, UsageError
 from console.config.playbook.steps import CriterionModel
-from console.rehearsal.baseline import calibrate
 from console.rehearsal.prepare import FAULTS
 from console.rehearsal.rewrite import Rewriter
-from console.rehearsal.scaling import aim
+from console.rehearsal.speed import aim, calibrate
 from console.rehearsal.workspace import Mapping
 from tests.rehearsal.test_calibrate import Box
 from tests.rehearsal.test_rewrite import BOOK, PORTS

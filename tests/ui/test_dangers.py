@@ -15,9 +15,8 @@ from console.frontends.tui.watch import history
 from console.journal.run_dir import RunDir
 from console.recovery.rollback.progress import Result
 from screens.actions import Outbox
-from screens.dialogs import AskScreen, FormField, FormScreen
+from screens.dialogs import AskScreen, FormField, FormScreen, Palette
 from screens.emergency import RollbackScreen
-from screens.help import Palette
 from screens.operations import OperationsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled

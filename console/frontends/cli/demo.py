@@ -39,7 +39,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.proof import proof_file
 from console.recovery.rollback.sealed_plan import ROLLBACK
 from console.recovery.rollback.trigger import LOCK
-from console.rehearsal import baseline, image
+from console.rehearsal import image, speed
 from console.rehearsal import prepare as making
 from console.rehearsal import workspace as place
 from console.rehearsal.workspace import join
@@ -164,7 +164,7 @@ def rehearse(args: Namespace) -> int:
     say("REHEARSAL: stand-ins serve, GPUs are scripted; nothing of the real site is touched")
     image.ensure_base(client, place.directory() / "cache", say)
     port = mapping.ports[str(making.port_of(site.model.baseline.url))]
-    per = baseline.bring_up(client, mapping, port, making.reference(site), say)
+    per = speed.bring_up(client, mapping, port, making.reference(site), say)
     made = making.fill(path, given, site, making.measured(mapping, per), planning=False)
     making.make_images(client, made)
     return _go(args, client, made, say)
@@ -192,7 +192,7 @@ def _asked(args: Namespace) -> None:
         raise UsageError("--fault belongs to --rehearse", hint="nothing goes wrong on purpose else")
 
 
-def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: baseline.Say) -> int:
+def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: speed.Say) -> int:
     result = Procedure(site_plan(made.site)).run()
     if not result.serving:
         raise RollbackFailed("the rehearsal's baseline does not serve", result.detail)
@@ -212,7 +212,7 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: base
     return code
 
 
-def _go_back(client: docker.DockerClient, say: baseline.Say) -> None:
+def _go_back(client: docker.DockerClient, say: speed.Say) -> None:
     """Stop what a rehearsal left up, as `then: stay` does: on the scripted cards it is in the way
     of the next one's baseline. Raises HostBusy where one is under way."""
     up = {"label": f"{place.role_label()}=candidate", "status": "running"}
@@ -224,10 +224,10 @@ def _go_back(client: docker.DockerClient, say: baseline.Say) -> None:
     Procedure(site_plan(load_site(Path(own)))).run()
 
 
-def _end(args: Namespace, client: docker.DockerClient, say: baseline.Say) -> None:
+def _end(args: Namespace, client: docker.DockerClient, say: speed.Say) -> None:
     if args.keep:
-        say(f"the stand-in baseline goes on serving; docker stop {baseline.container()} ends it")
+        say(f"the stand-in baseline goes on serving; docker stop {speed.container()} ends it")
         return
     _go_back(client, say)
-    baseline.stop(client)
+    speed.stop(client)
     say("the stand-in baseline is stopped")

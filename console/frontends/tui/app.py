@@ -245,10 +245,10 @@ class ConsoleApp(App[int]):
     action_host = partialmethod(_page, "machine.HostScreen")
     action_preflight = partialmethod(_page, "machine.PreflightScreen")
     action_lessons = partialmethod(_page, "lessons.LessonsScreen", over=True)
-    action_show_help = partialmethod(_page, "help.HelpScreen", over=True)
+    action_show_help = partialmethod(_page, "dialogs.HelpScreen", over=True)
 
     def action_command_palette(self) -> None:
-        from screens.help import Palette
+        from screens.dialogs import Palette
 
         if not Palette.is_open(cast("App[object]", self)):
             self.push_screen(Palette(id="--command-palette"))

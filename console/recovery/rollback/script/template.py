@@ -8,8 +8,7 @@ from __future__ import annotations
 from console.recovery.rollback.script.proof import PROOF
 
 _STOPS = r"""
-# The kernel cuts a program's name anywhere, also inside a letter. Where a letter may have several
-# bytes, sed's `.` does not match such a name, so every tool here works on bytes.
+# The kernel cuts a name also inside a letter, which sed's `.` does not match: tools work on bytes.
 by_bytes() {
   THEIRS=${LC_ALL-}; HAD=${LC_ALL+yes}
   LC_ALL=C; export LC_ALL
@@ -337,16 +336,15 @@ answers() {
   prove
 }
 
-# A word to the run's ladder or sentinel, which nobody else will say; one that does not read, or
-# is not there, holds nothing up.
+# Tells the run's standby or sentinel what nobody else will; one that does not read delays nothing.
 tell() {
   [ -p "$1" ] || return 0
   timeout 2 sh -c 'printf "%s\n" "$2" 1<>"$1"' sh "$1" "$2" 2>/dev/null
   return 0
 }
 
-# The ladder's last line, by which the run is known as rolled back: resume refuses it then, and the
-# next rollback closes its journal. In a file that root made the ladder could not write.
+# The last line of ladder.jsonl, by which resume and the next rollback know that this is over. In a
+# file that root made the standby could not write.
 note_done() {
   [ -e "$LINES" ] || [ -O "${LINES%/*}" ] || return 0
   { printf '\n{"trigger": "script-%s-%s", "rung": "done", "state": "%s", "at": %s, "t": 0, ' \

@@ -1,0 +1,267 @@
+"""How fast a rehearsal is: how much CPU its stand-ins get, and how much shorter a playbook's times.
+
+The quota is what gives a stand-in its speed. How much CPU a token takes is measured on this
+machine with the baseline's very container, at the quota it then runs with, and remembered. A
+playbook's own gates stay as they are written, and say what is rehearsed: only the quota of the
+candidate's stand-in is chosen by them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common import paths
+from console.common.errors import ServiceError, UsageError
+from console.common.units import parse_duration
+from console.config.playbook.steps import CriterionModel
+from console.config.playbook.threshold import Threshold
+from console.rehearsal import image, workspace
+from console.rehearsal.inside.settings import HOLDS
+from console.rehearsal.workspace import Mapping
+from console.runtime.docker.client import ask, inspect
+from console.runtime.probe import Health, complete, health
+
+if TYPE_CHECKING:
+    import docker
+
+PERIOD_US = 100_000
+INNER = 8000
+TOKENS, ROUNDS = 32, 3
+NEAR = 0.1
+"""A quota whose speed is that near to its aim is taken."""
+TRIES = 5
+FIRST = 0.009
+"""CPUs per tok/s to begin with, before anything was measured."""
+READY_S = 120.0
+LABEL = "omni.rehearsal.recipe"
+Say = Callable[[str], None]
+
+
+def container() -> str:
+    return workspace.own_name("baseline")
+
+
+def memory_file() -> Path:
+    return paths.rehearsal_dir() / "speed.json"
+
+
+def known(base: str) -> float | None:
+    """CPUs per tok/s as measured for this image; None before the first time."""
+    try:
+        return float(json.loads(memory_file().read_text())[base])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def bring_up(
+    client: docker.DockerClient, mapping: Mapping, port: int, tok_s: float, say: Say
+) -> float:
+    """Start it, measure it, set its quota; CPUs per tok/s. Raises ConsoleError."""
+    per = known(mapping.base) or FIRST
+    tag = image.stands_for("baseline:1")
+    image.ensure_stand_in(client, mapping.base, tag, mapping.told)
+    url = f"http://127.0.0.1:{port}"
+    _start(client, tag, port)
+    deadline = time.monotonic() + READY_S
+    while health(url)[0] is not Health.SERVING:
+        if time.monotonic() > deadline:
+            raise ServiceError(
+                "the stand-in baseline does not serve", url, f"docker logs {container()}"
+            )
+        time.sleep(0.1)
+    found = calibrate(lambda: _measure(url), lambda cpus: _limit(client, cpus), per, tok_s, say)
+    memory_file().write_text(json.dumps({mapping.base: found}) + "\n")
+    return found
+
+
+def calibrate(
+    measure: Callable[[], float], limit: Callable[[float], None], per: float, tok_s: float, say: Say
+) -> float:
+    """CPUs per tok/s at which `measure` gives `tok_s`. Raises ServiceError when it stays away."""
+    for _ in range(TRIES):
+        limit(per * tok_s)
+        seen = measure()
+        say(f"stand-in baseline: {seen:.1f} tok/s at {per * tok_s:.3f} CPUs, wanted {tok_s:.1f}")
+        if abs(seen / tok_s - 1) <= NEAR:
+            return per
+        per *= tok_s / seen
+    raise ServiceError(
+        "the stand-ins' speed cannot be set", f"{seen:.1f} tok/s where {tok_s:.1f} are wanted",
+        "something else keeps the processors busy; try again when it is done",
+    )  # fmt: skip
+
+
+def _measure(url: str) -> float:
+    """tok/s of whole requests, the median of a few."""
+    speeds = []
+    for _ in range(ROUNDS):
+        done = complete(url, max_tokens=TOKENS)
+        if not done.ok or not done.tokens:
+            raise ServiceError("the stand-in baseline does not answer", done.detail)
+        speeds.append(done.tokens / done.elapsed_s)
+    return statistics.median(speeds)
+
+
+def _start(client: docker.DockerClient, tag: str, port: int) -> None:
+    """Without a limit at first: it is to be there soon."""
+    from docker import types
+
+    api: Any = client.api
+    if inspect(client, container()) is not None:
+        ask("Removing the last rehearsal's baseline",
+            lambda: api.remove_container(container(), force=True, v=True))  # fmt: skip
+    host = api.create_host_config(
+        port_bindings={INNER: ("127.0.0.1", port)}, init=True, pids_limit=4096,
+        cpu_period=PERIOD_US, cpu_quota=PERIOD_US, restart_policy={"Name": "no"},
+        mounts=[types.Mount(HOLDS, str(workspace.holds()), type="bind")],
+    )  # fmt: skip
+    command = ["llama-server", "--host", "0.0.0.0", "--port", str(INNER), "--alias", "baseline",
+               "--model", "baseline.gguf"]  # fmt: skip
+    made = ask(
+        "Creating the stand-in baseline",
+        lambda: api.create_container(
+            tag, command=command, name=container(), ports=[INNER], host_config=host,
+            labels={image.LABEL: "baseline"},
+        ),
+    )  # fmt: skip
+    ask("Starting the stand-in baseline", lambda: api.start(made["Id"]))
+
+
+def _limit(client: docker.DockerClient, cpus: float) -> None:
+    api: Any = client.api
+    ask(
+        "Setting the stand-in's quota",
+        lambda: api.update_container(
+            container(), cpu_period=PERIOD_US, cpu_quota=max(1000, int(cpus * PERIOD_US))
+        ),
+    )
+
+
+def stop(client: docker.DockerClient) -> None:
+    """Stop it; it is kept, as any container is. Raises EngineError."""
+    api: Any = client.api
+    if inspect(client, container()) is not None:
+        ask("Stopping the stand-in baseline", lambda: api.stop(container(), timeout=5), 30.0)
+
+
+ABOVE, BELOW = 1.4, 0.7
+"""A GO is aimed this far above its threshold, an abort this far below its own: what a token costs
+drifts by a fifth in minutes where a machine is shared."""
+FALLBACK = 12.0
+"""tok/s that a playbook without a gate on speed is taken to ask for."""
+SPEEDS = ("tok_s", "decode_tok_s", "tg_tok_s")
+
+RUNS, TOKENS = 5, 32
+SOAK_TOKENS = 2
+SOAK_S, ANSWER_S = 20.0, 0.7
+"""A soak's least duration, and what one of its short answers takes at most, seconds."""
+STABLE_S, WATCH_S = 2.0, 10.0
+SAMPLES = 10
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """tok/s of a candidate that passes, of one that is too slow, of one in between (or None)."""
+
+    good: float
+    slow: float
+    grey: float | None
+
+    def speed(self, fault: str) -> float:
+        """Raises UsageError where the playbook has no zone in between."""
+        if fault == "grey" and self.grey is None:
+            raise UsageError(
+                "this playbook has no grey zone",
+                "no gate on a speed has both go and no_go with room in between",
+                "--fault slow rehearses its NO-GO",
+            )
+        return {"slow": self.slow, "grey": self.grey or 0.0}.get(fault, self.good)
+
+
+def aim(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> Aim:
+    """From every criterion on generated tokens a second; relative ones by the baseline's figure."""
+    goes: list[float] = []
+    aborts: list[float] = []
+    zones: list[float] = []
+    for one in criteria:
+        if one.metric.rpartition(".")[2] not in SPEEDS:
+            continue
+        go = _value(one.go, baseline_tok_s, (">", ">="))
+        abort = _value(one.no_go, baseline_tok_s, ("<", "<="))
+        goes += [go] if go else []
+        aborts += [abort or go] if abort or go else []
+        if abort and go > abort:
+            zones.append((go + abort) / 2)
+    most = max(goes, default=FALLBACK)
+    return Aim(most * ABOVE, min(aborts, default=most) * BELOW, min(zones, default=None))
+
+
+def _value(found: Threshold | None, baseline_tok_s: float, operators: tuple[str, ...]) -> float:
+    """The threshold in tok/s; 0.0 where there is none of that kind."""
+    if found is None or found.op not in operators:
+        return 0.0
+    return found.value * (baseline_tok_s if found.relative else 1.0)
+
+
+def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
+    """Make times of a playbook and of its steps shorter, in place: what is measured stays, for
+    less long. Each change is a line in `notes`."""
+    for name, service in (tree.get("services") or {}).items():
+        ready = service.get("ready") if isinstance(service, dict) else None
+        if isinstance(ready, dict):
+            _cap_time(ready, "stable_for", STABLE_S, f"service {name}: ready", notes)
+    for step in steps:
+        where = f"step {step.get('id')}:"
+        if isinstance(step.get("benchmark"), dict):
+            _cap(step["benchmark"], "runs", RUNS, 9, where, notes)
+            _cap(step["benchmark"], "max_tokens", TOKENS, 256, where, notes)
+            step["benchmark"].pop("max_runs", None)
+        if isinstance(step.get("soak"), dict):
+            _soak(steps, step, where, notes)
+        if isinstance(step.get("cutover"), dict):
+            _cap_time(step["cutover"], "watch", WATCH_S, f"{where} cutover", notes)
+
+
+def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
+    """Long enough for as many requests as the gates want, each of two tokens."""
+    soak = step["soak"]
+    needs = max([SAMPLES, *_asked(steps, str(step.get("id")))])
+    _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)
+    _cap_time(soak, "duration", max(SOAK_S, needs * ANSWER_S), f"{where} soak", notes)
+    _cap_time(soak, "every", 0.05, f"{where} soak", notes, otherwise="5s")
+    soak.pop("arrivals", None)
+
+
+def _asked(steps: list[Tree], soak: str) -> Iterator[int]:
+    for step in steps:
+        for one in step.get("gate") or ():
+            if isinstance(one, dict) and str(one.get("metric", "")).startswith(f"{soak}."):
+                yield int(one.get("min_samples") or 0)
+
+
+def _cap(table: Tree, key: str, most: int, otherwise: int, where: str, notes: list[str]) -> None:
+    written = table.get(key, otherwise)
+    if isinstance(written, int) and written > most:
+        notes.append(f"{where} {key} {written} → {most}")
+        table[key] = most
+
+
+def _cap_time(
+    table: Tree, key: str, most_s: float, where: str, notes: list[str], otherwise: str = ""
+) -> None:
+    written = table.get(key, otherwise)
+    try:
+        seconds = parse_duration(written) if isinstance(written, str) and written else 0.0
+    except ValueError:
+        return  # the loader reports it
+    if seconds > most_s:
+        table[key] = f"{most_s * 1000:.0f}ms" if most_s < 1 else f"{most_s:.0f}s"
+        notes.append(f"{where} {key} {written} → {table[key]}")
