@@ -343,8 +343,7 @@ tell() {
   return 0
 }
 
-# The last line of ladder.jsonl, by which resume and the next rollback know that this is over. In a
-# file that root made the standby could not write.
+# The last line of ladder.jsonl, by which resume and the next rollback know that this is over.
 note_done() {
   [ -e "$LINES" ] || [ -O "${LINES%/*}" ] || return 0
   { printf '\n{"trigger": "script-%s-%s", "rung": "done", "state": "%s", "at": %s, "t": 0, ' \
