@@ -109,10 +109,7 @@ def _walk(context: Context, server: Server, lock: HostLock, *, resumed: bool, cl
             # in a thread: the main one may hold the very lock that stopping the run takes
             end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
             signal.signal(signal.SIGTERM, lambda *_: end().start())
-            # from here on somebody looks at the machine, once a second
-            before = context.view.peaks if resumed else None
-            context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
-            context.peaks.start()
+            _watch_machine(context, resumed=resumed)
         Runner(context).run()
     except Exception:  # the runner's last line of defence: the baseline must not pay for a bug
         code = Exit.INTERNAL
@@ -252,9 +249,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         baseline.remember(sealed, context.plan.site, proven)
     point("sealed")
     _warm_up(context)
-    guard = Guard(context)
-    guard.begin()  # before the first effect; without it no step starts
-    context.guard = guard
+    _guard(context)
     return Server(run.socket, context.control)
 
 
@@ -317,6 +312,20 @@ def _warm_up(context: Context) -> None:
                 "no run starts without a way back",
             )  # fmt: skip
         clock.sleep(0.01)
+
+
+def _guard(context: Context) -> None:
+    """Start the sentinel before the first effect; without it no step starts."""
+    guard = Guard(context)
+    guard.begin()
+    context.guard = guard
+
+
+def _watch_machine(context: Context, *, resumed: bool) -> None:
+    """Take the peaks of the machine once a second from here on."""
+    before = context.view.peaks if resumed else None
+    context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
+    context.peaks.start()
 
 
 def _end(context: Context, server: Server) -> None:

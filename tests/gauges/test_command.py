@@ -20,10 +20,10 @@ PROGRAM = """
 import sys
 from argparse import Namespace
 from console.frontends.cli import machine
-from console.host.gpu import client as gpu_watch
+from console.host import sampler
 watch, as_json, look_s, *paths = sys.argv[1:]
 machine.LOOK_S = float(look_s)
-gpu_watch.SILENT_S = 60.0
+sampler.SILENT_S = 60.0
 asked = Namespace(watch=watch == "1", json=as_json == "1", path=paths, every="100ms")
 try:
     code = machine.gauges(asked)

@@ -3,6 +3,7 @@ end."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, Limit
 from console.recovery.guard.loop import ADVISED_S, LEFT_S
 from console.recovery.rollback import live, trigger
 from console.recovery.rollback.progress import PROGRESS_FILE
+from console.recovery.rollback.trigger import Lock
 from tests.guard.conftest import put
 from tests.guard.made_site import GIB, Make, Site
 from tests.waiting import until
@@ -100,7 +102,11 @@ def test_without_a_ladder_the_command_is_started(make: Make) -> None:
 
 def test_a_ladder_that_dies_while_it_climbs_is_replaced(make: Make) -> None:
     one = make(LOW)
-    with subprocess.Popen(["sleep", "600"], start_new_session=True) as rolling_back:
+    with (
+        contextlib.closing(Lock(one.config.rollback_dir)) as lock,
+        subprocess.Popen(["sleep", "600"], start_new_session=True) as rolling_back,
+    ):
+        assert lock.taken()
         one.standby(rolling_back.pid)
         one.load()
         one.available(7)
@@ -134,9 +140,13 @@ def test_a_ladder_that_climbs_is_left_alone(make: Make) -> None:
     one.load()
     one.available(7)
     one.pass_time(1)
-    put(one.run, f"rollback/{PROGRESS_FILE}", "{}\n")
-    one.pass_time(10)
-    assert one.spawned == []
+    with contextlib.closing(Lock(one.config.rollback_dir)) as lock:
+        assert lock.taken()
+        put(one.run, f"rollback/{PROGRESS_FILE}", "{}\n")
+        one.pass_time(10)
+        assert one.spawned == []
+    one.pass_time(1)
+    assert one.spawned == [one.config.run_id], "it let go of the lock without a last line"
 
 
 def test_a_lease_that_runs_out(make: Make) -> None:

@@ -21,6 +21,7 @@ PID, START, BOOT = MINE.split(" ")
         (MINE, False), (f"{PID} {int(START) + 1} {BOOT}", True), (f"{PID} {START} another", True),
         (f"{PID} None {BOOT}", True), ("", True), (None, True),
     ],
+    ids=["it runs", "another process", "another boot", "no start", "empty", "none"],
 )  # fmt: skip
 def test_a_container_whose_console_runs_is_left_whatever_the_clock_says(
     mark: str | None, removed: bool

@@ -18,7 +18,7 @@ import pytest
 from console.common.errors import Exit
 from console.host import ports, process
 from console.host.process import ProcessSpec
-from console.recovery.rollback import live, procedure, proof
+from console.recovery.rollback import context, live, procedure, proof
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
@@ -311,7 +311,7 @@ def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(procedure, "ENGINE_WORD_S", 0.2)
-    monkeypatch.setattr(procedure, "RawEngine", lambda path: RawEngine(path, 1.2))
+    monkeypatch.setattr(context, "RawEngine", lambda path: RawEngine(path, 1.2))
     path = str(stage.root / "hung.sock")
     with socket.socket(socket.AF_UNIX) as daemon:
         daemon.bind(path)

@@ -20,7 +20,7 @@ from tests.waiting import until
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.alone
 APP = """
-import asyncio, functools, select, signal, sys, time
+import asyncio, select, signal, sys, time
 from pathlib import Path
 from textual.app import App
 from textual.strip import Strip
@@ -28,11 +28,11 @@ from textual.widget import Widget
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
-from console.frontends.tui.terminal import driver
+from console.frontends.tui.terminal import driver, output
 
 place, hows = Path(sys.argv[1]), sys.argv[2:]
 if "soon" in hows:
-    driver.Backstop = functools.partial(driver.Backstop, grace_s=0.5)
+    output.GRACE_S = 0.5
 
 def note(name, text):
     with open(place / name, "a") as file:

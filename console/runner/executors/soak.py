@@ -85,11 +85,9 @@ def _soak(
     url = context.services.spec(service).url
     model = context.services.model(service, soak.model)
     live = _Live(attempt, soak, tally)
-    prompts = tuple(soak.prompts) or PROMPTS
-    plan = SoakPlan(soak.duration, soak.every, soak.arrivals, prompts, soak.max_errors)
     asker = Asker(url, soak.max_tokens, model or model_of(url), min(REQUEST_S, attempt.limit_s))
     running = Soak(
-        plan, context.clock, asker, watch, file.keep, live, tally,
+        plan_of(soak), context.clock, asker, watch, file.keep, live, tally,
         patience_for(context, service),
     )  # fmt: skip
     if file.resumed:
@@ -104,6 +102,12 @@ def _soak(
         running.take_looks()
     live.say(tally.observed, always=True)
     return end
+
+
+def plan_of(soak: SoakStep) -> SoakPlan:
+    """What the step asks of the loop that sends the requests."""
+    prompts = tuple(soak.prompts) or PROMPTS
+    return SoakPlan(soak.duration, soak.every, soak.arrivals, prompts, soak.max_errors)
 
 
 def patience_for(context: Context, service: str) -> Patience:

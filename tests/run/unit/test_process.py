@@ -123,7 +123,7 @@ def test_no_other_run_begins_while_the_baseline_is_brought_back(
     bench: Bench, climb: Climb, monkeypatch: pytest.MonkeyPatch, up: bool
 ) -> None:
     monkeypatch.setattr(runners, "_begin", lambda context, **_: None)
-    monkeypatch.setattr(runners, "_look", lambda context, resumed: None)
+    monkeypatch.setattr(runners, "_watch_machine", lambda context, resumed: None)
     monkeypatch.setattr(runners, "_end", lambda context, server: None)
     monkeypatch.setattr(runners, "Runner", Broken)
     bench.context.record("outage", down=up)

@@ -155,7 +155,7 @@ class ScriptedWorld(WorldBase):
         )
         patch.setattr(runner, "SystemClock", lambda: MachineClock(machine))
         patch.setattr(runner, "_guard", lambda context: None)
-        patch.setattr(runner, "_look", lambda context, *, resumed: None)
+        patch.setattr(runner, "_watch_machine", lambda context, *, resumed: None)
         patch.setattr(claim, "HostLock", self._owned(HostLock, "release"))
         patch.setattr(runner, "Server", self._owned(Server, "close"))
         patch.setattr(runner, "Journal", self._owned(Journal, "close"))
