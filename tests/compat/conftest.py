@@ -35,7 +35,7 @@ def read(trials: Past, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     """A command that only reads, in this process."""
     monkeypatch.delenv("OMNI_SITE", raising=False)
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("COLUMNS", "80")  # what a chart is drawn for
+    monkeypatch.setenv("COLUMNS", "100")  # what the charts were drawn for
     for name, value in trials.env.items():
         if name.startswith(("XDG_", "OMNI_", "HOME", "TZ")):
             monkeypatch.setenv(name, value)
