@@ -182,7 +182,7 @@ async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
         app.snapshot = scene.snapshot(other, scene.running())
         watchers.guard.latest = scene.guard(other)
         page._look()
-        page._draw_head()
+        page.draw_head()
         first, second = head.text.splitlines()
         assert first.startswith(f"on show now is {other.id[-4:]}: guard ok")
         assert first.rstrip().endswith("Esc, then b")

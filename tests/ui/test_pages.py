@@ -200,5 +200,5 @@ async def test_a_repository_is_asked_about_and_answered(
         if verdict:
             assert "architecture: qwen2" in text
             assert "18.5 GiB (19.9 GB)" in text
-            assert "GO" in page._head()[0][0]
+            assert "GO" in page.head(80)[0][0][0]
             assert page.query_one(TextView).text.startswith("GO: ")
