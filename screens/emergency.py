@@ -249,7 +249,7 @@ def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
     comes last."""
     rows: list[Row] = []
     for place, said in enumerate(lines):
-        state = str(said.get("state", ""))
+        state = clean(str(said.get("state", "")), 20)
         if state == "begin" and place + 1 < len(lines):
             continue
         at, stage = said.get("t"), clean(str(said.get("rung", "")), 20)

@@ -117,8 +117,10 @@ def boot_id() -> str:
 def environment(
     extra: Iterable[tuple[str, str]], cookie: str, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The allow-listed part of the environment, `extra`, and the run's cookie."""
-    return {**kept(os.environ if base is None else base), **dict(extra), COOKIE: cookie}
+    """The allow-listed part of the environment, `extra`, and the run's cookie. SPT_NOENV keeps a
+    server that changes its title (py-setproctitle: vLLM, SGLang) from writing over the cookie."""
+    allowed = kept(os.environ if base is None else base)
+    return {"SPT_NOENV": "1", **allowed, **dict(extra), COOKIE: cookie}
 
 
 def kept(source: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -185,9 +187,9 @@ class Group:
     """The session and group that `pid` (started at `start`) leads, looked at over a while.
 
     Without its leader a group may be another's, which got the number later: every daemon is in a
-    session whose leader has ended. Then those count who have `cookie` (and `step`) in their
-    environment or are in the leader's own control group. Once seen with the leader, all count for
-    as long as one of them lives: the number is not given away while its group has members.
+    session whose leader has ended. Then it counts if one of its members has `cookie` (and `step`)
+    in its environment or is in the leader's own control group, or was seen with the leader: the
+    number is not given away while its group has members.
     """
 
     def __init__(self, pid: int, start: int, cookie: str = "", step: str = "") -> None:
@@ -213,13 +215,14 @@ class Group:
             and s.pid not in spared
         ]
         sure = leader is not None or self.led or any((s.pid, s.start) in self._seen for s in found)
-        if not sure:
-            return [s for s in found if self._is_ours(s.pid)]
+        if not sure and not any(self._is_ours(s.pid) for s in found):
+            return []
         self._seen = {(s.pid, s.start) for s in found}
         return found
 
     def _is_ours(self, pid: int) -> bool:
-        return carries(pid, *self._carried) or cgroup.is_inside(pid, self.pid, self.start)
+        # its control group first: to read an environment the kernel may have to wait for a lock
+        return cgroup.is_inside(pid, self.pid, self.start) or carries(pid, *self._carried)
 
 
 def members(

@@ -317,14 +317,13 @@ def served_since(view: RunView, alive: bool) -> float:
     """When the baseline answered a completion after the run took it down, Unix seconds, or 0.0:
     what a journal cannot know whose runner is dead. Reads one small file.
 
-    Another proof than that of before the outage was written since, whatever the clock says.
+    A proof that was there before the outage does not count, whatever the clock says.
     """
     served = proof.last(proof.proof_file(view.site)) if view.outage and not alive else None
     if served is None:
         return 0.0
-    if view.proof_before is None:
-        return served.at if view.down_since < served.at <= time.time() else 0.0
-    return served.at if served.at != view.proof_before else 0.0
+    known = served.at > time.time() if view.proof_before is None else served.at == view.proof_before
+    return served.at if served.at > view.down_since and not known else 0.0
 
 
 def relay_state(view: RunView, alive: bool) -> str:

@@ -20,7 +20,7 @@ from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView, fold
 from console.journal.state import Cause, RunState, StepState, check_transition
 from console.journal.store import Event, Journal
-from console.recovery.rollback import live
+from console.recovery.rollback import live, proof
 from console.recovery.rollback.sealed_plan import SealedPlan, of_run
 from console.runner.control import Control
 from console.runner.fault import point
@@ -241,3 +241,11 @@ class Attempt:
 
 Executor = Callable[[Context, Any, Attempt], Done]
 """(context, planned step, attempt) → Done; raises StepFailed, Cancelled, ConsoleError."""
+
+
+def outage(context: Context, attempt: Attempt) -> None:
+    """Record that the baseline is down from here on, and which proof of its serving came before."""
+    before = proof.last(proof.proof_file(context.plan.site.name))
+    context.record(
+        "outage", attempt.step, attempt.number, down=True, proof=before.at if before else 0.0
+    )

@@ -140,7 +140,7 @@ def refuse_resume(run: RunDir) -> None:
         if done[-1].startswith(SCRIPT):  # it needs no Python, so it starts none
             closing = ("rollback.sh does not close its journal", "omni-console rollback does")
         raise UsageError(f"a rollback has ended run {run.id}", *closing)
-    with contextlib.suppress(InvalidFile):
+    with contextlib.suppress(InvalidFile, OSError):
         url = of_run(run.path).baseline.url
         other = proxy.at(url)
         if other is not None and other.run not in ("", run.id):

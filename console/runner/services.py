@@ -15,7 +15,7 @@ from console.common.text import one_line
 from console.host import cgroup
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
-from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed
+from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage
 from console.runner.fault import point
 from console.runner.prepare.baseline import container_ref
 from console.runtime.docker.client import connect, require_image
@@ -269,6 +269,7 @@ class RunServices:
         if back:
             self.context.record("run.note", text="the baseline came back: it is stopped again")
             self.stop("baseline", attempt)
+            outage(self.context, attempt)  # a proof of while it was back ends no outage
         elif starts and not self.handles and not self.context.view.cutover:
             base = self.context.plan.site.baseline_spec()
             if health(base.url, base.ready.path)[0] is Health.SERVING:

@@ -78,3 +78,13 @@ def test_leave_is_no_request(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(waiting, "_drain", lambda: b"")
     monkeypatch.setattr(waiting, "_wait_for_bytes", lambda: LEAVE)
     waiting.run()
+
+
+def test_a_byte_that_came_after_the_end_of_another_rollback_is_new(stage: Stage) -> None:
+    """That rollback failed, and somebody presses the key half a minute later."""
+    waiting = standby.Standby(stage.plan.rollback_dir)
+    waiting.written_at = 5.0
+    ended = '{"trigger": "command-1", "rung": "done", "state": "failed", "at": %s}\n'
+    for at, left in (("1.0", EMERGENCY), ("6.0", b"")):
+        (stage.plan.rollback_dir / PROGRESS_FILE).write_text(ended % at)
+        assert waiting._unanswered(EMERGENCY, 0) == left, at

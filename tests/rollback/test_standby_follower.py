@@ -80,12 +80,14 @@ def test_a_rollback_that_speaks_has_the_long_limit(bench: Bench) -> None:
     assert bench.limits_asked == 1, "its plan is read once"
 
 
-@pytest.mark.parametrize("seen", [0, 1])
-def test_a_standby_that_is_no_more_is_gone(bench: Bench, seen: int) -> None:
+@pytest.mark.parametrize(("seen", "answer"), [(1, Answer.GONE), (0, Answer.WAITING)])
+def test_a_standby_that_is_no_more_is_gone(bench: Bench, seen: int, answer: Answer) -> None:
+    """Before its first line it has the time for that, and no file is read."""
     follower = bench.follower(DEAD)
+    assert bench.lock.taken()
     bench.lines.seen = seen
     assert follower.step(ALIVE_S / 2) is Answer.WAITING, "it is not looked for at each step"
-    assert follower.step(ALIVE_S) is Answer.GONE
+    assert follower.step(ALIVE_S) is answer
 
 
 def test_one_that_let_go_of_the_lock_has_ended_without_its_last_line(bench: Bench) -> None:

@@ -163,8 +163,11 @@ def answers(plan: SealedPlan, *, known: bool) -> bool:
     it has to be on record, or in its engine, as running. Asks the engine for OWNER_S at most."""
     clock = SystemClock()
     report = Report(Path(os.devnull), new_trigger(clock), clock, None)
-    context = RollbackContext(plan, clock, report, engine_of(plan, report))
-    return Observed(context).is_ours(OWNER_S, known=known)
+    try:
+        context = RollbackContext(plan, clock, report, engine_of(plan, report))
+        return Observed(context).is_ours(OWNER_S, known=known)
+    finally:
+        report.close()
 
 
 def _owners(pids: set[int]) -> set[int]:

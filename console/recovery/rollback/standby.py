@@ -84,6 +84,8 @@ class Standby:
         self.progress_size = 0
         """Bytes in ladder.jsonl when the baseline was first seen down."""
         self.pending = b""
+        self.written_at = 0.0
+        """Unix time at which the bytes that were read last were written, as the FIFO has it."""
 
     def prepare(self) -> None:
         """Make the FIFO, load everything, protect the process, then record that it is ready."""
@@ -130,14 +132,19 @@ class Standby:
 
     def _wait_for_bytes(self) -> bytes:
         """The bytes that come next; b"" where none come for LOOK_S."""
-        return os.read(self.fifo, 64) if select.select([self.fifo], [], [], LOOK_S)[0] else b""
+        if not select.select([self.fifo], [], [], LOOK_S)[0]:
+            return b""
+        self.written_at = os.fstat(self.fifo).st_mtime
+        return os.read(self.fifo, 64)
 
     def _unanswered(self, pending: bytes, known: int) -> bytes:
         """What is left of these bytes after the rollbacks that ended since ladder.jsonl was `known`
         bytes long. Whoever wrote a byte gave this process up while it was stopped or starved, and
         rolled back another way; it must not do so again in the middle of a later run."""
         lines = read_lines(self.directory / PROGRESS_FILE, known)[0] if pending else []
-        ended = [is_runners(line.get("trigger")) for line in lines if line.get("rung") == "done"]
+        lines = [line for line in lines if line.get("rung") == "done"]
+        since = [line for line in lines if not _is_before(line.get("at"), self.written_at)]
+        ended = [is_runners(line.get("trigger")) for line in since]
         if ended:
             pending = pending.translate(None, delete=ASKED)
         if False in ended:
@@ -245,6 +252,10 @@ class Standby:
             self.oom_score = before
             return after
         return f"{after}: not permitted to lower it"
+
+
+def _is_before(at: object, moment: float) -> bool:
+    return isinstance(at, int | float) and at < moment
 
 
 def main(arguments: list[str]) -> int:

@@ -73,9 +73,9 @@ def _processes_with_lock(descriptor: int) -> list[process.Stat]:
     try:
         name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
         file = os.fstat(descriptor)
+        found = [process.stat(pid) for pid in process.pids() if _has_lock(pid, name, file)]
     except OSError:
         return []
-    found = (process.stat(pid) for pid in process.pids() if _has_lock(pid, name, file))
     return [one for one in found if one is not None]
 
 
@@ -262,12 +262,13 @@ class StandbyFollower:
             if not (self._seen or self._lock_counts):
                 return Answer.SILENT
             self._limit_s = self._quiet_s()
-        if self._limit_s is not None and quiet >= self._limit_s:
+        if self._limit_s is None:
+            return Answer.WAITING
+        if quiet >= self._limit_s:
             return Answer.SILENT
         if now - self._checked < ALIVE_S:
             return Answer.WAITING
         self._checked = now
-        at_work = self._limit_s is None or is_held(self._directory)
-        if at_work and is_standing_by(self._directory, running=True):
+        if is_held(self._directory) and is_standing_by(self._directory, running=True):
             return Answer.WAITING
         return Answer.ENDED if self._reader.poll() else Answer.GONE

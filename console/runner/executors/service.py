@@ -8,8 +8,7 @@ from __future__ import annotations
 from console.common.units import format_duration
 from console.config.playbook.steps import ServiceStep
 from console.journal.state import Cause
-from console.recovery.rollback import proof
-from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.context import Attempt, Context, Done, StepFailed, outage
 from console.runner.executors import cutover
 from console.runner.fault import point
 from console.runner.finish import bring_back, wait_released
@@ -59,10 +58,7 @@ def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
         cutover.answers(context, planned.service)
     else:
         context.services.can_start(planned.service)  # no outage for what could be known before
-    before = proof.last(proof.proof_file(context.plan.site.name))
-    context.record(
-        "outage", planned.id, attempt.number, down=True, proof=before.at if before else 0.0
-    )
+    outage(context, attempt)
     begun = context.clock.monotonic()
     stopped = context.services.stop("baseline", attempt)
     point("baseline_stopped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -65,7 +66,8 @@ def written(site: Site) -> Baseline:
     )
     if isinstance(spec.runs, ProcessSpec):
         log = paths.baseline_log(site.name)
-        paths.make(log.parent)
+        with contextlib.suppress(OSError):  # a start says that it keeps no log
+            paths.make(log.parent)
         environment = tuple(sorted(process.kept().items()))
         return replace(
             common, kind="process", process=spec.runs, log=str(log),
@@ -168,8 +170,12 @@ def _silent(what: str, why: str) -> BaselineNotReady:
 def remember(plan: SealedPlan, site: Site, done: Completion) -> None:
     """Keep the completion as the newest proof, if the baseline is known to have answered it: a
     server of somebody else's at its address proves nothing about the baseline."""
-    if not observe.answers(plan, known=True):
-        return
+    with contextlib.suppress(OSError):  # a badge refuses no run
+        if observe.answers(plan, known=True):
+            _remember(site, done)
+
+
+def _remember(site: Site, done: Completion) -> None:
     file, model = proof.proof_file(site.name), site.model.baseline.reference
     reference = (model.tok_s, model.tolerance) if model else (None, 0.0)
     slow = proof.still_degraded(file, done.decode_tok_s, *reference)

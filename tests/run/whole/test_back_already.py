@@ -31,11 +31,16 @@ def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
     crash(world, "after_intent@up")
     world.bring_up()
     world.until(world.serves, "the baseline serves again")
+    proof.remember(proof.proof_file(SITE), time.time(), 5.0, False)
     assert world.console("resume", world.run.id, "--detach").code == 0
     world.until(lambda: world.listens(world.cand_url), "the candidate serves")
     assert world.baseline() is None, "two engines are loaded"
     notes = [e.data["text"] for e in world.events() if e.kind == "run.note"]
     assert any("came back" in text for text in notes)
+    for kind in ("runner", "ladder"):
+        world.kill(kind)
+    world.dead()
+    assert left_down(world.run, unknown=False), "the proof is of while it was back"
     world.console("rollback")
 
 
@@ -76,18 +81,27 @@ def test_a_proof_of_before_the_outage_does_not_end_it(world: World) -> None:
     assert not left_down(world.run, unknown=True), "a proof that came later counts"
 
 
-@pytest.mark.parametrize("moved_s", [3600.0, -3600.0], ids=["ahead", "behind"])
-def test_which_proof_came_later_is_not_asked_of_the_clock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_s: float
-) -> None:
+@pytest.mark.parametrize(
+    ("before_s", "newest_s", "counts"),
+    [
+        (-60, 5, True),
+        (3600, 3600, False),  # the clock was ahead when the baseline was proven
+        (3600, 3601, True),
+        (-60, -30, False),  # a rollback wrote its proof late, when the next outage had begun
+        (None, 5, False),  # an old journal: a proof of the future is none
+        (None, -0.5, True),
+    ],
+)
+def test_which_proof_ends_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    before_s: float | None, newest_s: float, counts: bool,
+) -> None:  # fmt: skip
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     now = time.time()
-    view = RunView(site=SITE, outage=True, down_since=now, proof_before=now + moved_s)
-    proof.remember(proof.proof_file(SITE), now + moved_s, 5.0, False)
-    assert served_since(view, alive=False) == 0.0
-    proof.proof_file(SITE).unlink()
-    proof.remember(proof.proof_file(SITE), now + moved_s + 1, 5.0, False)
-    assert served_since(view, alive=False) == now + moved_s + 1
+    before = None if before_s is None else now + before_s
+    view = RunView(site=SITE, outage=True, down_since=now - 1, proof_before=before)
+    proof.remember(proof.proof_file(SITE), now + newest_s, 5.0, False)
+    assert bool(served_since(view, alive=False)) is counts
 
 
 def test_a_refused_resume_leaves_another_runs_cutover_alone(world: World) -> None:

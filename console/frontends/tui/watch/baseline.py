@@ -155,7 +155,11 @@ class BaselineWatch(Watch[BaselineView]):
         words = f"serving: {plural(done.tokens, 'token')}{speed}"
         from console.recovery.rollback import observe
 
-        if not observe.answers(plan, known=True):
+        try:
+            mine = observe.answers(plan, known=True)
+        except OSError:
+            mine = False
+        if not mine:
             return f"{words}; whether it is the baseline that answered is not known"
         file = proof.proof_file(plan.site_name)
         slow = proof.still_degraded(file, rate, base.reference_tok_s, base.tolerance)

@@ -205,13 +205,14 @@ class ProcessKill(TargetKill):
     def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         super().__init__(target, reaper, clock)
         self._session = process.Group(target.pid, target.start, target.run)
+        # it was found to be the run's: at a kill no environment is read, which may have to wait
+        self._session.led = True
 
     def begin(self, now: float) -> None:
         """Kill the process group in one call; everything else follows with the first sweep."""
         code, self.freed = signals.signal_leader(self.target.pid, self.target.start, self._reaper)
         self.rounds += 1
         if code == 0:
-            self._session.led = True
             self._reached("signals")
         elif code == errno.EPERM:
             self._note("this user may not signal it")
