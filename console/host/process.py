@@ -32,8 +32,7 @@ COOKIE = "OMNI_RUN"
 BASELINE_COOKIE = "baseline"
 """Value of it for a baseline process: never a run's, or a fence would take it for a stray."""
 STEP_COOKIE = "OMNI_STEP"
-"""The same for the children of one step: they end with it, whatever session they went to. A
-baseline process carries its mark there (`process.mark`)."""
+"""The same for the children of one step, which end with it; a baseline has its `mark` there."""
 
 KEPT_ENVIRONMENT = (
     "PATH", "HOME", "LANG", "USER", "LOGNAME", "TZ", "TMPDIR",
@@ -119,7 +118,7 @@ def environment(
 ) -> dict[str, str]:
     """The allow-listed part of the environment, `extra`, and the run's cookie. SPT_NOENV keeps a
     server that changes its title (py-setproctitle: vLLM, SGLang) from writing over the cookie."""
-    allowed = kept(os.environ if base is None else base)
+    allowed = kept(base if base is not None else os.environ)
     return {"SPT_NOENV": "1", **allowed, **dict(extra), COOKIE: cookie}
 
 
@@ -221,7 +220,7 @@ class Group:
         return found
 
     def _is_ours(self, pid: int) -> bool:
-        # its control group first: to read an environment the kernel may have to wait for a lock
+        # the control group first: reading an environment may have to wait for a lock
         return cgroup.is_inside(pid, self.pid, self.start) or carries(pid, *self._carried)
 
 
