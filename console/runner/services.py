@@ -273,8 +273,7 @@ class RunServices:
         elif starts and not self.handles and not self.context.view.cutover:
             base = self.context.plan.site.baseline_spec()
             if health(base.url, base.ready.path)[0] is Health.SERVING:
-                words = f"something answers at {base.url} during the outage"
-                raise StepFailed(Cause.PRECONDITION, words)
+                raise StepFailed(Cause.PRECONDITION, f"{base.url} answers during the outage")
 
     def gone(self, name: str) -> None:
         """Forget a service that does not run any more."""
