@@ -16,18 +16,14 @@ from console.common.text import one_line
 from console.host.ports import foreign
 from console.host.process import ProcessSpec
 from console.journal.state import STEP_ENDS, Cause, Decision, RunState, StepState
-from console.recovery.rollback import standby
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
-    PROGRESS_FILE,
-    Follower,
     Result,
     new_trigger,
     quiet_limit,
-    size_of,
+    through_standby,
 )
 from console.recovery.rollback.stages import drain
-from console.recovery.rollback.trigger import Answer, StandbyFollower, end_stopped
 from console.render.report.document import write_report
 from console.runner.attempt import run_attempts
 from console.runner.context import Attempt, Context
@@ -38,7 +34,6 @@ from console.runtime import proxy
 from console.runtime.probe import Health, health
 
 STANDBY_WORD_S = 2.0
-POLL_S = 0.01
 VRAM_S = 5.0
 
 
@@ -72,7 +67,11 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
     def emit(line: dict[str, Any]) -> None:
         context.record("rung", step, attempt, **line)
 
-    result = _by_standby(context, emit)  # it holds the plan in memory, should the file be gone
+    # The standby holds the plan in memory, should the file be gone.
+    result = through_standby(
+        context.run.rollback, emit, context.clock,
+        first_line_s=STANDBY_WORD_S, quiet_s=lambda: _most_quiet_s(context), emergency=False,
+    )  # fmt: skip
     if result is None:
         plan = context.way_back()
         trigger = new_trigger(context.clock, emergency=False)
@@ -89,24 +88,6 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
             reference=result.reference,
         )  # fmt: skip
     return result
-
-
-def _by_standby(context: Context, emit: Any) -> Result | None:
-    """The standby's result; None where there is no standby, or it died, was stopped or is stuck."""
-    directory, clock = context.run.rollback, context.clock
-    begin = size_of(directory / PROGRESS_FILE)
-    lines = Follower(directory / PROGRESS_FILE, begin, emit, emergency=False)
-    if not standby.is_standing_by(directory) or not standby.trigger(directory, standby.ASKED):
-        return None
-    follower = StandbyFollower(
-        directory, lines, clock.monotonic(),
-        first_line_s=STANDBY_WORD_S, quiet_s=lambda: _most_quiet_s(context),
-    )  # fmt: skip
-    while follower.step(clock.monotonic()) is Answer.WAITING:
-        clock.sleep(POLL_S)
-    if lines.result is None:
-        end_stopped(directory)
-    return lines.result
 
 
 def _most_quiet_s(context: Context) -> float:

@@ -13,21 +13,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from console.common.clock import Clock, SystemClock
-from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.finder import Finder, SelectedPlan, requester
 from console.recovery.rollback.progress import (
-    PROGRESS_FILE,
     Emit,
-    Follower,
     Result,
     Trigger,
     asked,
     new_trigger,
     quiet_limit,
-    size_of,
+    through_standby,
 )
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.recovery.rollback.trigger import Answer, StandbyFollower
 
 AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
 
@@ -71,7 +67,6 @@ def _ignore(number: int, _: object) -> None:
 
 STANDBY_WORD_S = 0.5
 """Seconds without a line after which the standby is given up."""
-POLL_S = 0.005
 MOST_ROLLBACKS = 3
 """The most rollbacks in one call: a run that begins during one is rolled back as well."""
 
@@ -129,13 +124,18 @@ def rollback(
 
 
 def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:
-    followed = None if selected.anew else _through_standby(selected.plan, emit, clock)
-    if followed is not None:
-        return followed
+    plan = selected.plan
+    if plan.run_dir and not selected.anew:
+        followed = through_standby(
+            plan.rollback_dir, emit, clock,
+            first_line_s=STANDBY_WORD_S, quiet_s=lambda: quiet_limit(plan),
+        )  # fmt: skip
+        if followed is not None:
+            return followed
     # Imported only here: the standby has it loaded already, so its trigger must not wait for it.
     from console.recovery.rollback.procedure import Procedure
 
-    return Procedure(selected.plan, clock=clock, trigger=trigger, emit=emit).run()
+    return Procedure(plan, clock=clock, trigger=trigger, emit=emit).run()
 
 
 def _say(
@@ -153,22 +153,3 @@ def _say(
             "detail": detail,
             **fields,
         })  # fmt: skip
-
-
-def _through_standby(plan: SealedPlan, emit: Emit | None, clock: Clock) -> Result | None:
-    """Trigger the standby and follow it; None when there is none or it does not answer."""
-    directory = plan.rollback_dir
-    if not plan.run_dir or not trigger_fifo.is_standing_by(directory):
-        return None
-    lines = Follower(directory / PROGRESS_FILE, size_of(directory / PROGRESS_FILE), emit)
-    if not trigger_fifo.trigger(directory):
-        return None
-    standby = StandbyFollower(
-        directory, lines, clock.monotonic(),
-        first_line_s=STANDBY_WORD_S, quiet_s=lambda: quiet_limit(plan),
-    )  # fmt: skip
-    while standby.step(clock.monotonic()) is Answer.WAITING:
-        clock.sleep(POLL_S)
-    if lines.result is None:
-        trigger_fifo.end_stopped(directory)
-    return lines.result

@@ -18,6 +18,7 @@ from typing import Any
 from console.common.clock import Clock
 from console.common.errors import Exit
 from console.common.text import one_line
+from console.recovery.rollback import trigger as standby
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 PROGRESS_FILE = "ladder.jsonl"
@@ -290,6 +291,38 @@ class Follower:
                 self.result = result_of(line)
                 break
         return self.result
+
+
+POLL_S = 0.01
+
+
+def through_standby(
+    rollback_dir: Path,
+    emit: Emit | None,
+    clock: Clock,
+    *,
+    first_line_s: float,
+    quiet_s: Callable[[], float],
+    emergency: bool = True,
+) -> Result | None:
+    """Trigger the standby and follow its rollback to the end; `emit` gets each line.
+
+    None where there is no standby, or it died, was stopped or is stuck: the caller rolls back
+    itself. The seconds are those of StandbyFollower, `emergency` is that of Follower.
+    """
+    path = rollback_dir / PROGRESS_FILE
+    lines = Follower(path, size_of(path), emit, emergency=emergency)
+    byte = standby.EMERGENCY if emergency else standby.ASKED
+    if not standby.is_standing_by(rollback_dir) or not standby.trigger(rollback_dir, byte):
+        return None
+    follower = standby.StandbyFollower(
+        rollback_dir, lines, clock.monotonic(), first_line_s=first_line_s, quiet_s=quiet_s
+    )
+    while follower.step(clock.monotonic()) is standby.Answer.WAITING:
+        clock.sleep(POLL_S)
+    if lines.result is None:
+        standby.end_stopped(rollback_dir)
+    return lines.result
 
 
 def unfinished(path: Path) -> int:
