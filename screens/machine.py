@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from console.common.errors import ConsoleError
 from console.common.text import clean
+from console.common.units import plural
 from console.config.locate import site as load_site
 from console.models.hub.reference import typed
 from console.render.cells import glyphs
@@ -263,7 +264,7 @@ def page_rows(findings: list[Finding], width: int) -> list[Row]:
 
     failed, warnings = counts(findings)
     tone = "bad" if failed else "warn" if warnings else "good"
-    rows: list[Row] = [((f"{failed} failed, {warnings} warnings", tone),)]
+    rows: list[Row] = [((f"{failed} failed, {plural(warnings, 'warning')}", tone),)]
     for level in ("failed", "warning"):
         for found in findings:
             if str(found.level) == level:

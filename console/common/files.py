@@ -13,6 +13,12 @@ MOST_LINE = 1 << 20
 """Bytes of a line of JSON."""
 
 
+def open_untrusted(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
+    """A descriptor of a file in whose place another user may have put something else: no link is
+    followed, and a FIFO there is not waited for. Raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+
+
 def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool = True) -> None:
     """Temporary file, fsync, rename, fsync of the directory. Raises OSError.
 
@@ -23,8 +29,7 @@ def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool 
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
     descriptor = -1
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(beside, flags, mode)
+        descriptor = open_untrusted(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         os.fchmod(descriptor, mode)
         write_all(descriptor, text.encode("utf-8", "surrogateescape"))
         if durable:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.common.files import open_untrusted
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_dir import RunDir
@@ -181,7 +182,7 @@ def read_table(path: os.PathLike[str]) -> dict[str, Any]:
     """Read a small JSON object; empty if there is none."""
     descriptor = -1
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        descriptor = open_untrusted(path, os.O_RDONLY)
         value = json.loads(os.read(descriptor, MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}

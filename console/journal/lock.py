@@ -13,6 +13,7 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import HostBusy
+from console.common.files import open_untrusted
 from console.host import process
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, records
@@ -75,9 +76,7 @@ def _opened(uid: int) -> int:
     for path in _places(uid):
         try:
             paths.make(path.parent)
-            # O_NONBLOCK: a FIFO in its place would wait for somebody at its other end
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            found = os.open(path, flags, 0o600)
+            found = open_untrusted(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             why = why or f"{path}: {error.strerror}"
             continue

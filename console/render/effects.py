@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator
 from console.common import redact
 from console.common.text import clean_lines, one_line
 from console.common.units import format_bytes, format_duration
+from console.config.playbook import measuring_steps as measuring
 from console.config.playbook.kinds import LOOKS
-from console.config.playbook.measuring_steps import (
-    BenchmarkStep,
-    CheckpointStep,
-    DownloadStep,
-    GgufStep,
-    HostStep,
-    ImportsStep,
-    SoakStep,
-)
 from console.config.playbook.steps import Check, Step, Where
 from console.host.process import ProcessSpec
 from console.runtime import spec as limits
@@ -43,7 +35,7 @@ def _look(step: Step) -> Iterator[str]:
     yield f"on NO-GO: {step.on_no_go}; on HOLD (also what is not known): {step.on_hold}"
 
 
-def _checkpoint(asked: CheckpointStep) -> Iterator[str]:
+def _checkpoint(asked: measuring.CheckpointStep) -> Iterator[str]:
     which = f" {' '.join(asked.include)}" if asked.include else ""
     yield f"looks up {one_line(asked.repo)}{one_line(which)}: listing and headers only"
     how = asked.engine or {"mmap": "llama.cpp"}.get(asked.loader or "", "")
@@ -60,7 +52,7 @@ def _checkpoint(asked: CheckpointStep) -> Iterator[str]:
         yield "beside the baseline, which goes on serving"
 
 
-def _gguf(asked: GgufStep) -> str:
+def _gguf(asked: measuring.GgufStep) -> str:
     build = asked.image or asked.binary or asked.service or "the baseline"
     where = "no GPU, no network" if not asked.binary else "on the host"
     return (
@@ -69,7 +61,7 @@ def _gguf(asked: GgufStep) -> str:
     )
 
 
-def _host(asked: HostStep) -> Iterator[str]:
+def _host(asked: measuring.HostStep) -> Iterator[str]:
     if asked.method:
         yield f"kernels for {one_line(asked.method)}"
     if asked.compute:
@@ -90,7 +82,7 @@ def _host(asked: HostStep) -> Iterator[str]:
         yield f"{format_bytes(asked.disk.free)} free at {one_line(asked.disk.path)}"
 
 
-def _imports(asked: ImportsStep) -> str:
+def _imports(asked: measuring.ImportsStep) -> str:
     modules = ", ".join(one_line(name) for name in asked.modules)
     return (
         f"imports {modules} in a one-off container of {one_line(asked.image or asked.service)} "
@@ -98,7 +90,7 @@ def _imports(asked: ImportsStep) -> str:
     )
 
 
-def _download(asked: DownloadStep) -> Iterator[str]:
+def _download(asked: measuring.DownloadStep) -> Iterator[str]:
     what = f"what {asked.of} judged" if asked.of else one_line(asked.repo)
     which = f" {' '.join(asked.include)}" if asked.include else ""
     yield (
@@ -169,7 +161,7 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     # what a cutover does is a question of the site: console.runner.cutover
 
 
-def _benchmark(bench: BenchmarkStep) -> Iterator[str]:
+def _benchmark(bench: measuring.BenchmarkStep) -> Iterator[str]:
     yield (
         f"{bench.runs} runs of {bench.max_tokens} tokens against {bench.service}, "
         f"{bench.warmup} warm-up, {len(bench.prompts) or 3} prompt(s), temperature 0"
@@ -183,7 +175,7 @@ def _benchmark(bench: BenchmarkStep) -> Iterator[str]:
         yield "compared with the baseline, measured the same way"
 
 
-def _soak(soak: SoakStep) -> Iterator[str]:
+def _soak(soak: measuring.SoakStep) -> Iterator[str]:
     pace = f"one every {format_duration(soak.every)}"
     if soak.arrivals == "after_reply":
         pace = f"the next {format_duration(soak.every)} after each reply"

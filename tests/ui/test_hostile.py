@@ -168,7 +168,7 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     terminal.press("\r")
     terminal.until(lambda: "UNREADABLE" not in terminal.lines[-2])
     terminal.press("4")
-    terminal.until(" warnings")
+    terminal.until(" failed, ")
     scroll(walk, terminal)
     terminal.press("v")
     terminal.until("baseline")
@@ -218,7 +218,7 @@ def broken_site(walk: Walk, place: Place) -> bytes:
     place.write(name, f"schema: omni.site/v1\nname: {words}\n{words}: 1\n")
     with place.open("--site", str(place.root / name)) as terminal:
         terminal.press("4")
-        terminal.until(" warnings")
+        terminal.until(" failed, ")
         scroll(walk, terminal)
         terminal.press("2")
         terminal.until("a-good-one")

@@ -20,7 +20,6 @@ from console.checks.lint.unit import (
     Variable,
     Where,
     Word,
-    made_word,
     spot,
 )
 
@@ -159,7 +158,7 @@ def _engine(unit: Unit, command: Command, call: EngineCall, scene: Scene) -> Non
         unit.containers.append(_container(command.place, image.text, call))
         inside = replace(scene, where=Where.START, scope=image.text, image=image.text)
         for value, entry in list(call.values("--entrypoint"))[:1]:
-            argv = (made_word(value, entry.place), *argv)
+            argv = (Word.made(value, entry.place), *argv)
         if argv:
             _add(unit, argv, inside, unit.next_script(), command.stdin)
 
@@ -176,7 +175,7 @@ def _container(place: Place, image: str, call: EngineCall) -> Container:
         gpus = word.place if "nvidia" in value and gpus is None else gpus
     runtimes = list(call.values("--runtime"))
     volumes = call.values("-v", "--volume", "--mount")
-    mounts = tuple(made_word(value, word.place) for value, word in volumes)
+    mounts = tuple(Word.made(value, word.place) for value, word in volumes)
     return Container(
         name or image, place, image, runtime=runtimes[0][0] if runtimes else "",
         runtime_place=runtimes[0][1].place if runtimes else None, gpus=gpus, env=env, mounts=mounts,

@@ -151,10 +151,10 @@ class Word:
     place: Place
     inner: Snippet
 
-
-def made_word(text: str, place: Place) -> Word:
-    """A word whose characters cannot be found in the file any more."""
-    return Word(text, place, spot(text, place))
+    @classmethod
+    def made(cls, text: str, place: Place) -> Word:
+        """A word whose characters cannot be found in the file any more."""
+        return cls(text, place, spot(text, place))
 
 
 @dataclass(frozen=True, slots=True)

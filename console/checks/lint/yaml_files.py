@@ -22,7 +22,6 @@ from console.checks.lint.unit import (
     Variable,
     Where,
     Word,
-    made_word,
 )
 from console.checks.lint.yaml_tree import Node, Tree
 from console.config.playbook.kinds import WRITTEN
@@ -190,7 +189,7 @@ class _Build:
 
     def word(self, word: Word) -> Word:
         text = self.fill(word.text)
-        return word if text == word.text else made_word(text, word.place)
+        return word if text == word.text else Word.made(text, word.place)
 
     def _variables(self, node: Node | None, scope: str) -> tuple[Variable, ...]:
         return tuple(

@@ -22,6 +22,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from console.common import paths
+from console.common.files import open_untrusted
 from console.common.text import clean, clean_lines, decode, one_line
 from console.config.lessons import registry
 from console.config.lessons.registry import Lesson, LessonId, LessonModel, Recheck, titles
@@ -289,8 +290,8 @@ def write(lesson_id: str, text: str, directory: Path | None = None) -> Path:
     place = directory or paths.lessons_dir()
     place.mkdir(parents=True, exist_ok=True)
     path = place / f"{lesson_id}{registry.ENDING}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:
+    descriptor = open_untrusted(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     return path
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.clock import Clock
-from console.common.files import write_atomically
+from console.common.files import open_untrusted, write_atomically
 from console.common.text import clean, one_line
 from console.common.units import format_bytes
 from console.models.gguf.byte_source import GgufError, Kind, LocalFile, is_address
@@ -90,7 +90,7 @@ class HeaderCache:
 
 def _own(path: Path) -> bytes:
     """The bytes of a regular file of this user. Raises OSError, ValueError."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    handle = open_untrusted(path, os.O_RDONLY)
     with os.fdopen(handle, "rb") as file:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode) or info.st_uid != os.getuid():

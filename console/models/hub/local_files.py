@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common import paths
-from console.common.files import write_atomically
+from console.common.files import open_untrusted, write_atomically
 from console.common.text import one_line
 from console.common.units import both_units
 from console.models.hub import reference, settings
@@ -111,7 +111,7 @@ def busy(directory: Path) -> Path | None:
     """
     for path in _walk_unfinished(place(directory), ".lock"):
         with contextlib.suppress(OSError):
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = open_untrusted(path, os.O_RDONLY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from console.common.files import open_untrusted
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard.metrics import METRICS
 
@@ -246,8 +247,7 @@ class Inbox:
             os.mkfifo(path, 0o600)
         # The FIFO is opened for reading and writing, so that no end of file is seen when the last
         # writer goes away.
-        flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        self.descriptor = os.open(path, flags)
+        self.descriptor = open_untrusted(path, os.O_RDWR)
         if not stat.S_ISFIFO(os.fstat(self.descriptor).st_mode):
             self.close()
             raise OSError(f"{path} is no FIFO")

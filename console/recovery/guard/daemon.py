@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common.clock import SystemClock
-from console.common.files import write_atomically
+from console.common.files import open_untrusted, write_atomically
 from console.common.text import one_line
 from console.host import process
 from console.host.privileges import lock_memory, oom_score, set_nice, set_oom_score
@@ -124,8 +124,7 @@ def _score(before: int | None) -> int | None:
 def lock(directory: Path) -> int | None:
     """Take the lock of this run's sentinel and return its descriptor; None if another sentinel has
     it. Raises OSError."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(directory / LOCK, flags, 0o600)
+    descriptor = open_untrusted(directory / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

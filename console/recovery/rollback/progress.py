@@ -17,6 +17,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.errors import Exit
+from console.common.files import open_untrusted
 from console.common.text import one_line
 from console.recovery.rollback import trigger as standby
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -232,9 +233,8 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
 def asked(directory: Path, who: str, at: float) -> None:
     """Record who asked for a rollback, at a Unix time, for the run's journal. Never raises."""
     with contextlib.suppress(OSError):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO in its place must not block the rollback
-        descriptor = os.open(directory / ASKED, flags, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        descriptor = open_untrusted(directory / ASKED, flags, 0o644)
         try:
             os.write(descriptor, json.dumps({"who": who, "at": at}).encode() + b"\n")
         finally:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from console.common import paths
-from console.common.files import write_atomically
+from console.common.files import open_untrusted, write_atomically
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.host import process
@@ -149,8 +149,7 @@ def read(uid: int) -> Pointer | None:
 
 def _read(path: Path, uid: int) -> Pointer | None:
     try:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(path, flags)
+        descriptor = open_untrusted(path, os.O_RDONLY)
     except OSError:
         return None
     try:

@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from console.common.files import open_untrusted
 from console.host import process
 from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import LIVE
@@ -139,7 +140,7 @@ def _open_lock(directory: Path, flags: int) -> int:
         (directory, os.O_RDONLY | os.O_DIRECTORY),
     ):
         with contextlib.suppress(OSError):
-            found = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+            found = open_untrusted(path, how)
             with contextlib.suppress(OSError):  # a file that others can open, they can also lock
                 os.fchmod(found, 0o700 if path == directory else 0o600)
             return found
@@ -163,8 +164,7 @@ def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
 def say(fifo: Path, words: bytes) -> bool:
     """Write to a FIFO without ever waiting; False when nobody reads it or it is full."""
     try:
-        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(fifo, flags)
+        descriptor = open_untrusted(fifo, os.O_WRONLY)
     except OSError:
         return False
     try:

@@ -19,7 +19,6 @@ from console.checks.lint.unit import (
     Variable,
     Where,
     Word,
-    made_word,
     spot,
 )
 
@@ -100,7 +99,7 @@ def _words(variable: Variable) -> tuple[Word, ...]:
         texts = shlex.split(variable.value)
     except ValueError:
         texts = variable.value.split()
-    return tuple(made_word(text, variable.place) for text in texts)
+    return tuple(Word.made(text, variable.place) for text in texts)
 
 
 @rule(

@@ -18,15 +18,7 @@ from functools import cached_property, partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import (
-    Library,
-    Said,
-    Scan,
-    call,
-    probe,
-    read,
-    version,
-)
+from console.checks.preflight.architecture.names import Library, Said, Scan
 from console.checks.preflight.architecture.support import Identity
 from console.checks.preflight.image import Image, look
 from console.common.errors import EngineError, ServiceError
@@ -81,27 +73,27 @@ class ImageBuild:
         self._surveyed: list[Library | None] = []
 
     def identity(self) -> Identity:
-        image, found = self._image, call(self._words(), "", PORT)
+        image, found = self._image, names.call(self._words(), "", PORT)
         program = " ".join((found.program or found.argv) if found else ())
         name = f"{one_line(program, 60)} of image {image.ref}"
         return Identity(name, image.id, key=f"{image.id} {program}")
 
     def build(self) -> str:
-        found = call(self._words(), "", PORT)
+        found = names.call(self._words(), "", PORT)
         if found is None or not found.program:
             return ""
-        return version(self._run((*found.program, "--version"), {}, None).lines)
+        return names.version(self._run((*found.program, "--version"), {}, None).lines)
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
     ) -> dict[str, Said]:
-        found = call(self._words(), f"{FILES}/probe.gguf", PORT)
+        found = names.call(self._words(), f"{FILES}/probe.gguf", PORT)
         assert found is not None  # PROGRAM stands where nothing is known
         argv = found.argv
 
         def one(name: str) -> Said:
-            ended = self._run(argv, {"probe.gguf": probe(name)}, cancelled)
-            said = read(ended.lines, name)
+            ended = self._run(argv, {"probe.gguf": names.probe(name)}, cancelled)
+            said = names.read(ended.lines, name)
             if said.accepted is None and ended.code is None:
                 return Said(None, f"it did not end; its last words: {said.line}")
             if said.accepted is None and ended.oom:
@@ -139,7 +131,7 @@ class ImageBuild:
     def _words(self) -> list[str]:
         """What the service runs; PROGRAM where that is no llama.cpp program and no model."""
         words = self._image.argv(*self._given)
-        return words if call(words, "", PORT) else [PROGRAM]
+        return words if names.call(words, "", PORT) else [PROGRAM]
 
     def _run(
         self,
@@ -166,7 +158,7 @@ class ImageBuild:
 
     def _library(self, place: ImagePlace) -> Library | None:
         if not self._surveyed:
-            found = call(self._words(), "", PORT)
+            found = names.call(self._words(), "", PORT)
             path = self._program(place, (found.program or found.argv[:1])[-1]) if found else None
             env = {**self._image.env, **self.env}
             self._surveyed.append(names.survey(place, path, env) if path is not None else None)

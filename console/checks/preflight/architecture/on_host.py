@@ -14,16 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from console.checks.preflight.architecture import names
-from console.checks.preflight.architecture.names import (
-    HostPlace,
-    Library,
-    Said,
-    Scan,
-    call,
-    probe,
-    read,
-    version,
-)
+from console.checks.preflight.architecture.names import HostPlace, Library, Said, Scan
 from console.checks.preflight.architecture.support import Identity
 from console.common.errors import ServiceError
 from console.common.text import clean_lines, decode, one_line
@@ -67,10 +58,10 @@ class HostProgram:
         return Identity(name, digest := _digest(files), key=digest)
 
     def build(self) -> str:
-        found = call(self.argv, "", 0)
+        found = names.call(self.argv, "", 0)
         if found is None or not found.program:
             return ""
-        return version(_output([*found.program, "--version"], self.env))
+        return names.version(_output([*found.program, "--version"], self.env))
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
@@ -81,14 +72,14 @@ class HostProgram:
                 if cancelled is not None and cancelled.is_set():
                     raise Cancelled("the architecture check")
                 path = Path(folder) / f"{at}.gguf"
-                path.write_bytes(probe(name))
-                found = call(self.argv, str(path), _free_port())
+                path.write_bytes(names.probe(name))
+                found = names.call(self.argv, str(path), _free_port())
                 if found is None:
                     raise ServiceError(
                         f"{one_line(self.argv[0])} is not known as a llama.cpp program",
                         "none of its words is llama-server or a model that ends in .gguf",
                     )
-                answers[name] = read(_output(found.argv, self.env), name)
+                answers[name] = names.read(_output(found.argv, self.env), name)
         return answers
 
     def scan(self, name: str) -> Scan | None:

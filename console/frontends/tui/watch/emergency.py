@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
+from console.common.files import open_untrusted
 from console.common.text import one_line
 from console.frontends.tui.watch.progress import RollbackProgress
 from console.host import process
@@ -231,8 +232,7 @@ class Emergency:
     def _open_log(self) -> tuple[int, int]:
         """A descriptor of the log, and the log's size; of /dev/null where it cannot be written."""
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            log = os.open(self._log, flags, 0o600)
+            log = open_untrusted(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             return log, os.fstat(log).st_size
         except OSError:
             return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 0

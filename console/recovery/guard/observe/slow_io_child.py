@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from console.common.files import read_bytes
+from console.common.files import open_untrusted, read_bytes
 from console.common.text import one_line
 from console.host import cgroup, process
 from console.recovery.guard.observe.log_patterns import Logs, TooSlow, on_alarm
@@ -123,8 +123,7 @@ class Copy:
         # The recording of an earlier sentinel of this run is kept beside the new one.
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._copy, self._copy + ".before")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._copy, flags, 0o600)
+        descriptor = open_untrusted(self._copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         directory = os.open(os.path.dirname(self._copy) or ".", os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(directory)

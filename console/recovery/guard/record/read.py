@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from console.common.files import open_untrusted
 from console.common.units import format_bytes, number
 from console.host import process
 from console.recovery.guard.config import CONFIG_FILE, DIRECTORY, RING
@@ -129,7 +130,7 @@ def _same_owner(path: Path, run_dir: Path) -> bool:
 
 def _read(path: Path, at: int, size: int) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_untrusted(path, os.O_RDONLY)
     except OSError:
         return b""
     try:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from console.common.clock import Clock
+from console.common.files import open_untrusted
 from console.host import process
 from console.recovery.guard.observe.snapshot import Memory
 
@@ -248,7 +249,7 @@ def sweep(now: float, gone: str = "") -> None:
 
 def _is_written(path: Path) -> bool:
     """Return whether the sentinel of a file lives; without a header it does not."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = open_untrusted(path, os.O_RDONLY)
     with open(descriptor, "rb") as file:
         head = file.read(HEADER.size)
     if len(head) < HEADER.size:
@@ -261,7 +262,7 @@ def _is_written(path: Path) -> bool:
 def _earlier_recording(path: Path, run_id: str) -> tuple[int, dict[str, Any], bytes]:
     """Return pid, last status page and records of an earlier sentinel of the run, or empty ones."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_untrusted(path, os.O_RDONLY)
     except OSError:
         return 0, {}, b""
     try:
@@ -285,8 +286,7 @@ def _create(path: Path) -> mmap.mmap:
     # file.
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = open_untrusted(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         # Allocate the space now: a write into a full tmpfs would raise SIGBUS.
         os.posix_fallocate(descriptor, 0, SIZE)
