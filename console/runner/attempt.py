@@ -25,6 +25,7 @@ from console.runner.executors.command import succeeds
 from console.runner.fault import point
 from console.runner.prepare.plan import Plan, PlannedStep, make_plan, own_playbook, targets
 from console.runner.prepare.seal import seal
+from console.runner.services import keep_baseline_down
 
 RETRYABLE = frozenset(
     {Cause.EXIT_CODE, Cause.SIGNAL, Cause.TIMEOUT, Cause.START_ERROR, Cause.OUTPUT_INVALID,
@@ -146,7 +147,7 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
         if done is None and _in_outage(context, planned):
             service = planned.step.service if planned.step is not None else None
             starts = service is not None and service.verb == "start"
-            context.services.keep_baseline_down(attempt, starts=starts)
+            keep_baseline_down(context, attempt, starts=starts)
         done = done or executor(planned.kind)(context, planned, attempt)
         point("after_effect", planned.id)
     except Cancelled:

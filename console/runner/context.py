@@ -22,6 +22,7 @@ from console.journal.state import Cause, RunState, StepState, check_transition
 from console.journal.store import Event, Journal
 from console.recovery.rollback import live, proof
 from console.recovery.rollback.sealed_plan import SealedPlan, of_run
+from console.recovery.rollback.stages import drain
 from console.runner.control import Control
 from console.runner.fault import point
 from console.runner.prepare.plan import Plan
@@ -37,6 +38,8 @@ LOG_LIMIT = 64 * 1024 * 1024
 KEPT, KEPT_LINES = 8 * 1024 * 1024, 20_000
 """Characters and lines of output kept in memory, for patterns: the last ones."""
 SAY_INTERVAL_S = 1.0
+VRAM_S = 5.0
+"""The longest that one reading of the GPUs' memory takes, seconds."""
 
 
 class StepFailed(Exception):
@@ -249,3 +252,11 @@ def outage(context: Context, attempt: Attempt) -> None:
     context.record(
         "outage", attempt.step, attempt.number, down=True, proof=before.at if before else 0.0
     )
+
+
+def wait_released(context: Context, attempt: Attempt) -> str:
+    """Wait while the GPUs' used memory falls; what was seen, in words."""
+    uuids = [gpu.uuid for gpu in context.plan.site.model.gpus]
+    if not uuids:
+        return "no GPUs in the site file"
+    return drain.wait_for_vram(uuids, context.clock, lambda: attempt.pause(1.0), VRAM_S)

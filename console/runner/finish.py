@@ -23,10 +23,9 @@ from console.recovery.rollback.progress import (
     quiet_limit,
     through_standby,
 )
-from console.recovery.rollback.stages import drain
 from console.render.report.document import write_report
 from console.runner.attempt import run_attempts
-from console.runner.context import Attempt, Context
+from console.runner.context import Context
 from console.runner.executors.gate import doubt
 from console.runner.fault import point
 from console.runner.prepare.plan import BASELINE_AGAIN, BASELINE_MEASURE, RESTORE
@@ -34,7 +33,6 @@ from console.runtime import proxy
 from console.runtime.probe import Health, health
 
 STANDBY_WORD_S = 2.0
-VRAM_S = 5.0
 
 
 def bring_back(context: Context, step: str, attempt: int) -> Result:
@@ -97,14 +95,6 @@ def _most_quiet_s(context: Context) -> float:
         return quiet_limit(context.way_back())
     except ConsoleError:
         return math.inf
-
-
-def wait_released(context: Context, attempt: Attempt) -> str:
-    """Wait while the GPUs' used memory falls; what was seen, in words."""
-    uuids = [gpu.uuid for gpu in context.plan.site.model.gpus]
-    if not uuids:
-        return "no GPUs in the site file"
-    return drain.wait_for_vram(uuids, context.clock, lambda: attempt.pause(1.0), VRAM_S)
 
 
 R = RunState

@@ -15,7 +15,7 @@ from console.common.text import one_line
 from console.host import cgroup
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
-from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage
+from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
 from console.runner.fault import point
 from console.runner.prepare.baseline import container_ref
 from console.runtime.docker.client import connect, require_image
@@ -258,23 +258,6 @@ class RunServices:
         self.gone(name)
         return True
 
-    def keep_baseline_down(self, attempt: Attempt, *, starts: bool) -> None:
-        """Stop a baseline that came back during its outage, by its engine (`restart: always`) or a
-        person: two engines would be loaded. Raises StepFailed where a step that `starts` a service
-        would load it beside something on no record that answers in the baseline's place."""
-        try:
-            back = self.find("baseline") is not None
-        except EngineError:
-            return  # a step that needs the engine says so itself
-        if back:
-            self.context.record("run.note", text="the baseline came back: it is stopped again")
-            self.stop("baseline", attempt)
-            outage(self.context, attempt)  # a proof of while it was back ends no outage
-        elif starts and not self.handles and not self.context.view.cutover:
-            base = self.context.plan.site.baseline_spec()
-            if health(base.url, base.ready.path)[0] is Health.SERVING:
-                raise StepFailed(Cause.PRECONDITION, f"{base.url} answers during the outage")
-
     def gone(self, name: str) -> None:
         """Forget a service that does not run any more."""
         tailer = self._tailers.pop(name, None)
@@ -290,6 +273,30 @@ class RunServices:
         self._tailers.clear()
         if self._client is not None:
             self._client.close()
+
+
+def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> None:
+    """Stop a baseline that came back during its outage, by its engine (`restart: always`) or a
+    person: two engines would be loaded. Raises StepFailed where a step that `starts` a service
+    would load it beside something on no record that answers in the baseline's place."""
+    services = context.services
+    try:
+        back = services.find("baseline") is not None
+    except EngineError:
+        return  # a step that needs the engine says so itself
+    if back:
+        context.record("run.note", text="the baseline came back: it is stopped again")
+        services.stop("baseline", attempt)
+        outage(context, attempt)  # a proof of while it was back ends no outage
+        attempt.say(wait_released(context, attempt), always=True)
+    elif starts and not services.handles and not context.view.cutover:
+        base = context.plan.site.baseline_spec()
+        if health(base.url, base.ready.path)[0] is Health.SERVING:
+            raise StepFailed(
+                Cause.PRECONDITION,
+                f"something that this run did not start answers at {base.url} during the outage; "
+                "two engines would be loaded: stop it, then retry",
+            )
 
 
 def _died(state: Status) -> Cause:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from console.common.units import format_duration
 from console.config.playbook.steps import ServiceStep
 from console.journal.state import Cause
-from console.runner.context import Attempt, Context, Done, StepFailed, outage
+from console.runner.context import Attempt, Context, Done, StepFailed, outage, wait_released
 from console.runner.executors import cutover
 from console.runner.fault import point
-from console.runner.finish import bring_back, wait_released
+from console.runner.finish import bring_back
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.probe import Health, health
 from console.runtime.spec import ContainerSpec, memory_limit

@@ -37,6 +37,8 @@ def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
     assert world.baseline() is None, "two engines are loaded"
     notes = [e.data["text"] for e in world.events() if e.kind == "run.note"]
     assert any("came back" in text for text in notes)
+    said = [e.data["text"] for e in world.events() if e.kind == "step.say"]
+    assert "no GPUs in the site file" in said, "GPU memory is waited for after every stop"
     for kind in ("runner", "ladder"):
         world.kill(kind)
     world.dead()
