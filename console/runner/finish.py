@@ -76,6 +76,14 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
         result = Procedure(plan, clock=context.clock, trigger=trigger, emit=emit).run()
     for name in list(context.services.handles):
         context.services.gone(name)
+    record_result(context, result, step, attempt)
+    return result
+
+
+def record_result(context: Context, result: Result, step: str = "", attempt: int = 0) -> None:
+    """Write into the journal how things stand after a rollback, whoever did it."""
+    for name in list(context.view.services):
+        context.record("service", step, attempt, service=name, alive=False)
     if context.view.cutover:
         context.run.switched.unlink(missing_ok=True)
         context.record("cutover", step, attempt, what="rolled back")
@@ -85,7 +93,6 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
             "serving", step, attempt, tok_s=result.tok_s, degraded=result.degraded,
             reference=result.reference,
         )  # fmt: skip
-    return result
 
 
 def _most_quiet_s(context: Context) -> float:

@@ -25,7 +25,7 @@ from console.recovery.rollback.progress import (
 from console.recovery.rollback.sealed_plan import of_run
 from console.recovery.rollback.stages.fence import marked
 from console.runner.context import Context
-from console.runner.finish import restored
+from console.runner.finish import record_result, restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
 from console.runner.guard.process import is_watched
 from console.runtime import proxy
@@ -193,16 +193,8 @@ def close_after_rollback(context: Context) -> None:
     for line in lines:
         if line.get("trigger") == trigger:
             context.record("rung", **line)
-    for name in list(context.view.services):
-        context.record("service", service=name, alive=False)
-    if context.view.cutover:
-        context.run.switched.unlink(missing_ok=True)
-        context.record("cutover", what="rolled back")
+    record_result(context, result)
     if result.serving:
-        context.record("outage", down=False, restore_s=result.restore_s)
-        context.record(
-            "serving", tok_s=result.tok_s, degraded=result.degraded, reference=result.reference
-        )
         restored(context, result.restore_s)
     if not ended:
         state = RunState.ROLLED_BACK if result.serving else RunState.ROLLBACK_FAILED

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
-from console.common.errors import ServiceError
+from console.common.errors import ConsoleError, ServiceError
 from console.common.logs.tail import read_last
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
@@ -44,13 +44,16 @@ class ProcessDriver:
             oom_score=None if self.spec.name == "baseline" else OOM_SCORE,
         )  # fmt: skip
         handle = self._handle(pid, start)
-        launch.record(handle)
         try:
+            launch.record(handle)
             process.write_record(self.records_dir, self.spec.name, self.process, pid, start)
-        except OSError as error:
-            process.stop_group(pid, start, grace_s=self.spec.grace_s, clock=self.clock)
-            detail = f"{self.records_dir}: {error.strerror}"
-            raise ServiceError("the process record cannot be written", detail) from error
+        except (OSError, ConsoleError) as error:
+            # Nothing would stop a process that stands in no record before the baseline starts.
+            process.stop_group(pid, start, grace_s=0.0, clock=self.clock, cookie=self._cookie)
+            if isinstance(error, ConsoleError):
+                raise
+            detail = f"{error.filename}: {error.strerror}"
+            raise ServiceError("its record cannot be written: it is stopped", detail) from error
         return handle
 
     def status(self, handle: Handle) -> Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -14,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from console.common.clock import SystemClock
-from console.common.errors import ServiceError
+from console.common.errors import ConsoleError, ServiceError
 from console.host import process
 from console.host.privileges import oom_score
 from console.host.process import ProcessSpec
+from console.journal.store import JournalError
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import ExistingContainer, Handle, Launch, ServiceSpec
 from tests.clock import FakeClock
@@ -239,6 +241,24 @@ def test_a_baseline_is_no_candidate_to_the_kernels_killer(tmp_path: Path, log: P
         assert oom_score(handle.pid) == oom_score()
     finally:
         driver.stop(handle, 5)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EROFS, os.strerror(errno.EROFS), "live.jsonl"), JournalError("full")]
+)
+def test_what_cannot_be_recorded_does_not_live(tmp_path: Path, log: Path, error: Exception) -> None:
+    """A rollback ends what is on record: anything else would run beside the baseline."""
+    seen: list[Handle] = []
+
+    def record(handle: Handle) -> None:
+        seen.append(handle)
+        raise error
+
+    driver = ProcessDriver(service("cand", "sleep", "600"), tmp_path / "records")
+    with pytest.raises(ConsoleError):
+        driver.start(Launch("run-2", log, record))
+    [handle] = seen
+    assert not driver.status(handle).alive
 
 
 def test_driver_last_lines_are_clean(tmp_path: Path, log: Path) -> None:
