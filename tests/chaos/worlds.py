@@ -97,8 +97,12 @@ class Hostile:
         if self.name == "full-disk":
             fill(self.state)
         elif self.name == "read-only":
-            mount("--bind", str(self.state), str(self.state))
-            mount("-o", "remount,bind,ro", str(self.state))
+            # Made elsewhere and moved: what opened a file of it meanwhile would keep it writable.
+            aside = self.root / "read-only"
+            aside.mkdir()
+            mount("--bind", str(self.state), str(aside))
+            mount("-o", "remount,bind,ro", str(aside))
+            mount("--move", str(aside), str(self.state))
         elif self.name == "clock":
             self._clock(HOUR if dice() < 0.5 else -HOUR)
         elif self.name == "few-files":
