@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -28,8 +29,9 @@ from console.recovery.rollback.context import RollbackContext, together
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import PROGRESS_FILE, Report, new_trigger
 from console.recovery.rollback.sealed_plan import EngineAddress
-from console.recovery.rollback.stages import drain, stop
+from console.recovery.rollback.stages import drain, start, stop, verify
 from console.recovery.rollback.stages.start import Baseline
+from console.runtime.probe import Completion, complete
 from console.runtime.spec import is_of_another, role_label
 from tests.clock import FakeClock
 from tests.ports import free_port
@@ -307,3 +309,24 @@ def test_a_baseline_is_started_as_it_was_sealed(
     restore()
     assert (stage.root / "env").read_text() == f"{path} unset baseline b c\n"
     assert stage.baseline_process() is not None, "it is known by what the site file says"
+
+
+def test_a_baseline_that_hangs_once_it_is_ready_is_started_anew(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped between its health and its completion: two minutes twice would be waited for it."""
+    hung: list[tuple[int, int]] = []
+
+    def ask(*url: str, timeout_s: float, **asked: Any) -> Completion:
+        found = stage.baseline_process()
+        if not hung and found is not None:
+            hung.append(found)
+            process.send(*found, signal.SIGSTOP)
+            assert timeout_s == verify.HUNG_S
+            timeout_s = 0.5
+        return complete(*url, timeout_s=timeout_s, **asked)
+
+    monkeypatch.setattr(verify, "complete", ask)
+    monkeypatch.setattr(start, "GRACE_S", 0.0)
+    assert stage.roll_back().serving
+    assert not process.alive(*hung[0])

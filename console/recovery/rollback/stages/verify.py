@@ -16,7 +16,9 @@ LAST_PAUSE_S = 0.5
 LOOK_S = 0.5
 """Seconds between two checks whether the container still runs."""
 HUNG_S = 60.0
-"""Seconds without an answer after which a server that ran before this rollback counts as hung."""
+"""Seconds without an answer after which a server that ran before this rollback counts as hung. So
+does one that completes nothing in this time and then does not answer its health path either; one
+that is only slow is asked again, with all its time."""
 FAILED_S = 10.0
 """Seconds to wait for a container whose start failed: the engine may only have been late."""
 COMPLETION_TRIES = 2
@@ -126,7 +128,7 @@ class Readiness:
                 model=proof.model,
                 prompt=proof.prompt,
                 max_tokens=proof.max_tokens,
-                timeout_s=proof.timeout_s,
+                timeout_s=proof.timeout_s if attempt else min(HUNG_S, proof.timeout_s),
             )
             if answer.ok:
                 report.ok("completion", answer.detail)
@@ -135,6 +137,8 @@ class Readiness:
                 report.ok("completion", f"{answer.detail}; a busy slot makes token progress")
                 return None
             detail = answer.detail
+            if health(self.plan.url, self.plan.ready_path)[0] is Health.UNHEALTHY:
+                break
             if attempt + 1 < COMPLETION_TRIES:
                 report.note("completion", f"{detail}; asking again")
                 self.context.clock.sleep(LAST_PAUSE_S)
