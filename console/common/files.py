@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 MOST_LINE = 1 << 20
 """Bytes of a line of JSON."""
 
@@ -58,21 +61,47 @@ def write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def read_bytes(path: Path | str) -> bytes:
-    """A file of the kernel, or another small one, as it is; empty where it cannot be read."""
+SHORTAGES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR}
+"""What the kernel answers where it lacked something at that moment: it says nothing of the file."""
+TRIES, PAUSE_S = 6, 0.01
+LASTS_S = 1.0
+"""For so long after a shortage that did not pass, each question is asked once only."""
+_lasting = [-LASTS_S]
+
+
+def insist(ask: Callable[[], T]) -> T:
+    """Ask the kernel, and after one of SHORTAGES again. Raises the last OSError."""
+    tries = TRIES if time.monotonic() - _lasting[0] >= LASTS_S else 1
+    for _ in range(tries - 1):
+        try:
+            return ask()
+        except OSError as error:
+            if error.errno not in SHORTAGES:
+                raise
+        time.sleep(PAUSE_S)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
+        return ask()
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            _lasting[0] = time.monotonic()
+        raise
+
+
+def read_kernel(path: Path | str) -> bytes:
+    """A file of the kernel, or another small one, as it is. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        parts = []
-        while part := os.read(descriptor, 1 << 16):
-            parts.append(part)
-        return b"".join(parts)
-    except OSError:
-        return b""
+        return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
     finally:
         os.close(descriptor)
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """The same; empty where it cannot be read."""
+    try:
+        return insist(lambda: read_kernel(path))
+    except OSError:
+        return b""
 
 
 def read_text(path: Path | str) -> str:

@@ -237,6 +237,19 @@ class Child:
             self._out = -1
 
 
+KEPT_ENVIRONMENT = (
+    "PATH", "HOME", "LANG", "USER", "LOGNAME", "TZ", "TMPDIR",
+    "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SSL_CERT_FILE",
+)  # fmt: skip
+KEPT_PREFIXES = ("LC_", "XDG_")
+
+
+def kept(source: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The allow-listed part of an environment."""
+    allowed = (*KEPT_PREFIXES, *(f"{key}=" for key in KEPT_ENVIRONMENT))
+    return {key: value for key, value in source.items() if f"{key}=".startswith(allowed)}
+
+
 def start_error(program: str, cwd: str, error: OSError | ValueError) -> ServiceError:
     """The error for a `program` that could not be started in the directory `cwd`."""
     said = one_line(program)

@@ -7,6 +7,7 @@ everything here takes the start time too (field 22 of /proc/PID/stat, clock tick
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -20,11 +21,11 @@ from typing import Any
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
-from console.common.files import read_bytes, read_text, write_atomically
+from console.common.files import insist, read_bytes, read_kernel, read_text, write_atomically
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import cgroup, memory, privileges
-from console.host.children import start_error
+from console.host.children import kept, start_error
 
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, so that strays are found without any record."""
@@ -33,12 +34,6 @@ BASELINE_COOKIE = "baseline"
 """Value of it for a baseline process: never a run's, or a fence would take it for a stray."""
 STEP_COOKIE = "OMNI_STEP"
 """The same for the children of one step, which end with it; a baseline has its `mark` there."""
-
-KEPT_ENVIRONMENT = (
-    "PATH", "HOME", "LANG", "USER", "LOGNAME", "TZ", "TMPDIR",
-    "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SSL_CERT_FILE",
-)  # fmt: skip
-KEPT_PREFIXES = ("LC_", "XDG_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +57,21 @@ class Stat:
     start: int
 
 
-def stat(pid: int) -> Stat | None:
-    """One process as the kernel sees it, or None when there is none."""
+def stat(pid: int, *, sure: bool = False) -> Stat | None:
+    """One process as the kernel sees it, or None when there is none. Raises OSError where the
+    kernel does not say and one has to be `sure`."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            data = file.read()
+        data = insist(lambda: read_kernel(f"/proc/{pid}/stat"))
         # The command may hold spaces and parentheses; the last one closes it.
         fields = data[data.rindex(b")") + 2 :].split()
         numbers = [int(fields[i]) for i in (1, 2, 3, 19)]
         state = fields[0].decode("ascii", "replace")
         return Stat(pid, "z" if state == "Z" and int(fields[17]) > 1 else state, *numbers)
-    except (OSError, ValueError, IndexError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError, ValueError, IndexError):
+        return None
+    except OSError:
+        if sure:
+            raise
         return None
 
 
@@ -83,14 +82,18 @@ def start_time(pid: int) -> int | None:
 
 
 def alive(pid: int, start: int) -> bool:
-    """Whether that very process still runs; a zombie does not."""
-    found = stat(pid)
+    """Whether that very process still runs; a zombie does not. One of which the kernel does not say
+    so counts as running: nothing is started beside it."""
+    try:
+        found = stat(pid, sure=True)
+    except OSError:
+        return os.path.exists(f"/proc/{pid}")
     return found is not None and found.start == start and found.state not in "ZX"
 
 
 def pids() -> list[int]:
     """The processes of this machine; any of them may be gone already."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(name) for name in insist(lambda: os.listdir("/proc")) if name.isdigit()]
 
 
 def all_stats() -> list[Stat]:
@@ -120,12 +123,6 @@ def environment(
     server that changes its title (py-setproctitle: vLLM, SGLang) from writing over the cookie."""
     allowed = kept(base if base is not None else os.environ)
     return {"SPT_NOENV": "1", **allowed, **dict(extra), COOKIE: cookie}
-
-
-def kept(source: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The allow-listed part of an environment."""
-    allowed = (*KEPT_PREFIXES, *(f"{key}=" for key in KEPT_ENVIRONMENT))
-    return {key: value for key, value in source.items() if f"{key}=".startswith(allowed)}
 
 
 _exits: dict[tuple[int, int], int] = {}
@@ -232,14 +229,19 @@ def members(
 
 
 def send(pid: int, start: int, number: int) -> bool:
-    """Signal that very process; False when it is gone. Raises PermissionError."""
+    """Signal that very process; False when it is gone. Raises PermissionError, also where the
+    kernel does not say whether the number is still its own."""
     try:
         descriptor = os.pidfd_open(pid)
     except (OSError, AttributeError):
         descriptor = -1
     try:
         # The descriptor pins a process first; then the start time says whether it is the right one.
-        if not alive(pid, start):
+        try:
+            found = stat(pid, sure=True)
+        except OSError as error:
+            raise PermissionError(errno.EPERM, f"pid {pid} cannot be looked at") from error
+        if found is None or found.start != start or found.state in "ZX":
             return False
         if descriptor >= 0:
             signal.pidfd_send_signal(descriptor, number)
@@ -375,8 +377,7 @@ def known(
     """(pid, start) of a process that runs: by its record, or by the mark it was spawned with under
     `cookie`. A full disk, or a kill at that moment, leaves one without a record; `repair` writes
     it then, where that can be."""
-    found = read_record(records_dir, name, spec)
-    if found is not None:
+    if found := read_record(records_dir, name, spec):
         return found
     marked = [
         (start, pid)
@@ -394,7 +395,6 @@ def known(
 
 
 def _is_mine(pid: int) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         return os.stat(f"/proc/{pid}").st_uid == os.getuid()
-    except OSError:
-        return False
+    return False

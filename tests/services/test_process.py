@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from console.common import files
 from console.common.clock import SystemClock
 from console.common.errors import ConsoleError, ServiceError
 from console.host import process
@@ -241,6 +243,41 @@ def test_a_baseline_is_no_candidate_to_the_kernels_killer(tmp_path: Path, log: P
         assert oom_score(handle.pid) == oom_score()
     finally:
         driver.stop(handle, 5)
+
+
+def short(monkeypatch: pytest.MonkeyPatch, path: str, times: float) -> None:
+    """The kernel lacks memory when that file of its is read, so many times."""
+    real, left = files.read_kernel, [times]
+
+    def read(asked: Path | str) -> bytes:
+        if str(asked) == path and left[0] > 0:
+            left[0] -= 1
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path)
+        return real(asked)
+
+    monkeypatch.setattr(process, "read_kernel", read)
+    monkeypatch.setattr(files, "_lasting", [-files.LASTS_S])
+
+
+def test_a_moment_without_memory_makes_nothing_gone(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, begun = start("sleep", "600")
+    short(monkeypatch, f"/proc/{pid}/stat", 1)
+    assert process.send(pid, begun, signal.SIGKILL)
+    until(lambda: not process.alive(pid, begun), "it is dead")
+
+
+def test_a_process_that_the_kernel_says_nothing_of_runs_and_is_not_signalled(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, begun = start("sleep", "600")
+    short(monkeypatch, f"/proc/{pid}/stat", math.inf)
+    assert process.alive(pid, begun)
+    with pytest.raises(PermissionError):
+        process.send(pid, begun, signal.SIGKILL)
+    monkeypatch.undo()
+    assert process.alive(pid, begun)
 
 
 @pytest.mark.parametrize(

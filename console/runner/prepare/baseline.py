@@ -14,7 +14,7 @@ from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError
 from console.common.text import one_line
 from console.config.site.site import Site
-from console.host import process
+from console.host import children
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe, proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
@@ -68,7 +68,7 @@ def written(site: Site) -> Baseline:
         log = paths.baseline_log(site.name)
         with contextlib.suppress(OSError):  # a start says that it keeps no log
             paths.make(log.parent)
-        environment = tuple(sorted(process.kept().items()))
+        environment = tuple(sorted(children.kept().items()))
         return replace(
             common, kind="process", process=spec.runs, log=str(log),
             program=_program(spec.runs), environment=environment,
