@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from console.common.errors import EngineError, EngineTimeout
 from console.common.text import clean_lines, decode, one_line
@@ -271,3 +271,26 @@ def _demultiplex(body: bytes) -> bytes:
         out += body[at + 8 : at + 8 + size]
         at += 8 + size
     return bytes(out) if at else body
+
+
+MADE_AGAIN = "make it again with a port of its own (-p HOST:CONTAINER) and without --rm"
+
+
+def lost_by_a_stop(container: Mapping[str, Any], url: str) -> str:
+    """Why an inspected container would not answer at `url` once it was stopped and started again;
+    "" where nothing speaks against it."""
+    host = _table(container, "HostConfig")
+    if host.get("AutoRemove") is True:
+        return "it was made with --rm: its engine deletes it when it stops"
+    ports = _table(_table(container, "NetworkSettings"), "Ports")
+    for inner, asked in _table(host, "PortBindings").items():
+        chosen = [one for one in asked or () if one.get("HostPort") in ("", "0", None)]
+        now = {str(one.get("HostPort")) for one in ports.get(inner) or ()}
+        if chosen and str(urlsplit(url).port) in now:
+            return "its engine chose its port, and chooses another one at the next start"
+    return ""
+
+
+def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}

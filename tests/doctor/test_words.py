@@ -77,7 +77,7 @@ def test_the_baseline(
     other = {"Id": "1", "Names": ["/other-llm-1"], "State": "running", "Labels": {}}
     for name, base, image, rows in (
         ("there", BASE, {}, [other, row]), ("no image", BASE, None, [other]),
-        ("none", None, {}, []),
+        ("none", None, {}, []), ("--rm", BASE | {"HostConfig": {"AutoRemove": True}}, {}, []),
     ):  # fmt: skip
         (tmp_path / "e").unlink(missing_ok=True)
         with daemon(tmp_path / "e", engine_of(base=base, image=image, rows=rows)):

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import EngineError, EngineTimeout
-from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine, socket_path
+from console.runtime.engine_api import (
+    EngineRefused,
+    NoSuchContainer,
+    RawEngine,
+    lost_by_a_stop,
+    socket_path,
+)
 from tests.services.serving import in_child, serving, unix_listener
 
 Answer = Callable[[socket.socket, str], None]
@@ -175,3 +181,25 @@ def test_socket_path_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     assert socket_path() == "/var/run/docker.sock"
     with pytest.raises(EngineError):
         socket_path("tcp://10.0.0.1:2375")
+
+
+@pytest.mark.parametrize(
+    ("asked", "now", "removed", "word"),
+    [
+        ("", "8080", True, "--rm"),
+        ("", "8080", False, "port"),
+        ("0", "8080", False, "port"),
+        ("", "9000", False, ""),  # another port than the baseline's
+        ("8080", "8080", False, ""),
+    ],
+)
+def test_what_a_container_would_lose_by_a_stop(
+    asked: str, now: str, removed: bool, word: str
+) -> None:
+    port = "80/tcp"
+    found = {
+        "HostConfig": {"AutoRemove": removed, "PortBindings": {port: [{"HostPort": asked}]}},
+        "NetworkSettings": {"Ports": {port: [{"HostPort": now}]}},
+    }
+    said = lost_by_a_stop(found, "http://127.0.0.1:8080")
+    assert word in said if word else said == ""

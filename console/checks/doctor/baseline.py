@@ -15,7 +15,7 @@ from console.common import paths
 from console.common.text import decode, one_line
 from console.common.units import format_duration
 from console.host import children
-from console.runtime.engine_api import NoSuchContainer
+from console.runtime.engine_api import MADE_AGAIN, NoSuchContainer, lost_by_a_stop
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
@@ -90,7 +90,7 @@ def service(facts: Facts, check: Check) -> Iterator[Finding]:
     if isinstance(runs, ProcessSpec):
         yield _program(check, runs)
     elif isinstance(runs, ExistingContainer):
-        yield _container(facts, check, runs.name)
+        yield _container(facts, check, runs.name, site.model.baseline.url)
     elif isinstance(runs, ComposeSpec):
         missing = [str(file) for file in runs.files if not file.is_file()]
         if missing:
@@ -256,7 +256,7 @@ def _program(check: Check, runs: ProcessSpec) -> Finding:
     return check.ok(f"the program {path}")
 
 
-def _container(facts: Facts, check: Check, name: str) -> Finding:
+def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
     engine = facts.engine()
     facts.version()  # an engine that is silent is not asked twice
     try:
@@ -274,6 +274,9 @@ def _container(facts: Facts, check: Check, name: str) -> Finding:
             f"the image of the container {name} is gone ({image[:19]})",
             "without it the container cannot be started again; pull or build it first",
         )
+    lost = lost_by_a_stop(found, url)
+    if lost:
+        return check.failed(f"the container {name} would not come back: {lost}", MADE_AGAIN)
     return check.ok(f"the container {name} is there, {words}")
 
 
