@@ -313,13 +313,8 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
 
     Those of other users cannot be read without root and are not found.
     """
-    found: list[tuple[int, int]] = []
-    for pid in pids():
-        if carries(pid, cookie, step):
-            start = start_time(pid)
-            if start is not None and alive(pid, start):
-                found.append((pid, start))
-    return found
+    found = (stat(pid) for pid in pids() if carries(pid, cookie, step))
+    return [(one.pid, one.start) for one in found if one is not None and one.state not in "ZX"]
 
 
 def carries(pid: int, cookie: str, step: str = "") -> bool:
@@ -383,7 +378,7 @@ def known(
         (start, pid)
         for pid, start in by_cookie(cookie, mark(records_dir, name, spec)[1])
         # what it has started carries the mark as well: the leader of its session is the process
-        if (one := stat(pid)) is not None and one.session == pid and _is_mine(pid)
+        if (one := stat(pid)) is not None and one.session == pid and user_of(pid) == os.getuid()
     ]
     if not marked:
         return None
@@ -394,7 +389,8 @@ def known(
     return pid, start
 
 
-def _is_mine(pid: int) -> bool:
+def user_of(pid: int) -> int | None:
+    """The uid of a process; None when there is none."""
     with contextlib.suppress(OSError):
-        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
-    return False
+        return os.stat(f"/proc/{pid}").st_uid
+    return None

@@ -12,7 +12,8 @@ from console.common import paths
 from console.common.errors import EngineError, ServiceError
 from console.common.logs.tail import keep_end
 from console.common.text import one_line
-from console.host import cgroup
+from console.host import cgroup, ports, process
+from console.host.memory import pids_of_container
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
@@ -297,6 +298,45 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
                 f"something that this run did not start answers at {base.url} during the outage; "
                 "two engines would be loaded: stop it, then retry",
             )
+
+
+def refuse_stranger(context: Context, name: str) -> None:
+    """Raise StepFailed where something else than a service answers at its address: a server may
+    have taken the port while the service loaded, and would be measured in its place.
+
+    It is known of processes, and of containers in the host's network: in any other network the
+    engine holds the port. Where the service's own processes are not known, nothing is said.
+    """
+    handle, spec = context.services.handles.get(name), context.services.spec(name)
+    own = _own_pids(context.run.id, handle, spec) if handle is not None else set()
+    if not own:
+        return
+    here = isinstance(spec.runs, ProcessSpec)
+    found = list(ports.listeners(spec.url, here=here))
+    if any(one.pid in own or one.words.split(" ")[0].endswith(ports.ENGINE_PROXY) for one in found):
+        return
+    users = {user for pid in own if (user := process.user_of(pid)) is not None}
+    other = ports.foreign(spec.url, users, here=here)
+    if found or other is not None:
+        who = f"pid {found[0].pid}, {found[0].words}" if found else f"a server of user {other}"
+        raise StepFailed(
+            Cause.PRECONDITION, f"{who}, answers at {spec.url}, and not {name}",
+            lines=["a server that a service starts has to be its own process or descend from it"],
+        )  # fmt: skip
+
+
+def _own_pids(run_id: str, handle: Handle, spec: ServiceSpec) -> set[int]:
+    """The pids of a service's processes; empty where they are not known."""
+    if isinstance(spec.runs, ContainerSpec) and spec.runs.network == "host":
+        return set(pids_of_container(handle.container))
+    if not isinstance(spec.runs, ProcessSpec):
+        return set()
+    stats = process.all_stats()
+    own = {one.pid for one in process.members(handle.pid, handle.start, stats, cookie=run_id)}
+    for one in sorted(stats, key=lambda one: one.start):  # a parent is older than its child
+        if one.parent in own:
+            own.add(one.pid)
+    return own and own | {pid for pid, _ in process.by_cookie(run_id)}
 
 
 def _died(state: Status) -> Cause:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -172,11 +171,7 @@ def answers(plan: SealedPlan, *, known: bool) -> bool:
 
 def _owners(pids: set[int]) -> set[int]:
     """The uids of those processes that still exist."""
-    users = set()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            users.add(os.stat(f"/proc/{pid}").st_uid)
-    return users
+    return {user for pid in pids if (user := process.user_of(pid)) is not None}
 
 
 def is_up(container: dict[str, Any]) -> bool:

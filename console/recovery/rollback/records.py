@@ -265,7 +265,7 @@ def live_others(mine: Iterable[int]) -> list[Pointer]:
         if found.uid not in mine
         and _holds_host(found)
         and process.alive(found.pid, found.start)
-        and _owner(found.pid) == found.uid
+        and process.user_of(found.pid) == found.uid
     ]
 
 
@@ -319,10 +319,3 @@ def _environment(entry: pwd.struct_passwd) -> dict[str, str]:
         "PATH": os.defpath, "HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name,
         **({"OMNI_HOST_DIR": host_dir} if host_dir else {}),
     }  # fmt: skip
-
-
-def _owner(pid: int) -> int:
-    try:
-        return os.stat(f"/proc/{pid}").st_uid
-    except OSError:
-        return -1

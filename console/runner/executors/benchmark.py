@@ -20,6 +20,7 @@ from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.fault import point
 from console.runner.prepare.plan import BASELINE_AGAIN, PlannedStep
+from console.runner.services import refuse_stranger
 from console.runtime.docker.client import image_info, inspect
 from console.runtime.spec import Handle
 
@@ -93,6 +94,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         raise StepFailed(Cause.PRECONDITION, f"{service} has not been started, or died")
     result = _measure(context, service, bench, attempt)
     try:
+        refuse_stranger(context, service)
         return _keep(context, result, attempt, planned.id, planned.id)
     except StepFailed as failed:
         raise context.services.explain(service) or failed from failed

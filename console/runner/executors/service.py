@@ -13,6 +13,7 @@ from console.runner.executors import cutover
 from console.runner.fault import point
 from console.runner.finish import bring_back
 from console.runner.prepare.plan import PlannedStep
+from console.runner.services import refuse_stranger
 from console.runtime.probe import Health, health
 from console.runtime.spec import ContainerSpec, memory_limit
 
@@ -32,6 +33,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
             _warn_unlimited(context, name, attempt)
             context.services.start(name, attempt)
     waited = context.services.wait(name, attempt)
+    refuse_stranger(context, name)
     return Done(f"{name} ready after {format_duration(waited)}")
 
 
