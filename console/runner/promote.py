@@ -20,6 +20,7 @@ from console.common.errors import BaselineNotReady, ConsoleError, UsageError
 from console.common.text import clean, one_line
 from console.common.units import format_duration, number
 from console.config.site.site import Site, load_site
+from console.host import process
 from console.host.process import ProcessSpec
 from console.journal.lock import HostLock, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
@@ -30,6 +31,7 @@ from console.recovery.rollback import records
 from console.recovery.rollback.records import Promotion
 from console.render.report.document import write_report
 from console.runner.prepare.plan import own_playbook
+from console.runner.services import handle_of, stranger
 from console.runtime import proxy as relay
 from console.runtime.probe import Completion, complete
 from console.runtime.proxy import Relay
@@ -173,7 +175,25 @@ def standing(site: Site) -> CutOver:
             f"run {run.id} did not end with its cutover proven", f"its state is {view.state}",
             f"omni-console resume {run.id[-4:]}, or omni-console rollback",
         )  # fmt: skip
-    return CutOver(found, run, view, _spec(run, found.service))
+    cut = CutOver(found, run, view, _spec(run, found.service))
+    _serves_itself(cut)
+    return cut
+
+
+def _serves_itself(cut: CutOver) -> None:
+    """Raise BaselineNotReady where the candidate of the run is not what answers behind the relay:
+    it may have died since, and another server have taken its port."""
+    handle = handle_of(cut.spec.name, cut.view.services.get(cut.spec.name, {}))
+    if handle is None or not handle.pid:
+        return
+    gone = not process.members(handle.pid, handle.start, cookie=cut.run.id)
+    who = f"{cut.spec.name} does not run any more" if gone else ""
+    who = who or stranger(cut.run.id, handle, cut.spec)
+    if who:
+        raise BaselineNotReady(
+            "not promoted: clients are not at the candidate that was measured", who,
+            "omni-console rollback brings the baseline back",
+        )  # fmt: skip
 
 
 def _spec(run: RunDir, name: str) -> ServiceSpec:

@@ -28,6 +28,7 @@ from console.runner.context import Context
 from console.runner.finish import record_result, restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
 from console.runner.guard.process import is_watched
+from console.runner.services import handle_of
 from console.runtime import proxy
 from console.runtime.docker.client import ask
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
@@ -101,12 +102,9 @@ def _recorded(context: Context) -> dict[str, Handle]:
                 entry.name, entry.kind, entry.container, entry.name, entry.pid, entry.start
             )
     for name, data in context.view.services.items():
-        if "kind" not in data:  # nobody can say what it is: what live.jsonl knows of it stands
-            continue
-        handles[name] = Handle(
-            name, data["kind"], data.get("container", ""), data.get("name", ""),
-            data.get("pid", 0), data.get("start", 0),
-        )  # fmt: skip
+        handle = handle_of(name, data)
+        if handle is not None:  # nobody can say what it is: what live.jsonl knows of it stands
+            handles[name] = handle
     return handles
 
 

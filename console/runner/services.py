@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ from console.common import paths
 from console.common.errors import EngineError, ServiceError
 from console.common.logs.tail import keep_end
 from console.common.text import one_line
-from console.host import cgroup, ports, process
+from console.host import cgroup, process
 from console.host.memory import pids_of_container
+from console.host.ports import ENGINE_PROXY, foreign, listeners
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
@@ -302,27 +304,44 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
 
 def refuse_stranger(context: Context, name: str) -> None:
     """Raise StepFailed where something else than a service answers at its address: a server may
-    have taken the port while the service loaded, and would be measured in its place.
+    have taken the port while the service loaded, and would be measured in its place."""
+    handle = context.services.handles.get(name)
+    who = stranger(context.run.id, handle, context.services.spec(name)) if handle else ""
+    if who:
+        raise StepFailed(
+            Cause.PRECONDITION, f"{who}, and not {name}",
+            lines=["a server that a service starts has to be its own process or descend from it"],
+        )  # fmt: skip
+
+
+def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
+    """What answers at a service's address in its place, in words; "" where that is the service.
 
     It is known of processes, and of containers in the host's network: in any other network the
     engine holds the port. Where the service's own processes are not known, nothing is said.
     """
-    handle, spec = context.services.handles.get(name), context.services.spec(name)
-    own = _own_pids(context.run.id, handle, spec) if handle is not None else set()
+    own = _own_pids(run_id, handle, spec)
     if not own:
-        return
+        return ""
     here = isinstance(spec.runs, ProcessSpec)
-    found = list(ports.listeners(spec.url, here=here))
-    if any(one.pid in own or one.words.split(" ")[0].endswith(ports.ENGINE_PROXY) for one in found):
-        return
+    found = list(listeners(spec.url, here=here))
+    if any(one.pid in own or one.words.split(" ")[0].endswith(ENGINE_PROXY) for one in found):
+        return ""
+    if found:
+        return f"pid {found[0].pid}, {found[0].words}, answers at {spec.url}"
     users = {user for pid in own if (user := process.user_of(pid)) is not None}
-    other = ports.foreign(spec.url, users, here=here)
-    if found or other is not None:
-        who = f"pid {found[0].pid}, {found[0].words}" if found else f"a server of user {other}"
-        raise StepFailed(
-            Cause.PRECONDITION, f"{who}, answers at {spec.url}, and not {name}",
-            lines=["a server that a service starts has to be its own process or descend from it"],
-        )  # fmt: skip
+    other = foreign(spec.url, users, here=here)
+    return "" if other is None else f"a server of user {other} answers at {spec.url}"
+
+
+def handle_of(name: str, data: Mapping[str, Any]) -> Handle | None:
+    """The handle of a service as the journal has it; None where it does not say what it is."""
+    if "kind" not in data:
+        return None
+    return Handle(
+        name, data["kind"], data.get("container", ""), data.get("name", ""),
+        data.get("pid", 0), data.get("start", 0),
+    )  # fmt: skip
 
 
 def _own_pids(run_id: str, handle: Handle, spec: ServiceSpec) -> set[int]:

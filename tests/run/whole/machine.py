@@ -27,6 +27,7 @@ from console.common.errors import ServiceError
 from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
+from console.runner import services
 from tests.run.whole.server import Script, ScriptedServer
 
 FIRST_PID = 10_000_000
@@ -87,7 +88,8 @@ class Machine:
             patch.setattr(process, name, function)
         patch.setattr(os, "getpid", self.getpid)
         # a scripted engine listens in this process
-        patch.setattr(observe, "listeners", lambda url, **_: iter(()))
+        for place in (observe, services):
+            patch.setattr(place, "listeners", lambda url, **_: iter(()))
 
     # -- who runs here -------------------------------------------------------------------------
 
@@ -189,10 +191,10 @@ class Machine:
 
     # -- the door's functions ------------------------------------------------------------------
 
-    def stat(self, pid: int) -> process.Stat | None:
+    def stat(self, pid: int, *, sure: bool = False) -> process.Stat | None:
         found = self.table.get(pid)
         if found is None:
-            return self._real_stat(pid)
+            return self._real_stat(pid, sure=sure)
         if not found.alive:
             return None
         return process.Stat(pid, "S", self._pid, pid, pid, found.start)
