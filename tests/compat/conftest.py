@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,17 +18,15 @@ Read = Callable[..., Outcome]
 @pytest.fixture
 def trials(tmp_path: Path) -> Iterator[Past]:
     """A run that ended with GO, one that the guard ended, and one whose outage a reboot met."""
-    past = Past(tmp_path / "trials", "trials")
-    yield past
-    past.close()
+    with closing(Past(tmp_path / "trials", "trials")) as past:
+        yield past
 
 
 @pytest.fixture
 def cutover(tmp_path: Path) -> Iterator[Past]:
     """A run that left its candidate on the production port, and then a reboot."""
-    past = Past(tmp_path / "cutover", "cutover")
-    yield past
-    past.close()
+    with closing(Past(tmp_path / "cutover", "cutover")) as past:
+        yield past
 
 
 @pytest.fixture

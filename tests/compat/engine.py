@@ -19,18 +19,16 @@ from typing import Any
 
 TOKEN_S = 0.01
 MOST = 16
+KNOWN: dict[str, Any] = {
+    "/health": {"status": "ok"}, "/v1/models": {"data": [{"id": "tiny"}]}, "/slots": [],
+    "/props": {"build_info": "b1-fixed", "model_path": "tiny.gguf"},
+}  # fmt: skip
 END = {"choices": [{"delta": {}, "finish_reason": "length"}]}
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        known: dict[str, Any] = {
-            "/health": {"status": "ok"},
-            "/v1/models": {"data": [{"id": "tiny"}]},
-            "/props": {"build_info": "b1-fixed", "model_path": "tiny.gguf"},
-            "/slots": [],
-        }
-        self._json(200 if self.path in known else 404, known.get(self.path, {}))
+        self._json(200 if self.path in KNOWN else 404, KNOWN.get(self.path, {}))
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -265,8 +265,8 @@ def main(words: list[str]) -> None:
     venv, folder = (Path(word).resolve() for word in words[:2])
     if words[2:] != ["apart"] or os.getpid() != 1:  # `boot` ends every process it can reach
         apart = ["unshare", "--mount", "--uts", "--pid", "--net", "--fork", "--mount-proc"]
-        command = [*apart, sys.executable, __file__, str(venv), str(folder), "apart"]
-        sys.exit(subprocess.run(command, check=False).returncode)
+        argv = [*apart, sys.executable, __file__, str(venv), str(folder), "apart"]
+        sys.exit(subprocess.run(argv, check=False).returncode)
     for command in (
         "mount -t tmpfs none /srv", "mount -t tmpfs none /dev/shm", "hostname workstation",
         "ip link set lo up", "touch /srv/boot",

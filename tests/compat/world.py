@@ -64,8 +64,6 @@ class Past(World):
         value: Json = json.loads((self.root / "said" / f"{name}.json").read_text())
         return value["argv"], Outcome(value["code"], value["out"], value["err"])
 
-    # -- unpacking -----------------------------------------------------------------------------
-
     def _put(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         name = member.name.replace(POINTER, f"host/omni-console.{os.getuid()}.")
         path = self.root / name

@@ -41,9 +41,6 @@ WATCH = "watch: 100ms, every: 100ms"
 STAY = f"id: cut, cutover: {{to: cand, {WATCH}, then: stay}}"
 
 
-# -- an outage ---------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def outage(world: World) -> World:
     """A run in the middle of its outage: the candidate serves, a step runs."""
@@ -80,9 +77,6 @@ def closed(world: World) -> None:
     assert world.run.report.exists()
 
 
-# -- a cutover ---------------------------------------------------------------------------------
-
-
 def is_back(world: World) -> None:
     """The baseline itself answers on the production port, and nothing else is up."""
     assert proxy.at(world.base_url) is None
@@ -107,9 +101,6 @@ def stay(world: World) -> proxy.Relay:
     assert (done.code, done.json["state"]) == (0, "succeeded"), done
     world.over()
     return is_cut_over(world)
-
-
-# -- a hub and the example's machine ------------------------------------------------------------
 
 
 @pytest.fixture

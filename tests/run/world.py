@@ -6,6 +6,7 @@ import json
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -84,8 +85,6 @@ class WorldBase(ABC):
     def bring_up(self) -> tuple[int, int]:
         """The baseline as an earlier day left it: running, with a record; (pid, start)."""
 
-    # -- places --------------------------------------------------------------------------------
-
     @property
     def site(self) -> Path:
         return self.root / "site.yaml"
@@ -122,8 +121,6 @@ class WorldBase(ABC):
         path.write_text(text)
         return path
 
-    # -- services ------------------------------------------------------------------------------
-
     @property
     def records(self) -> Path:
         return self.root / "state/omni-console/services/local"
@@ -145,8 +142,6 @@ class WorldBase(ABC):
         except ProbeError as error:
             return "refused" not in str(error)
         return True
-
-    # -- commands ------------------------------------------------------------------------------
 
     def go(self, book: Path, *args: str, **env: str) -> Outcome:
         """`run --json`, headless, to the end."""
@@ -171,17 +166,11 @@ class WorldBase(ABC):
         except (ControlError, OSError):
             return {}
 
-    # -- the run, read directly ----------------------------------------------------------------
-
     def events(self) -> list[Event]:
         """The journal of the newest run; empty where it cannot be read."""
-        reader = Reader(self.run.journal)
-        try:
+        with closing(Reader(self.run.journal)) as reader, suppress(ConsoleError):
             return reader.since(0)
-        except ConsoleError:
-            return []
-        finally:
-            reader.close()
+        return []
 
     def view(self) -> RunView:
         return fold(self.events())
@@ -218,8 +207,6 @@ class WorldBase(ABC):
             lines += [f"  {line}" for line in read_last(path, LAST_LINES)]
         return "\n".join(lines)
 
-    # -- waiting -------------------------------------------------------------------------------
-
     def until(self, condition: Callable[[], T | None], what: str, limit_s: float = LIMIT_S) -> T:
         """The first true value of a condition; the failure says where the run stood."""
         return cast(T, until(condition, what, limit_s, self.where))
@@ -234,15 +221,9 @@ class WorldBase(ABC):
 
         return self.until(found, f"the run is {' or '.join(wanted)}", limit_s)
 
-    def step(self, name: str, *states: str) -> RunView:
+    def step(self, name: str, *states: str) -> None:
         """Wait for a step to be in one of these states."""
-
-        def found() -> RunView | None:
-            view = self.view()
-            step = view.step(name)
-            return view if step is not None and str(step.state) in states else None
-
-        return self.until(found, f"{name} is {' or '.join(states)}")
+        self.until(lambda: self.states().get(name) in states, f"{name} is {' or '.join(states)}")
 
     def dead(self) -> None:
         """Wait until the run's runner is gone."""

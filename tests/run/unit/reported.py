@@ -189,6 +189,7 @@ UNSURE = ("gpu.peak_used", "HOLD", UNREAD)
 
 
 def no_go() -> RunView:
+    """The first trial: it missed its target."""
     return view_of(no_go_rows())
 
 
@@ -245,9 +246,9 @@ def view_of(rows: Rows) -> RunView:
     )
 
 
-def write_files(run: RunDir, view: RunView) -> None:
-    """Samples of the benchmarks, gauges over the run, and a soak over time."""
-    attempts = run.path / "attempts"
+def run_dir(place: Path, view: RunView) -> RunDir:
+    """A run's directory with gauges over the run, and a soak over time."""
+    run, attempts = RunDir(place), place / "attempts"
     attempts.mkdir(parents=True, exist_ok=True)
     _gauges(run, view)
     lines = []
@@ -261,6 +262,7 @@ def write_files(run: RunDir, view: RunView) -> None:
         lines.append({"t": t, "ok": not bad, "error": "transport" if bad else "", **speed})
         lines.append({"t": t + 1, "rss": (20.7 + t / 3600 * 4.2) * GIB, "vram": 117 * GIB})
     (attempts / "soak.1.soak.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return run
 
 
 def _gauges(run: RunDir, view: RunView) -> None:
@@ -273,19 +275,11 @@ def _gauges(run: RunDir, view: RunView) -> None:
         up = began["up"]
         served = at < began["baseline:stop"] + 6 or at > began["restore"] + 30
         share = min(1.0, max(0.0, (at - up) / 240.0)) if at < began["restore"] else 0.0
-        used = {
-            BIG: 90 * GIB if served else 1 * GIB + share * 89.6 * GIB,
-            SMALL: 26 * GIB if served else 1 * GIB + share * 25.2 * GIB,
-        }
+        big, small = (90, 26) if served else (1 + share * 89.6, 1 + share * 25.2)
+        used = {BIG: big * GIB, SMALL: small * GIB}
         ram = (48 + 13 * share + 0.4 * math.sin(second / 40)) * GIB
         lines.append({"at": at, "step": step, "gpu": used, "ram": ram, "swap": 0})
     run.gauges.write_text("".join(json.dumps(one) + "\n" for one in lines) + '{"at": 1, "torn')
-
-
-def run_dir(place: Path, view: RunView) -> RunDir:
-    run = RunDir(place)
-    write_files(run, view)
-    return run
 
 
 def kept(rows: Rows, **changes: Any) -> RunDir:
@@ -298,5 +292,4 @@ def kept(rows: Rows, **changes: Any) -> RunDir:
         journal.append(at, kind, step, 1, {**data, **more})
     journal.append(rows[-1][0] + 1, "run.finished", "", 0, {})
     journal.close()
-    write_files(run, read_view(run))
-    return run
+    return run_dir(run.path, read_view(run))

@@ -13,14 +13,8 @@ import pytest
 from console.common import paths
 from console.common.errors import UsageError
 from console.journal.run_dir import RunDir, RunMeta, all_runs, create, find_run
-from console.runner import fault
 
 META = RunMeta("", "x", "/base", "0" * 64, "ws", "/site", {"port": "8001"}, owner="op")
-
-
-@pytest.fixture(autouse=True)
-def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 def made(name: str) -> RunDir:
@@ -75,27 +69,6 @@ def test_a_log_never_leaves_the_directory() -> None:
     for step in ("a", "baseline:stop-2", "../../etc/passwd", "x/y", "\x00"):
         path = RunDir(Path("/runs/r")).attempt_log(step, 2)
         assert (path.parent, path.name.endswith(".2.log")) == (Path("/runs/r/attempts"), True)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "name", "step", "dies"),
-    [
-        ("", "after_intent", "bench", False),
-        ("after_intent", "after_intent", "bench", True),
-        ("after_intent@bench", "after_intent", "bench", True),
-        ("after_intent@bench", "after_intent", "other", False),
-        ("after_intent@bench", "before_intent", "bench", False),
-    ],
-)
-def test_fault_points(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, name: str, step: str, dies: bool
-) -> None:
-    killed: list[int] = []
-    monkeypatch.setattr(fault, "FAULT", wanted)
-    monkeypatch.setattr(fault.os, "kill", lambda pid, sign: killed.append(sign))
-    fault.point(name, step)
-    assert killed == ([9] if dies else [])
-    assert name in fault.POINTS
 
 
 def test_what_is_created_is_found_and_nobody_else_may_look() -> None:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.common.clock import SystemClock
-from console.journal.breach import MOST_POINTS, breach_of, look, ready, tell
+from console.journal.breach import (
+    MOST_POINTS,
+    Breach,
+    Crossed,
+    Seen,
+    breach_of,
+    crossed,
+    limit_in,
+    look,
+    ready,
+    tell,
+)
 from console.journal.run_dir import RunDir
 from console.journal.state import Cause
 from console.recovery.guard.config import Inbox
+from console.recovery.guard.metrics import FULL, RAM, SWAP
 from console.recovery.guard.record.recorder import Recorder
+from tests.run.unit import journals
+from tests.run.unit.conftest import mine
 
 GIB = 1 << 30
 
@@ -42,59 +55,43 @@ def test_what_is_no_word_of_a_sentinel(run: RunDir) -> None:
         assert (ready(run), breach_of(run)) == (None, None), value
 
 
-@pytest.fixture
-def page(run: RunDir) -> Callable[..., tuple[int, int]]:
-    """Writes a page as a sentinel does; who wrote it."""
-    from tests.run.unit.guarded import mine
-
-    def write(**values: Any) -> tuple[int, int]:
-        made = Recorder(run.guard / "recorder.live", run.id, SystemClock())
-        made.status(values)
-        made.close()
-        return mine()
-
-    return write
-
-
-def test_the_newest_page(run: RunDir, page: Callable[..., tuple[int, int]]) -> None:
-    me = page(level="warn", reasons=["RAM \x1b[31mfull", 7], tte_s=28.5, lease_s=9)
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ({"level": "warn", "reasons": ["RAM \x1b[31mfull", 7], "tte_s": 28.5, "lease_s": 9},
+         ("warn", ("RAM full", "7"), 28.5, 9.0)),
+        ({"level": None, "reasons": "x", "tte_s": "soon", "lease_s": True}, ("ok", (), None, None)),
+    ],
+)  # fmt: skip
+def test_the_newest_page(run: RunDir, page: dict[str, Any], told: tuple[Any, ...]) -> None:
+    made, me = Recorder(run.guard / "recorder.live", run.id, SystemClock()), mine()
+    made.status(page)
+    made.close()
     seen = look(run, me)
     assert seen is not None
-    assert (seen.level, seen.reasons) == ("warn", ("RAM full", "7"))
-    assert (seen.tte_s, seen.lease_s) == (28.5, 9.0)
+    assert seen == Seen(seen.at, *told)
     assert look(run, (me[0], me[1] + 1)) is None, "another sentinel's"
 
 
-def test_a_page_with_nothing_in_it(run: RunDir, page: Callable[..., tuple[int, int]]) -> None:
-    seen = look(run, page(level=None, reasons="x", tte_s="soon", lease_s=True))
-    assert seen is not None
-    assert (seen.level, seen.reasons, seen.tte_s, seen.lease_s) == ("ok", (), None, None)
-
-
 WINDOW = {"fast": [[float(t), 8 * GIB - t, 0, None] for t in range(2400)]}
-BREACH: dict[str, Any] = {
-    "at": 1_790_000_000.5, "reason": "RAM available 1.9 GiB, limit 2.0 GiB",
-    "reasons": ["RAM available 1.9 GiB", "full in 3 s"],
-    "limit": {"metric": "host.ram_available", "below": 2 * GIB},
-    "killed": [{"name": "cand", "kind": "process", "rung": "SIGKILL", "write_s": 0.018,
-                "empty_s": 0.22}],
-    "window": WINDOW, "cause": "guard",
-}  # fmt: skip
+BREACH = {**journals.BREACH, "reason": journals.WORDS, "window": WINDOW}
+
+
+def written(run: RunDir, **changes: Any) -> Breach:
+    put(run, "breach.json", {**BREACH, **changes})
+    found = breach_of(run)
+    assert found is not None, changes
+    return found
 
 
 def test_a_breach_is_kept_with_its_curve_thinned(run: RunDir) -> None:
-    put(run, "breach.json", BREACH)
-    found = breach_of(run)
-    assert found is not None
+    found, leased = written(run), written(run, cause="lease")
     assert (found.words, found.cause) == (BREACH["reason"], Cause.GUARD)
     kept = found.data["window"]["fast"]
     assert len(kept) <= MOST_POINTS + 1
     assert (kept[0], kept[-1]) == (WINDOW["fast"][0], WINDOW["fast"][-1])
     assert found.data["killed"][0]["write_s"] == 0.018
-    put(run, "breach.json", {**BREACH, "cause": "lease"})
-    found = breach_of(run)
-    assert found is not None
-    assert (found.cause, found.data["cause"]) == (Cause.EXPIRED, "lease")
+    assert (leased.cause, leased.data["cause"]) == (Cause.EXPIRED, "lease")
 
 
 def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
@@ -105,18 +102,18 @@ def test_a_breach_keeps_what_the_sentinel_says_of_it(run: RunDir) -> None:
         "stuck": "its driver",
     }  # fmt: skip
     points = [[float(t), t] for t in range(1000)]
-    put(run, "breach.json", {
-        **BREACH, "crossed": 41.5, "mono": 41.6, "gap_s": 0.25,
-        "killed": [killed, {**killed, "held": {"ram": None}, "why": ""}],
-        "curve": {"metric": "service.ram_used", "of": "cand\x1b[2J", "points": points},
-    })  # fmt: skip
-    found = breach_of(run)
-    assert found is not None
-    one, other = found.data["killed"]
-    assert one["held"] == {"ram": 5 * GIB, "swap": None, "age_s": 0.02}
-    assert (one["rung"], one["write_s"], one["empty_s"]) == ("cgroup.kill, engine", 0.018, None)
-    assert one["why"] == "a; b; does not die: its driver"
-    assert (other["held"], other["why"]) == (None, "does not die: its driver")
+    found = written(
+        run, crossed=41.5, mono=41.6, killed=[killed, {**killed, "held": {"ram": None}, "why": ""}],
+        curve={"metric": "service.ram_used", "of": "cand\x1b[2J", "points": points},
+    )  # fmt: skip
+    told = {
+        "name": "cand (container ab)", "kind": "container", "rung": "cgroup.kill, engine",
+        "write_s": 0.018, "empty_s": None, "held": {"ram": 5 * GIB, "swap": None, "age_s": 0.02},
+        "why": "a; b; does not die: its driver",
+    }  # fmt: skip
+    assert found.data["killed"] == [
+        told, {**told, "held": None, "why": "does not die: its driver"},
+    ]  # fmt: skip
     assert (found.data["crossed"], found.data["gap_s"], found.data["mono"]) == (41.5, 0.25, 41.6)
     curve = found.data["curve"]
     assert (curve["of"].isprintable(), curve["points"][-1]) == (True, points[-1])
@@ -132,9 +129,7 @@ def test_a_breach_that_is_half_garbage_is_still_a_breach(run: RunDir) -> None:
         {"reason": None, "reasons": []}, {"reason": "\x1b]0;x\x07 \x00"},
     )  # fmt: skip
     for change in changes:
-        put(run, "breach.json", {**BREACH, **change})
-        found = breach_of(run)
-        assert found is not None, change
+        found = written(run, **change)
         assert found.words
         assert found.words.isprintable()
         json.dumps(found.data)
@@ -162,3 +157,48 @@ def test_a_message_reaches_an_inbox_and_a_full_one_holds_nobody_up(run: RunDir) 
     finally:
         inbox.close()
     assert not tell(run, {"do": "beat"}), "nobody reads any more"
+
+
+GIB = 1 << 30
+ROWS: list[list[Any]] = [[1.0, 9, 0, None], [2.0, 5, 3, 20.0], [3.0, 7, 1, 10.0]]
+
+
+def found(limit: dict[str, Any], curve: dict[str, Any], **more: Any) -> Crossed | None:
+    return crossed({"limit": limit, "curve": curve, "at": 2.0, "window": {"fast": ROWS}, **more})
+
+
+@pytest.mark.parametrize(
+    ("limit", "column", "value", "level", "below"),
+    [
+        ({"metric": "host.ram_available", "below": 6}, RAM, 5, 6, True),
+        ({"metric": "host.time_to_full", "below": 6.0}, RAM, 5.5, None, True),
+        ({"metric": "host.swap_used", "above": 2}, SWAP, 3, 2, False),
+        ({"metric": "host.swap_growth", "above": 1}, SWAP, 2, 2, False),
+        ({"metric": "host.swap_growth", "above": 1}, SWAP, None, None, False),
+        ({"metric": "host.swap_free", "below": 4}, SWAP, 2, 1, False),
+        ({"metric": "host.pressure", "above": 15.0}, FULL, 20.0, 15.0, False),
+    ],
+)
+def test_where_the_limit_lies_on_a_column(
+    limit: dict[str, Any], column: int, value: float | None, level: float | None, below: bool
+) -> None:
+    curve = found(limit, {"metric": limit["metric"], "column": column}, value=value)
+    assert curve is not None
+    assert (curve.level, curve.below, curve.column) == (level, below, column)
+    assert curve.points[0] == (1.0, ROWS[0][column])
+
+
+def test_points_end_with_the_figure_that_was_judged() -> None:
+    limit = {"metric": "gpu.memory_free", "below": GIB, "of": "min"}
+    points = [[1.5, 2 * GIB], [0.5, 3 * GIB], ["x"], None]
+    curve = found(limit, {"metric": "gpu.memory_free", "of": "GPU-a", "points": points}, value=7)
+    assert curve is not None
+    assert (curve.name, curve.unit, curve.level) == ("VRAM free of GPU-a", "B", GIB)
+    assert curve.points == ((0.5, 3 * GIB), (1.5, 2 * GIB), (2.0, 7))
+
+
+def test_without_figures_there_is_none() -> None:
+    assert limit_in({"limit": 3}) is None
+    broken = (None, {}, {"column": 9}, {"column": True, "points": 3}, {"points": [[1.0, None]]})
+    for curve in (*broken, "x"):
+        assert crossed({"curve": curve, "at": 1.0, "limit": 3}) is None

@@ -1,4 +1,5 @@
-"""The report: read alone it lets another engineer decide, whatever text the journal holds."""
+"""The report: read alone it lets another engineer decide, whatever text the journal holds; its
+charts draw nothing that was not measured. Its words are in test_words."""
 
 from __future__ import annotations
 
@@ -7,16 +8,21 @@ import math
 import os
 import re
 import stat
+import sys
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from console.cli import main
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView
-from console.render.report.compare import compare
+from console.journal.samples import gauges, soak_series
+from console.render.report import compare as comparison
+from console.render.report.charts import thinned, unbroken
 from console.render.report.document import (
     Evidence,
     as_json,
@@ -26,10 +32,12 @@ from console.render.report.document import (
     write_report,
 )
 from console.render.report.guard import guard_chart, guard_lines
+from console.render.report.soak import soak_of
+from console.render.report.svg import Panel, Svg, seconds_ticks, spread_out, ticks
+from tests.ground.harmful import harmful
 from tests.run.unit import reported
-from tests.run.unit.breaches import BREACHES, breached
-from tests.run.unit.hostile import BAD, check_harmless, tables, view
-from tests.run.unit.stories import STORIES
+from tests.run.unit.journals import BAD, BREACHES, breached, check_harmless, tables, view
+from tests.run.unit.stories import STORIES, attempts
 
 
 def test_hostile_text_neither_acts_on_a_terminal_nor_breaks_a_table() -> None:
@@ -42,13 +50,19 @@ def test_hostile_text_neither_acts_on_a_terminal_nor_breaks_a_table() -> None:
 
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from("|\\`\x1b\n\r#<*](")), max_size=40))
-def test_any_text_keeps_the_report_in_shape(text: str) -> None:
+@example(BAD)
+def test_any_text_keeps_report_and_table_in_shape(text: str) -> None:
     check_harmless(markdown(view(text)))
+    made = comparison.compare([(view(text), text), (view("ok"), "failed"), (RunView(), "pending")])
+    check_harmless(comparison.markdown(made))
+    assert len(tables(comparison.markdown(made))) == 1
+    shown = comparison.lines(made, 80)
+    assert [bad for line in shown for bad in harmful(line)] == []
+    assert all(len(line) <= 80 for line in shown)
 
 
 def test_no_key_is_in_it() -> None:
     made = reported.no_go()
-    assert "sk-123456" in json.dumps(made.header)
     for text in (markdown(made), json.dumps(as_json(made))):
         assert "sk-123456" not in text
         assert "--api-key ***** --n-gpu-layers 999" in text
@@ -63,20 +77,13 @@ def test_a_go_before_all_gates_were_asked_is_none() -> None:
 
 
 def test_a_rehearsal_is_marked_before_its_decision() -> None:
-    real, made = STORIES["go"](), STORIES["a_rehearsal_with_a_fault"]()
-    assert (real.mark, real.rehearsal, as_json(real)["rehearsal"]) == ("", {}, False)
-    assert "REHEARSAL" not in markdown(real)
-    found = as_json(made)
-    assert (made.mark, found["rehearsal"], found["fault"]) == ("REHEARSAL", True, "slow")
-    text = markdown(made)
+    assert as_json(STORIES["go"]())["rehearsal"] is False
+    made = STORIES["a_rehearsal_with_a_fault"]()
+    found, text = as_json(made), markdown(made)
+    assert (found["rehearsal"], found["fault"]) == (True, "slow")
     assert text.index("fault `slow`") < text.index("NO-GO")
-    [attempt] = compare([(made, "succeeded")]).attempts
+    [attempt] = comparison.compare([(made, "succeeded")]).attempts
     assert attempt.decision.startswith("REHEARSAL NO-GO")
-
-
-def test_a_figure_that_is_no_number_is_printed() -> None:
-    for value in (math.nan, math.inf, -math.inf):
-        assert "| `tok_s` | unknown |" in markdown(view(value=value, mean=value, std=value))
 
 
 def test_the_same_number_is_printed_the_same_way_everywhere() -> None:
@@ -92,15 +99,6 @@ def test_the_same_number_is_printed_the_same_way_everywhere() -> None:
     ):  # fmt: skip
         found = judge(Criterion("a.b", parse_threshold(go)), Evidence(value, unit, 9))
         assert f"a.b {figure(value, unit, go)}" in found.why
-
-
-def test_the_exit_code_is_in_the_json() -> None:
-    for state, code in (
-        ("succeeded", 3), ("failed", 5), ("cancelled", 5), ("rolled_back", 6),
-        ("rollback_failed", 7), ("paused", None), ("rolling_back", None),
-    ):  # fmt: skip
-        found = as_json(view(state=state))
-        assert (found["state"], found["decision"], found["exit_code"]) == (state, "no_go", code)
 
 
 def test_both_files_are_written_and_replaced_whole(tmp_path: Path) -> None:
@@ -157,3 +155,143 @@ def test_what_is_no_curve_and_no_limit_is_left_out() -> None:
 def test_a_program_reads_all_of_a_breach() -> None:
     (one,) = as_json(breached())["guards"]
     assert (one["kind"], one["cause"], one["killed"][0]["empty_s"]) == ("breach", "guard", 0.22)
+
+
+def test_several_as_json_have_numbers() -> None:
+    made = comparison.compare(attempts()[-2:])
+    assert [one.short for one in made.attempts] == ["0000", "0001"], "oldest first"
+    found = json.loads(json.dumps(comparison.as_json(made)))
+    assert found["attempts"][0]["metrics"]["tok_s"] == 6.1
+    assert found["attempts"][0]["metrics"]["stability"] is None
+    assert found["inputs_that_differ"] == ["split"]
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunDir]:
+    monkeypatch.chdir(tmp_path)
+    return [
+        reported.kept(reported.no_go_rows()),
+        reported.kept(reported.soaked_rows(), inputs={"split": "layer", "port": 8001}),
+    ]
+
+
+def test_at_a_terminal_the_table_fits_it(
+    two: list[RunDir], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    ids = [run.id for run in two]
+    assert main(["report", *ids]) == 0
+    drawn = capsys.readouterr().out
+    assert max(map(len, drawn.splitlines())) <= 80
+    assert "  split=graph\n" in drawn
+    assert "|" not in drawn
+    assert main(["report", "--markdown", *ids]) == 0
+    assert capsys.readouterr().out.startswith("# 2 attempts\n")
+
+
+def test_a_command_writes_a_copy(two: list[RunDir], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", two[1].id, "--to", "docs/phase2-evaluation.md", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"report": "docs/phase2-evaluation.md"}
+    assert Path("docs/phase2-evaluation/soak-soak.svg").exists()
+    assert not two[1].report.exists(), "the run's own directory is not touched"
+    assert main(["report", two[0].id, two[1].id, "--to", "x.md"]) == 2
+    Path("file").write_text("")
+    assert main(["report", two[0].id, "--to", "file/x.md"]) == 2
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str) -> list[str]:
+    return [str(one.text) for one in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    made = reported.soaked()
+    made.header["machine"]["cards"][0]["name"] = BAD
+    made.header["targets"][0]["go"] = ">= 20 tok/s"
+    run = reported.run_dir(tmp_path, made)
+    for chart in evidence(run, made).charts:
+        assert [bad for line in texts(chart.svg) for bad in harmful(line)] == []
+    for text in (BAD, "</text><script>x</script>", "\ufffe\uffff & < > \"'", "]]>", "\x00"):
+        svg = Svg(100, 50, text, text)
+        svg.text(1, 2, text)
+        root = ElementTree.fromstring(str(svg))
+        assert [one.tag for one in root.iter()].count(f"{SVG}text") == 3
+        assert f"{SVG}script" not in [one.tag for one in root.iter()]
+    assert evidence(run, view(BAD)).charts is not None
+
+
+def test_torn_and_odd_lines_cost_themselves_only(tmp_path: Path) -> None:
+    made = reported.soaked()
+    run = reported.run_dir(tmp_path, made)
+    known = len(gauges(run))
+    with run.gauges.open("a") as file:
+        file.write('\n[1]\n{"at": "x"}\n{"at": NaN}\n{"at": 2, "gpu": [], "ram": true}\nx\n')
+    assert len(gauges(run)) == known + 1
+    path = run.path / "attempts" / "soak.1.soak.jsonl"
+    path.write_text('{"t": 1, "ok": true, "tok_s": Infinity}\n{"t": null, "ok": true}\n{"t": 2,')
+    series = soak_series(run, soak_of(made, "soak"))
+    assert [(r.t, r.tok_s) for r in series.requests] == [(1.0, None)]
+    made.soaks["soak"]["file"] = "/etc/passwd"
+    assert soak_series(run, soak_of(made, "soak")).requests == []
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e12), st.integers(2, 12))
+def test_ticks_are_round_inside_and_few(low: float, span: float, most: int) -> None:
+    high = low + span
+    if high <= low:
+        return
+    found = ticks(low, high, most)
+    slack = (high - low) * 1e-6
+    assert len(found) <= most + 1
+    assert all(low - slack <= tick <= high + slack for tick in found)
+    steps = [b - a for a, b in pairwise(found)]
+    if steps:
+        mantissa = steps[0] / 10 ** math.floor(math.log10(steps[0]) + 1e-9)
+        assert min(abs(mantissa - m) for m in (1, 2, 5, 10)) < 1e-3
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_ticks_of_nonsense_are_none(value: float) -> None:
+    assert ticks(0, value) in ([0], [])
+    assert ticks(value, 1) in ([], [1])
+
+
+@given(st.floats(0.1, 1e7))
+def test_moments_are_in_a_unit_people_count_by(high: float) -> None:
+    found = seconds_ticks(high)
+    assert 1 <= len(found) <= 9
+    assert found[0] == (0.0, "0")
+    assert all(t <= high for t, _ in found)
+    assert all(label == "0" or re.fullmatch(r"[\d.]+ (s|min|h)", label) for _, label in found)
+
+
+@given(st.lists(st.floats(0, 100), max_size=8))
+def test_labels_keep_apart_and_in_order(wanted: list[float]) -> None:
+    placed = spread_out(wanted, 10, 0, 100)
+    order = sorted(range(len(wanted)), key=lambda n: (wanted[n], n))
+    for one, two in pairwise(order):
+        assert placed[two] - placed[one] >= 10 - 1e-6
+
+
+def test_thinning_keeps_every_peak() -> None:
+    points = [(float(t), 90.0 if t == 7777 else 1.0) for t in range(20_000)]
+    few = thinned(points)
+    assert len(few) <= 602
+    assert max(few, key=lambda p: p[1]) == (7777.0, 90.0)
+    assert few == sorted(few)
+
+
+def test_a_line_is_broken_where_nothing_was_answered() -> None:
+    points = [(float(t), 1.0) for t in (*range(10), *range(40, 50))]
+    assert [len(part) for part in unbroken(points, [])] == [10, 10]
+    assert [len(part) for part in unbroken(points[:10], [(3.5, 3.6)])] == [4, 6]
+    assert unbroken([], []) == []
+
+
+def test_a_panel_keeps_what_is_outside_at_its_edge() -> None:
+    panel = Panel(10, 20, 100, 50, 10, 5)
+    assert (panel.x(-5), panel.x(20), panel.y(-1), panel.y(99)) == (10, 110, 70, 20)
+    assert Panel(0, 0, 10, 10, 0, 0).x(0) == 0

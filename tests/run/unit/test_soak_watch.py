@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -77,22 +79,6 @@ def test_the_memory_of_a_control_group(table: object, rss: object, anon: object)
     assert group_memory({"memory_stats": {}}) == group_memory(None) == {"rss": None, "anon": None}
 
 
-class Engine:
-    """As much of the engine's library as a look asks for; `found`: what it knows, or its error."""
-
-    def __init__(self, found: Any) -> None:
-        self.api = self
-        self.found = found
-
-    def inspect_container(self, ref: str) -> Any:
-        if isinstance(self.found, Exception):
-            raise self.found
-        return self.found
-
-    def stats(self, ref: str, **_: object) -> Any:
-        return {"memory_stats": {"stats": {"anon": 7, "file_mapped": 5}}}
-
-
 def container(**state: object) -> dict[str, Any]:
     return {"State": {"StartedAt": "noon", **state}, "RestartCount": 2}
 
@@ -104,23 +90,23 @@ def container(**state: object) -> dict[str, Any]:
         (container(Running=True, Restarting=True, Status="restarting"), {}, "restarting"),
         (container(Running=True, Paused=True), {"container": "noon 2"}, "its container is paused"),
         (container(Running=False, Status="exited"), {}, "exited"),
+        (OSError("gone"), {}, "gone"),
     ],
 )
 def test_when_a_container_started(found: Any, start: dict[str, str], words: str) -> None:
-    client: Any = Engine(found)
+    """An engine that does not answer tells nothing."""
+    client = Mock()
+    client.api.inspect_container.side_effect = repeat(found)
+    client.api.stats.return_value = {"memory_stats": {"stats": {"anon": 7, "file_mapped": 5}}}
     eyes = ContainerEyes(client, Handle("s", "container", container="c"))
-    assert eyes.look() == ({"rss": 12, "anon": 7}, start)
-    assert eyes.state() == words
+    known = {"rss": 12, "anon": 7} if isinstance(found, dict) else {"rss": None, "anon": None}
+    assert eyes.look() == (known, start)
+    assert words in eyes.state()
 
 
-def test_an_engine_that_does_not_answer_tells_nothing() -> None:
-    client: Any = Engine(OSError("gone"))
-    eyes = ContainerEyes(client, Handle("s", "container", container="c"))
-    assert eyes.look() == ({"rss": None, "anon": None}, {})
-    assert "gone" in eyes.state()
-
-
-# -- the log -----------------------------------------------------------------------------------
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log"
 
 
 def append(path: Path, text: str) -> None:
@@ -128,8 +114,7 @@ def append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_only_lines_that_come_later_count(tmp_path: Path) -> None:
-    path = tmp_path / "log"
+def test_only_lines_that_come_later_count(path: Path) -> None:
     append(path, "CUDA error: before the soak\n")
     log = CriticalLog(path, PATTERN)
     assert log.read() == ()
@@ -142,8 +127,7 @@ def test_only_lines_that_come_later_count(tmp_path: Path) -> None:
     assert log.close() == ("out of memory, without an end",)
 
 
-def test_a_log_that_the_engine_does_not_give_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "log"
+def test_a_log_that_the_engine_does_not_give_is_not_read(path: Path) -> None:
     append(path, f"fine\n--- {UNREADABLE}: no driver ---\n")
     log = CriticalLog(path, PATTERN)
     assert log.read() is None, "also where it was so before"
@@ -153,40 +137,27 @@ def test_a_log_that_the_engine_does_not_give_is_not_read(tmp_path: Path) -> None
     assert log.read() is None
 
 
-def test_a_look_that_the_system_refuses_is_not_the_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[int] = []
-
-    class Eyes(ProcessEyes):
-        def look(self) -> tuple[dict[str, int | None], dict[str, str]]:
-            looks.append(1)
-            if len(looks) == 1:
-                raise OSError("too many open files")
-            return {"rss": 1, "anon": 1}, {}
-
+def test_a_look_that_the_system_refuses_is_not_the_last(path: Path) -> None:
+    looks = chain([OSError("too many open files")], repeat(({"rss": 1, "anon": 1}, {})))
+    eyes = Mock(look=Mock(side_effect=looks), state=lambda: "")
     handle, driver = Handle("s", "process"), SimpleNamespace(status=lambda _: Status(True))
     watch = SoakWatch(
-        "http://127.0.0.1:9", driver, handle, CriticalLog(tmp_path / "log", PATTERN),
-        eyes=Eyes(handle), clock=FakeClock(), every_s=0.01,
+        "http://127.0.0.1:9", driver, handle, CriticalLog(path, PATTERN),
+        eyes=eyes, clock=FakeClock(), every_s=0.01,
     )  # fmt: skip
     with watch:
-        until(lambda: len(looks) > 1, "it looks again")
+        until(lambda: eyes.look.call_count > 1, "it looks again")
     assert any(look.rss == 1 for look in watch.drain())
 
 
-def test_a_log_that_is_replaced_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "log"
+def test_a_log_that_is_replaced_goes_on(path: Path) -> None:
     append(path, "a\n")
     log = CriticalLog(path, PATTERN)
     append(path, "CUDA error: one\n")
-    fresh = tmp_path / "fresh"
+    fresh = path.with_name("fresh")
     append(fresh, "b\nCUDA error: two\n")
     fresh.replace(path)
     assert log.read() == ("CUDA error: one", "CUDA error: two")
-
-
-# -- /metrics ----------------------------------------------------------------------------------
 
 
 class Metrics(BaseHTTPRequestHandler):
@@ -216,8 +187,7 @@ def test_when_a_server_started_by_its_own_word(status: int, told: str) -> None:
     assert start_header(url) == "", "nobody listens"
 
 
-def test_a_log_that_comes_later_is_read_from_its_start(tmp_path: Path) -> None:
-    path = tmp_path / "log"
+def test_a_log_that_comes_later_is_read_from_its_start(path: Path) -> None:
     log = CriticalLog(path, PATTERN)
     assert log.read() is None, "no log is not a log without errors"
     append(path, "CUDA error: one\nCUDA error: two\n")

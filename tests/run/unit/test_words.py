@@ -40,19 +40,15 @@ from console.runner.prepare.plan import make_plan
 from console.runtime import spec
 from console.runtime.docker.client import pull_hint
 from tests.run.unit import cases, reported
-from tests.run.unit.breaches import BREACHES
 from tests.run.unit.conftest import Look, MakePlan
-from tests.run.unit.hostile import BAD, view
-from tests.run.unit.journals import BEGUN, JOURNALS, shelved
-from tests.run.unit.shown import attempts, changes, drawn, whole
-from tests.run.unit.stories import STORIES, Story
+from tests.run.unit.journals import BAD, BEGUN, BREACHES, JOURNALS, shelved, view
+from tests.run.unit.stories import STORIES, Story, attempts, changes, drawn, whole
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same clock, width and lessons wherever this runs."""
+def _place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same clock and width wherever this runs."""
     with monkeypatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "CONFIG"))
         patch.setenv("TZ", "UTC")
         patch.setenv("COLUMNS", "100")
         time.tzset()
@@ -183,17 +179,12 @@ def test_attempts_of_different_playbooks(snapshot: SnapshotAssertion) -> None:
 # -- a run that is listed, shown, followed ---------------------------------------------------------
 
 
-@pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "STATE"))
-    monkeypatch.setattr(follow, "GRACE_S", 0.0)
-    return tmp_path
-
-
 @pytest.mark.parametrize("name", JOURNALS)
 def test_a_run_followed_and_shown(
-    name: str, shelf: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
-) -> None:
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(follow, "GRACE_S", 0.0)
     run, out = shelved(JOURNALS[name]), io.StringIO()
     followed = follow.Follow(run, out, interactive=False).until_end()[0]
     run.report.write_text("x")
@@ -202,14 +193,12 @@ def test_a_run_followed_and_shown(
     shown = main(["show", "1a2b"])
     assert {
         "followed": out.getvalue(), "codes": [int(followed), shown],
-        "with a report": changes(out.getvalue(), again.getvalue()).replace(str(shelf), "HERE"),
+        "with a report": changes(out.getvalue(), again.getvalue()).replace(str(tmp_path), "HERE"),
         "shown": capsys.readouterr().out,
     } == snapshot  # fmt: skip
 
 
-def test_the_list_of_runs(
-    shelf: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
-) -> None:
+def test_the_list_of_runs(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
     main(["runs"])
     for number, told in enumerate(JOURNALS.values()):
         shelved(told, f"2026010{number}-000000-x-000{number}")
@@ -219,9 +208,7 @@ def test_the_list_of_runs(
     assert capsys.readouterr().out == snapshot
 
 
-def test_logs_of_a_run(
-    shelf: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
-) -> None:
+def test_logs_of_a_run(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
     run = shelved([*BEGUN[:7]])
     codes = [main(["logs", "up"]), main(["logs", "up", "--json"]), main(["logs", "\x1b[31mred"])]
     run.log("cand").parent.mkdir()
