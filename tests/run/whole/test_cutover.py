@@ -207,6 +207,17 @@ def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> 
     is_back(world)
 
 
+def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
+    stay(world)
+    one = world.view().services["cand"]
+    process.stop_group(one["pid"], one["start"], grace_s=0.0)
+    done = world.console("promote", "--why", "it is better", "--yes")
+    assert done.code != 0
+    assert "cand does not run any more" in done.err
+    assert world.view().cutover["what"] == "stays"
+    roll_back(world)
+
+
 def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:
     """Edit as told, roll back: the candidate's own argv serves on the production port."""
     stay(world)
