@@ -31,7 +31,7 @@ from console.recovery.guard.observe.snapshot import (
 from console.recovery.rollback.live import Live
 from console.render.guard import limit_words
 from tests.clock import FakeClock
-from tests.guard.kill_parts import ID, made_up
+from tests.guard.conftest import ID, made_up
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
 from tests.guard.made_site import LOW, Make
 
