@@ -60,8 +60,7 @@ chaos: $(VENV)/.dev
 
 # real memory pressure, minutes of it: engines stopped, cores burning, swap on; needs root
 yard: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py \
-	  tests/guard/real/member_run.py
+	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py
 
 # the shipped playbooks with every fault, two to six minutes each, in the testbed's engine. ONLY:
 # words that choose, like ONLY="operation-lazarus" or ONLY="slow grey", or both

@@ -14,7 +14,7 @@ PLENTY = 200 * GIB
 
 
 class Bench:
-    """A policy, and snapshots that advance in time. Whatever a test does not set is idle."""
+    """Whatever a test does not set is idle."""
 
     def __init__(
         self, *limits: Limit, armed: bool = True, rest: float = PLENTY, **more: object
@@ -39,6 +39,21 @@ class Bench:
         for _ in range(max(1, round(seconds / step))):
             self.at += step
             self.last = self.policy.decide(self.see(**parts))  # type: ignore[arg-type]
+        return self.last
+
+    def fill(self, rate: float, available: float, to: float = 0.0) -> Decision:
+        """Take this many bytes a second until so many are left, or until the breach."""
+        while available > to and self.last.breach is None:
+            available -= rate * 0.05
+            self.go(0.05, available=available)
+        return self.last
+
+    def pressed(self, share: float, seconds: float) -> Decision:
+        """Have all tasks wait for memory for this share of the time, until the breach."""
+        begun = self.at
+        while self.at < begun + seconds and self.last.breach is None:
+            full = int((self.at + 0.05 - begun) * share * 1e6)
+            self.go(0.05, full_us=full, some_us=full)
         return self.last
 
     def breached(self, seconds: float, **parts: object) -> Breach:

@@ -1,4 +1,4 @@
-"""The guard loop on a made-up machine, with its time set by the test and real processes to kill."""
+"""A guard loop on a made-up machine, its time set by the test, with real processes to kill."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.recovery.guard.kill.killer import Killer
 from console.recovery.guard.kill.targets import LiveTargets, deny_of
 from console.recovery.guard.loop import Dependencies, GuardLoop
 from console.recovery.guard.observe.collect import Collector
-from console.recovery.guard.record.read import open_ring
+from console.recovery.guard.record.read import Recording, open_ring
 from console.recovery.guard.record.recorder import Recorder
 from console.recovery.rollback import live, trigger
 from tests.clock import FakeClock
@@ -25,13 +25,11 @@ from tests.guard.conftest import put
 
 GIB = 1 << 30
 TOTAL = 64
+LOW = Limit("host.ram_available", below=8 * GIB)
 QUIET = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-"""The command of a child process that prints nothing and ends with its stdin."""
 
 
 class Site:
-    """A guard loop on a made-up machine of 64 GiB, with real processes to kill."""
-
     def __init__(self, root: Path, *limits: Limit, **changes: Any) -> None:
         self.root, self.clock = root, FakeClock()
         self.machine = root / "machine"
@@ -42,8 +40,7 @@ class Site:
         put(self.machine, "proc/vmstat", "pswpin 0\npswpout 0\n")
         self.config = GuardConfig(f"site-{root.name}", str(self.run), "ring", limits, **changes)
         self.spawned: list[str] = []
-        self.room = True
-        """Whether `spawn` can start a process."""
+        self.room = True  # for a process that `spawn` starts
         self.loads: list[subprocess.Popen[bytes]] = []
         killer = Killer("", deny_of(self.config), clock=self.clock.monotonic, release=False)
         self.deps = Dependencies(
@@ -103,6 +100,11 @@ class Site:
         entry = live.Live("ladder", "warm", own, process.start_time(own) or 0)
         live.append(self.run / "rollback" / live.LIVE, entry)
 
+    def fall(self, gib: float = 7.0, seconds: float = 1.0) -> None:
+        """Let so much be available, and pass the time that it takes to act."""
+        self.available(gib)
+        self.pass_time(seconds)
+
     def triggered(self) -> bytes:
         try:
             return os.read(self.fifo, 64)
@@ -114,15 +116,16 @@ class Site:
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
+    def ring(self) -> Recording:
+        found = open_ring(self.root / "ring")
+        assert found is not None
+        return found
+
     def events(self, what: str) -> list[str]:
-        ring = open_ring(self.root / "ring")
-        assert ring is not None
-        return [one["text"] for one in ring.events() if one["what"] == what]
+        return [one["text"] for one in self.ring().events() if one["what"] == what]
 
     def page(self) -> dict[str, Any]:
-        ring = open_ring(self.root / "ring")
-        assert ring is not None
-        return ring.status() or {}
+        return self.ring().status() or {}
 
     def close(self) -> None:
         for child in self.loads:

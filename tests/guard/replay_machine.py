@@ -32,8 +32,7 @@ Points = list[tuple[float, float]]
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One load. `demand`: memory of the whole machine without page cache, in bytes, at a second of
-    the load's own time. `seconds`: how long the load takes. `peak`: its highest demand. `swap`: the
-    published swap, instead of the model's."""
+    the load's own time; `peak`: its highest. `swap`: as published, instead of the model's."""
 
     name: str
     demand: Callable[[float], float]
@@ -124,20 +123,15 @@ def storm(rate: float, end: float) -> Curve:
 
 def mapped(rate: float, end: float) -> Curve:
     """A mapped file of any size, which is page cache that MemAvailable does not count, and 4 GB."""
-    return Curve(
-        named("mapped file", rate, end),
-        line([(0, START), (5, START + 4 * GB)]),
-        120,
-        START + 4 * GB,
-    )
+    demand = line([(0, START), (5, START + 4 * GB)])
+    return Curve(named("mapped file", rate, end), demand, 120, START + 4 * GB)
 
 
 SHAPES = (ramp, plateaus, shards, storm, mapped)
 
 
 def preflight(curve: Curve) -> tuple[Verdict, Envelope]:
-    """Return the verdict of `console.models.sizing` on a resident load of this size, and its
-    prediction."""
+    """Return preflight's verdict on a resident load of this size, and its prediction."""
     machine = FitMachine(ram_total=TOTAL, ram_available=TOTAL - START, swap_free=SWAP - SWAP_START)
     need = int(curve.peak) - START
     ledger = Assessment(Strategy.RESIDENT)

@@ -3,31 +3,32 @@
     python -m tests.guard.replay_record OUT.csv.gz -- COMMAND...      run it and record
     python -m tests.guard.replay_record OUT.csv.gz --seconds 60       record what happens anyway
 
-It reads /proc/meminfo and /proc/pressure/memory twenty times a second and stores the raw values.
 The first line is JSON: the command, RAM and swap of the machine in KiB, kernel. Each line after it:
-milliseconds since the start, MemAvailable and used swap in KiB, PSI totals of `some` and `full` in
-microseconds.
+milliseconds, MemAvailable and used swap in KiB, PSI totals of `some` and `full` in microseconds.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import platform
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 from console.recovery.guard.observe.snapshot import Memory
 
 CURVES = Path(__file__).with_name("curves")
 STEP_S = 0.05
-QUIET_S = 2.0
-"""How many seconds are recorded before the command starts and after it ended."""
+QUIET_S = 2.0  # before the command starts and after it ended
 KIB = 1024
 Row = tuple[int, int, int, int, int]
 
@@ -49,24 +50,18 @@ class Recorded:
     def lowest(self) -> int:
         return min(row[1] for row in self.rows) * KIB
 
-    def memories(self, start: float = 1000.0) -> Iterator[Memory]:
-        """Return the samples as the sentinel would have read them, from the monotonic second
-        `start` on."""
+    def memories(self) -> Iterator[Memory]:
+        """Return the samples as the sentinel would have read them."""
         for ms, available, swap, some, full in self.rows:
-            at = start + ms / 1000
-            yield Memory(
-                at, self.total, available * KIB, self.swap_total, swap * KIB, some, full
-            )  # fmt: skip
+            at = 1000.0 + ms / 1000
+            yield Memory(at, self.total, available * KIB, self.swap_total, swap * KIB, some, full)
 
 
 def read(path: Path) -> Recorded:
     """Read a recorded file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         head = json.loads(file.readline())
-        rows = []
-        for line in file:
-            ms, available, swap, some, full = (int(word) for word in line.split(","))
-            rows.append((ms, available, swap, some, full))
+        rows = [cast("Row", tuple(map(int, line.split(",")))) for line in file]
     name = path.name.removesuffix(".csv.gz")
     total, swap_total = head["total_kib"] * KIB, head["swap_kib"] * KIB
     return Recorded(name, head["what"], total, swap_total, tuple(rows))
@@ -74,6 +69,34 @@ def read(path: Path) -> Recorded:
 
 def all_curves() -> list[Recorded]:
     return [read(path) for path in sorted(CURVES.glob("*.csv.gz"))]
+
+
+HOUR_S = 3600.0
+
+
+def idle_hour(seed: int = 7) -> tuple[Iterator[Memory], int, int]:
+    """Make an hour of idle from a recorded minute: its changes are repeated in another order each
+    time, so that no jump appears that was not recorded. Returns samples, and RAM and swap of the
+    machine in bytes."""
+    minute = read(CURVES / "idle.csv.gz")
+    steps = [tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairwise(minute.rows)]
+    shuffled = random.Random(seed)
+
+    def samples() -> Iterator[Memory]:
+        at, available, swap, some, full = 0.0, minute.rows[0][1], minute.rows[0][2], 0, 0
+        while at < HOUR_S:
+            # the minute's total gain or loss is given back, or an hour of it would drift
+            available, swap = minute.rows[0][1], minute.rows[0][2]
+            for ms, more, swapped, waited, stalled in shuffled.sample(steps, len(steps)):
+                at += ms / 1000
+                available, swap = available + more, swap + swapped
+                some, full = some + waited, full + stalled
+                yield Memory(
+                    1000.0 + at, minute.total, available * KIB, minute.swap_total, swap * KIB,
+                    some, full,
+                )  # fmt: skip
+
+    return samples(), minute.total, minute.swap_total
 
 
 def sample() -> tuple[dict[str, int], int, int]:
@@ -99,9 +122,8 @@ def record(command: list[str], seconds: float) -> tuple[dict[str, object], list[
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         if child is not None and ended is None and child.poll() is not None:
             ended = now
-        if command and ended is not None and now >= ended + QUIET_S:
-            break
-        if not command and now >= seconds:
+        over = math.inf if ended is None else ended + QUIET_S
+        if now >= (over if command else seconds):
             break
         time.sleep(max(0.0, begun + len(rows) * STEP_S - time.monotonic()))
     if child is not None and child.returncode:

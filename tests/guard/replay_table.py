@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,21 +12,20 @@ from console.models.sizing.assessment import GIB, HOST_MARGIN, Verdict
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import NOTHING_PREDICTED, defaults
 from console.render.guard import limit_words
-from tests.guard.replay import Outcome, replay, replay_memories
-from tests.guard.replay_idle import idle_hour
+from tests.guard.replay import replay, replay_memories
 from tests.guard.replay_machine import (
     GB,
     SWAP,
     TOTAL,
     Curve,
+    Filling,
     conversion,
     family,
     incident,
     preflight,
     ramp,
 )
-from tests.guard.replay_others import others
-from tests.guard.replay_record import all_curves
+from tests.guard.replay_record import all_curves, idle_hour
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "measurements" / "replay.md"
 MARK = "<!-- python -m tests.guard.replay --write -->"
@@ -72,6 +72,44 @@ def compared() -> list[Curve]:
     return [incident(), conversion(60.0), *(ramp(rate, end) for rate in rates for end in ends)]
 
 
+STEP_S = 0.1
+AVG_TAU_S, AVG_EVERY_S = 10.0, 2.0
+EXCESS_S = 30.0
+
+
+def others(curve: Curve) -> dict[str, float | None]:
+    """Return the second at which each rule is met with nothing else interfering; None for never.
+
+    earlyoom: MemAvailable and free swap both at 10 % or less, then 5 %. systemd-oomd: memory and
+    swap both used above 90 %; or the 10 s average of PSI full above 60 % for 30 s.
+    """
+    found: dict[str, float | None] = dict.fromkeys(
+        ("earlyoom TERM", "earlyoom KILL", "oomd swap", "oomd pressure", "RAM full")
+    )
+    filling, averaged, above, before, due = Filling(curve), 0.0, 0.0, 0.0, AVG_EVERY_S
+    while not filling.ended:
+        filling.step(STEP_S)
+        memory, t = filling.memory(), filling.t
+        free = 100 * (SWAP - memory.swap_used) / SWAP
+        available = 100 * memory.available / TOTAL
+        if t >= due:
+            share = (filling.stalled_us - before) / AVG_EVERY_S / 1e4
+            averaged += (share - averaged) * (1 - math.exp(-AVG_EVERY_S / AVG_TAU_S))
+            before, due = filling.stalled_us, due + AVG_EVERY_S
+        above = above + STEP_S if averaged > 60 else 0.0
+        met = {
+            "earlyoom TERM": available <= 10 and free <= 10,
+            "earlyoom KILL": available <= 5 and free <= 5,
+            "oomd swap": 100 - available > 90 and 100 - free > 90,
+            "oomd pressure": above >= EXCESS_S,
+            "RAM full": TOTAL - filling.ram < 2.5e9,
+        }
+        for name, yes in met.items():
+            if yes and found[name] is None:
+                found[name] = t
+    return found
+
+
 def beside(curves: list[Curve]) -> Iterator[str]:
     """Apply the rules of the usual guards to the same curves."""
     names = ("earlyoom TERM", "earlyoom KILL", "oomd swap", "oomd pressure")
@@ -114,18 +152,14 @@ def recorded() -> Iterator[str]:
     """Loads that were run for real, and an hour of nothing."""
     yield "| recorded here | length | lowest RAM available | warned | killed |"
     yield "|---|---|---|---|---|"
-    for curve in all_curves():
-        found = replay_memories(curve.memories(), curve.total, curve.swap_total)
-        yield _recorded(curve.what, curve.seconds, found)
-    memories, total, swap_total = idle_hour()
-    yield _recorded("an hour of idle, made of the minute", 3600, replay_memories(
-        memories, total, swap_total))  # fmt: skip
-
-
-def _recorded(what: str, length: float, found: Outcome) -> str:
-    lowest = f"{found.lowest / GIB:.1f} GiB"
-    warned, acted = seconds(found.warned_at), seconds(found.acted_at)
-    return f"| {what} | {length:.0f} s | {lowest} | {warned} | {acted} |"
+    curves = [(c.what, c.seconds, (c.memories(), c.total, c.swap_total)) for c in all_curves()]
+    for what, length, memories in [
+        *curves,
+        ("an hour of idle, made of the minute", 3600, idle_hour()),
+    ]:
+        found = replay_memories(*memories)
+        warned, acted = seconds(found.warned_at), seconds(found.acted_at)
+        yield f"| {what} | {length:.0f} s | {found.lowest / GIB:.1f} GiB | {warned} | {acted} |"
 
 
 def default_limits() -> Iterator[str]:

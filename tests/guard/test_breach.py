@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from itertools import chain, repeat
 
 import pytest
@@ -13,8 +12,7 @@ from console.recovery.guard.config import Limit
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE
 from tests.guard.conftest import put
-from tests.guard.made_site import Make
-from tests.guard.test_duty import LOW
+from tests.guard.made_site import LOW, Make
 
 
 def test_what_a_victim_held_and_which_curve_crossed(make: Make) -> None:
@@ -40,8 +38,7 @@ def test_what_a_victim_held_and_which_curve_crossed(make: Make) -> None:
 def test_of_ram_the_window_has_the_curve(make: Make) -> None:
     one = make(LOW)
     one.load()
-    one.available(7)
-    one.pass_time(1)
+    one.fall()
     assert one.breach()["curve"] == {"metric": "host.ram_available", "of": "", "column": 1}
     assert one.breach()["killed"][0]["held"]["ram"] is None, "nothing was read of it"
 
@@ -52,15 +49,8 @@ def test_what_is_about_to_happen_is_recorded_before_the_blow(
     one = make(LOW)
     one.load()
     seen: list[list[str]] = []
-
-    def killed_at_the_blow(*_: object) -> None:
-        seen.append(one.events("breach"))
-        raise SystemExit(9)
-
-    monkeypatch.setattr(one.deps.killer, "kill", killed_at_the_blow)
-    one.available(7)
-    with pytest.raises(SystemExit):
-        one.pass_time(0.1)
+    monkeypatch.setattr(one.deps.killer, "kill", lambda *_: seen.append(one.events("breach")))
+    one.fall()
     assert len(seen) == 1
     assert "7.0 GiB" in seen[0][0]
 
@@ -70,14 +60,9 @@ def test_a_recorder_that_fails_holds_no_blow_up(
 ) -> None:
     one = make(LOW)
     child = one.load()
-
-    def fails(*_: object) -> None:
-        raise ValueError("the map is closed")
-
-    monkeypatch.setattr(one.deps.ring, "event", fails)
-    one.available(7)
-    with pytest.raises(ValueError, match="closed"):
-        one.pass_time(0.1)
+    monkeypatch.setattr(one.deps.ring, "event", None)
+    with pytest.raises(TypeError):
+        one.fall()
     assert child.wait(60) == -9
 
 
@@ -92,8 +77,7 @@ def test_nobody_strikes_for_a_lease_once_nothing_lives(make: Make) -> None:
     child.kill()
     child.wait(60)
     one.pass_time(2)
-    one.available(7)  # what the rollback started
-    one.pass_time(2)
+    one.fall(7, 2)  # what the rollback started
     assert (one.breach()["cause"], one.triggered(), one.events("breach")) == ("lease", b"", [])
     assert len(one.events("disarmed")) == 1
 
@@ -102,8 +86,7 @@ def test_a_command_that_finds_no_room_is_tried_again(make: Make) -> None:
     one = make(LOW)
     one.load()
     one.room = False
-    one.available(7)
-    one.pass_time(2)
+    one.fall(7, 2)
     tried = len(one.spawned)
     assert 2 < tried <= 2 / FOLLOW_S
     one.room = True
@@ -118,9 +101,5 @@ def test_no_room_for_the_command_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     assert breach.start_rollback(started.append)
     assert len(started) == 1
     assert breach._spawned.pop().wait(60) == 0
-
-    def full(*_: object, **__: object) -> None:
-        raise BlockingIOError("fork: no more processes")
-
-    monkeypatch.setattr(subprocess, "Popen", full)
+    monkeypatch.setattr(breach, "module_argv", lambda name: ["/no/such/program"])
     assert not breach.start_rollback(started.append)

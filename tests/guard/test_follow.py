@@ -65,13 +65,18 @@ def test_fatal_lines_count_from_the_arming(log: Path) -> None:
     logs.close()
 
 
-def test_a_log_that_comes_later_is_read_from_its_start(logs: Logs, tmp_path: Path) -> None:
-    watch(logs, tmp_path / "later")
-    assert counts(logs) == [0]
-    assert logs.tails["big"].why
+def test_a_log_that_comes_later_is_read_from_its_start(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.set({"big": str(tmp_path / "later")}, [(0, "big", "FATAL"), (1, "other", "FATAL")])
+    logs.arm({"big": 1, "other": 1})
+    assert counts(logs) == [0, 0]
+    assert [bool(one["why"]) for one in logs.hits()] == [False, True], "it may come yet"
+    monkeypatch.setattr(log_patterns, "LOST_S", 0.0)
+    assert "No such file" in logs.hits()[0]["why"]
     add(tmp_path / "later", "FATAL\n")
-    assert counts(logs) == [1]
-    assert logs.tails["big"].why == ""
+    assert counts(logs) == [1, 0]
+    assert (logs.tails["big"].why, logs.hits()[0]["why"]) == ("", "")
 
 
 def test_a_log_that_is_replaced_or_cut(logs: Logs, log: Path) -> None:
@@ -133,17 +138,14 @@ def test_what_is_far_back_has_no_end_or_ends_in_a_return_is_found(
     monkeypatch.setattr(log_patterns, "AT_ONCE", MIB)
     add(log, b"FATAL first\n" + (b"x" * 99 + b"\n") * 25_000)
     assert counts(logs) == [1]
-    for _ in range(3):
-        logs.read()
+    assert [counts(logs) for _ in range(3)] == [[1]] * 3
     add(log, b"loading 1 %\rloading 2 %\rFATAL two\r")
     assert counts(logs) == [2]
     add(log, b"y" * 9000 + b" FATAL three, a long line\n")
     assert counts(logs) == [3]
     assert "FATAL three" in logs.limits[0].line
     add(log, b"FATAL four, and its process died")
-    assert counts(logs) == [3]
-    assert counts(logs) == [4]
-    assert counts(logs) == [4]
+    assert [counts(logs) for _ in range(3)] == [[3], [4], [4]]
     add(log, b" of it\n")
     assert counts(logs) == [4]
     assert logs.hits()[0]["why"] == ""
@@ -179,23 +181,8 @@ def test_a_catastrophic_pattern_is_given_up(
     add(log, "aaa\n")
     assert counts(logs) == [0, 4]
     told = {one["limit"]: (one["count"], one["why"]) for one in logs.hits()}
-    assert told[1] == (4, "")
-    assert told[0] == (0, log_patterns.TOO_LONG)
+    assert (told[0], told[1]) == ((0, log_patterns.TOO_LONG), (4, ""))
     assert told[2][1]
     # another limit is added: a pattern that was given up is not tried again
     logs.set({"big": str(log)}, [(0, "big", "(a+)+$"), (1, "big", "c")])
     assert logs.hits()[0]["why"] == log_patterns.TOO_LONG
-
-
-def test_a_log_that_stays_away_is_not_watched(
-    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logs.set({"big": str(tmp_path / "none")}, [(0, "big", "x"), (1, "other", "x")])
-    logs.arm({"big": 1, "other": 1})
-    logs.read()
-    assert [bool(one["why"]) for one in logs.hits()] == [False, True]
-    monkeypatch.setattr(log_patterns, "LOST_S", 0.0)
-    assert "No such file" in logs.hits()[0]["why"]
-    add(tmp_path / "none", "x\n")
-    logs.read()
-    assert (logs.hits()[0]["count"], logs.hits()[0]["why"]) == (1, "")

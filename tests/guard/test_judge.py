@@ -9,24 +9,14 @@ import pytest
 from console.models.sizing.load_curve import Envelope, Point
 from console.recovery.guard.config import GIB, Limit
 from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Decision, Policy
-from console.recovery.guard.observe.snapshot import Disk, Load, LogHit, Swap
+from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 from tests.guard.judging import MACHINE, PLENTY, Bench
 
 
 def test_a_quiet_machine_is_ok() -> None:
     found = Bench().go(5)
     assert found == Decision("ok", (), found.tte_s)
-    assert found.wait_s == POLL_S
     assert found.tte_s is not None
-
-
-def test_the_floor_is_a_breach_at_once() -> None:
-    bench = Bench()
-    found = bench.go(0.05, available=5 * GIB)
-    assert (found.level, found.fresh) == ("act", True)
-    assert found.breach is not None
-    assert (found.breach.limit.metric, found.breach.at) == ("host.ram_available", bench.at)
-    assert found.breach.value == 5 * GIB
 
 
 def test_one_breach_an_arming() -> None:
@@ -43,21 +33,19 @@ def test_one_breach_an_arming() -> None:
     assert second.breach != first
 
 
-def test_nothing_armed_nothing_killed() -> None:
+def test_who_is_armed_no_more_is_not_killed() -> None:
     bench = Bench(armed=False)
-    found = bench.go(1, available=5 * GIB)
-    assert (found.level, found.breach) == ("warn", None)
+    assert bench.go(1, available=5 * GIB).breach is None
     bench.policy.arm(bench.see(available=5 * GIB))
     assert bench.go(0.05, available=5 * GIB).fresh
     bench.policy.disarm()
     assert bench.go(0.05, available=5 * GIB).breach is None
 
 
-def test_a_rollback_is_only_watched() -> None:
+def test_after_a_rollback_only_what_comes_then_kills() -> None:
     bench = Bench()
     bench.policy.advisory(True)
-    found = bench.go(1, available=5 * GIB)
-    assert (found.level, found.breach) == ("warn", None)
+    assert bench.go(1, available=5 * GIB).breach is None
     bench.go(1)
     bench.policy.advisory(False)
     # still shown, because it has not been clear for long enough, but no reason to kill now
@@ -100,36 +88,20 @@ def test_clear_only_after_ten_seconds_well_above() -> None:
     assert bench.go(0.3, available=126 * GIB).level == "ok"
 
 
-def test_a_warning_never_kills() -> None:
-    bench = Bench(Limit("host.swap_used", above=GIB, act="warn"))
-    assert bench.go(60, swap=2 * GIB).breach is None
-    assert bench.last.level == "warn"
-
-
 def test_filling_up_is_told_with_time_and_speed() -> None:
-    available = 120.0 * 10**9
-    bench = Bench(rest=available)
-    while bench.last.breach is None:
-        available -= 4.93e9 * 0.05
-        bench.go(0.05, available=available)
-    assert bench.last.breach is not None
-    assert bench.last.breach.limit.metric == "host.time_to_full"
-    assert bench.last.breach.tte_s == pytest.approx(5.45, abs=0.05)
-    assert bench.last.breach.rate == pytest.approx(4.93e9)
+    found = Bench(rest=120e9).fill(4.93e9, 120e9).breach
+    assert found is not None
+    assert found.limit.metric == "host.time_to_full"
+    assert found.tte_s == pytest.approx(5.45, abs=0.05)
+    assert found.rate == pytest.approx(4.93e9)
 
 
 def test_on_its_course_a_predicted_load_is_let_end() -> None:
-    envelope = Envelope((Point("loaded", None, PLENTY - 8 * GIB),))
-    predicted, not_predicted = Bench(envelope=envelope), Bench()
-    for bench in (predicted, not_predicted):
-        available = float(PLENTY)
-        while available > 8.3 * GIB:
-            available -= 6e9 * 0.05
-            bench.go(0.05, available=available)
-        bench.go(2, available=available)
+    predicted = Bench(envelope=Envelope((Point("loaded", None, PLENTY - 8 * GIB),)))
+    predicted.fill(6e9, float(PLENTY), 8.3 * GIB)
+    assert predicted.go(2, available=8.2 * GIB).on_course
     assert predicted.last.breach is None
-    assert predicted.last.on_course
-    assert not_predicted.last.breach is not None
+    assert Bench().fill(6e9, float(PLENTY), 8.3 * GIB).breach is not None
 
 
 def test_a_later_arming_keeps_what_was_taken() -> None:
@@ -141,12 +113,6 @@ def test_a_later_arming_keeps_what_was_taken() -> None:
     bench.policy.disarm()
     bench.policy.arm(bench.see(available=22 * GIB))
     assert not bench.go(1, available=21 * GIB).on_course
-
-
-def test_outside_the_prediction_is_said() -> None:
-    bench = Bench(envelope=Envelope((Point("loaded", None, 10 * GIB),)))
-    found = bench.go(2, available=PLENTY - 20 * GIB)
-    assert (found.level, len(found.reasons)) == ("warn", 1)
 
 
 def test_cold_pages_that_make_room_for_what_was_predicted_are_no_breach() -> None:
@@ -192,21 +158,15 @@ def test_pressure_by_how_scarce_memory_is() -> None:
         (PLENTY, 0.5, False), (100 * GIB, 0.5, True), (100 * GIB, 0.2, False),
         (40 * GIB, 0.2, True), (PLENTY, 0.8, True),
     ):  # fmt: skip
-        bench = Bench(rest=available)
-        begun = bench.at
-        while bench.at < begun + 5:
-            full = int((bench.at + 0.05 - begun) * share * 1e6)
-            bench.go(0.05, full_us=full, some_us=full)
-        assert (bench.last.breach is not None) == kills, (available, share)
+        found = Bench(rest=available).pressed(share, 5)
+        assert (found.breach is not None) == kills, (available, share)
 
 
-def test_a_silent_runner() -> None:
+def test_a_silent_runner_kills_only_where_ram_is_scarce() -> None:
     bench = Bench()
     beat = bench.at
     assert bench.go(9, beat_at=beat).level == "ok"
-    found = bench.go(3, beat_at=beat)
-    assert (found.level, found.breach) == ("warn", None)
-    assert "11." in found.reasons[0]
+    assert bench.go(3, beat_at=beat).breach is None
     assert bench.go(1, beat_at=beat, available=50 * GIB).breach is not None
 
 
@@ -214,10 +174,8 @@ def test_an_oom_kill_in_what_is_armed() -> None:
     bench = Bench()
     quiet = Load("candidate", "container", bench.at, oom=0)
     assert bench.go(1, loads=(quiet,)).breach is None
-    killed = dataclasses.replace(quiet, at=bench.at, oom=1)
-    breach = bench.breached(0.05, loads=(quiet, killed))
-    assert (breach.limit.metric, breach.value) == ("service.oom_kills", 1)
-    assert breach.of == "candidate"
+    breach = bench.breached(0.05, loads=(quiet, dataclasses.replace(quiet, at=bench.at, oom=1)))
+    assert (breach.limit.metric, breach.value, breach.of) == ("service.oom_kills", 1, "candidate")
 
 
 def test_a_named_service_and_any() -> None:
@@ -229,32 +187,21 @@ def test_a_named_service_and_any() -> None:
     assert (breach.limit.of, breach.value) == ("a", 20 * GIB)
 
 
-def test_fatal_lines() -> None:
+def test_fatal_lines_of_another_limit_do_not_count() -> None:
     bench = Bench(
-        Limit("host.swap_used", above=GIB, act="warn"),
-        Limit(log="candidate", matches="x", count=2, source="playbook x"),
+        Limit("host.swap_used", above=GIB, act="warn"), Limit(log="candidate", matches="x", count=2)
     )
     assert bench.go(1, hits=(LogHit(0, 9, "another limit"), LogHit(1, 1, "one"))).breach is None
-    breach = bench.breached(0.05, hits=(LogHit(1, 2, "CUDA \x1b[31merror"),))
-    assert (breach.limit.log, breach.index) == ("candidate", 1)
+    assert bench.breached(0.05, hits=(LogHit(1, 2, "two"),)).index == 1
 
 
-def test_disks_and_swap_traffic() -> None:
-    bench = Bench(Limit("disk.free", below=GIB, of="/a"), Limit("host.swap_out_rate", above=1e9))
+def test_a_disk_that_is_full_again_is_not_the_one_before() -> None:
+    bench = Bench(Limit("disk.free", below=GIB, of="/a"))
     full = Disk("/b", bench.at, 1)
     assert bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB), full)).breach is None
-    breach = bench.breached(0.3, disks=(Disk("/a", bench.at, GIB // 2), full))
-    assert (breach.limit.of, breach.value) == ("/a", GIB // 2)
+    assert bench.go(0.3, disks=(Disk("/a", bench.at, GIB // 2), full)).breach is not None
     bench.policy.arm(bench.see())
     assert bench.go(0.3, disks=(Disk("/a", bench.at, 2 * GIB),)).breach is None
-
-
-def test_swap_out_rate() -> None:
-    bench = Bench(Limit("host.swap_out_rate", above=1e9))
-    snapshot = dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9))
-    found = bench.policy.decide(snapshot)
-    assert found.breach is not None
-    assert found.breach.value == 2e9
 
 
 def test_the_next_look_comes_sooner_near_a_limit() -> None:
@@ -264,22 +211,11 @@ def test_the_next_look_comes_sooner_near_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "limit",
-    [Limit("host.nothing", above=1), Limit("host.swap_used"), Limit("gpu.memory_used")],
+    "limit", [Limit("host.nothing", above=1), Limit("host.swap_used"), Limit("gpu.memory_used")]
 )
 def test_a_limit_that_is_none_is_refused(limit: Limit) -> None:
     with pytest.raises(ValueError, match=r"unknown metric|below or above"):
         Policy((limit,), MACHINE)
-
-
-def test_the_same_looks_give_the_same_judgements() -> None:
-    def run() -> list[Decision]:
-        bench, found = Bench(), []
-        for tick in range(400):
-            found.append(bench.go(0.05, available=PLENTY - tick * GIB / 2))
-        return found
-
-    assert run() == run()
 
 
 def test_a_breach_is_counted_from_the_sample_that_passed_the_limit() -> None:

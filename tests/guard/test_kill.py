@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +12,16 @@ import pytest
 from console.host import cgroup, process
 from console.host.cgroup import Hierarchy
 from console.recovery.guard.kill import mrelease, sequence, signals
-from console.recovery.guard.kill.killer import RESTARTS, Killer, KillOperation
+from console.recovery.guard.kill.killer import RESTARTS, Killer
 from console.recovery.guard.kill.signals import UnixRequest, kill_request, socket_of, status
 from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.rollback.live import Live
 from tests.clock import FakeClock
-from tests.guard.kill_parts import ID, Den, finish, lair, line, made_up
+from tests.guard.conftest import ID, Den, kill_all, line, made_up
 from tests.services.serving import serving, unix_listener
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 
-__all__ = ["lair"]
 NONE: tuple[Hierarchy, ...] = ()
 
 
@@ -38,16 +37,15 @@ def test_whoever_stands_is_struck_before_the_ended_are_looked_for(
 ) -> None:
     who = lair.sleeper()
     ended = [Target("container", "old", f"{number:064x}") for number in range(9)]
-    alive_then = []
+    looks = []
 
     def processes() -> dict[str, int]:
-        until(lambda: not process.alive(*who), "it is dead")
-        alive_then.append(process.alive(*who))
+        looks.append(until(lambda: not process.alive(*who), "it is dead"))
         return {}
 
     monkeypatch.setattr(cgroup, "processes", processes)
     killer.kill([*ended, *targets(lair, who)]).close()
-    assert alive_then == [False], "one look for all nine, when the process was dead"
+    assert looks == [True], "one look for all nine, when the process was dead"
 
 
 def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
@@ -55,14 +53,6 @@ def targets(lair: Den, *who: tuple[int, int]) -> tuple[Target, ...]:
     found = sort_out([line("process", "cand", one) for one in who], deny, NONE)[0]
     assert len(found) == len(who)
     return found
-
-
-def kill_all(killer: Killer, found: Sequence[Target]) -> KillOperation:
-    """Run a kill operation to its end, which has to be a good one."""
-    operation = killer.kill(found)
-    finish(operation)
-    assert operation.empty
-    return operation
 
 
 def of_files(root: Path, **killer: object) -> tuple[Killer, Target, Path]:
@@ -142,13 +132,12 @@ def test_a_fork_bomb_of_processes_dies(lair: Den, killer: Killer) -> None:
     assert process.members(*leader, cookie=lair.run_id) == []
 
 
-def test_the_baseline_and_the_runner_are_left_alone(lair: Den) -> None:
+def test_the_baseline_and_the_runner_are_left_alone(lair: Den, killer: Killer) -> None:
     """What is denied is refused again at the kill, also among strays with the cookie."""
     base, runner, candidate = lair.sleeper("none"), lair.sleeper(), lair.sleeper()
-    killer = Killer(lair.run_id, Deny((), (base, runner)), helper="/nowhere", release=False)
-    operation = killer.kill(targets(lair, base, candidate))
-    finish(operation)
-    killer.close()
+    found = targets(lair, base, candidate)
+    killer.deny = Deny((), (base, runner))
+    operation = kill_all(killer, found)
     assert process.alive(*base)
     assert process.alive(*runner), "it carries the run's cookie, and is spared"
     assert not process.alive(*candidate)
@@ -158,8 +147,7 @@ def test_the_baseline_and_the_runner_are_left_alone(lair: Den) -> None:
 
 def test_a_number_that_passed_to_another_is_left_alone(lair: Den, killer: Killer) -> None:
     pid, start = lair.sleeper(cookie="another-run")
-    operation = killer.kill([Target("process", "old", pid=pid, start=start - 1)])
-    finish(operation)
+    kill_all(killer, [Target("process", "old", pid=pid, start=start - 1)])
     assert process.alive(pid, start)
 
 
@@ -215,8 +203,7 @@ def test_a_container_that_does_not_run_yet(tmp_path: Path, starts: bool) -> None
     killer = Killer("", Deny(), helper="/nowhere", release=False, clock=clock.monotonic)
     killer.trees = (Hierarchy(str(tmp_path)),)
     operation = killer.kill([Target("container", "cand", ID)])
-    assert not operation.advance()
-    assert operation.killed == ()
+    assert (operation.advance(), operation.killed) == (False, ())
     if starts:
         made_up(tmp_path)
         clock.sleep(0.5)
@@ -259,9 +246,7 @@ def test_an_engine_that_is_stopped_gets_the_request_and_holds_nothing_up(
 
 def test_a_question_has_a_total_deadline(mute: str) -> None:
     request = UnixRequest(mute, b"hello\n", 5.0, 2.0)
-    assert request.sent
-    assert not request.advance(6.99)
-    assert request.advance(7.0)
+    assert (request.sent, request.advance(6.99), request.advance(7.0)) == (True, False, True)
     assert request.why == "no answer"
     gone = UnixRequest(mute + "x", b"hello\n", 5.0, 2.0)
     assert gone.over
@@ -288,7 +273,7 @@ def test_only_a_unix_socket_is_spoken_to() -> None:
     assert [socket_of(engine) for engine in engines] == ["/a/b", "/a", "", ""]
 
 
-def test_a_reaper_that_is_up_kills_and_says_so(lair: Den) -> None:
+def test_a_reaper_that_is_up_kills_and_one_that_died_costs_only_time(lair: Den) -> None:
     killer = Killer(lair.run_id, Deny(), helper="/nowhere")
     try:
         assert killer.rehearse() == (), "it walks the way, and finds nothing wrong"
@@ -300,6 +285,8 @@ def test_a_reaper_that_is_up_kills_and_says_so(lair: Den) -> None:
         finally:
             os.close(descriptor)
         until(lambda: not process.alive(*victim), "it is dead")
+        os.kill(killer.reaper.pid, 9)
+        kill_all(killer, targets(lair, lair.sleeper()))
     finally:
         killer.close()
 
@@ -345,11 +332,3 @@ def test_a_reaper_that_died_is_no_zombie_and_comes_back(lair: Den) -> None:
     os.kill(reaper.pid, 9)
     until(ended)
     assert (reaper.pid, reaper.tend(), reaper.free([0])) == (0, "", False)
-
-
-def test_a_reaper_that_died_costs_only_time(lair: Den) -> None:
-    killer = Killer(lair.run_id, Deny(), helper="/nowhere")
-    assert killer.reaper is not None
-    os.kill(killer.reaper.pid, 9)
-    kill_all(killer, targets(lair, lair.sleeper()))
-    killer.close()

@@ -7,22 +7,25 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from console.common.clock import Clock, SystemClock
+from console.common.clock import SystemClock
 from console.common.paths import module_argv
 from console.host import cgroup, process
 from console.host.children import MOST_BACKOFF_S, Child
 from console.recovery.guard.config import DIRECTORY, RING, GuardConfig, Limit
 from console.recovery.guard.kill.targets import Target
-from console.recovery.guard.observe.slow_io import NOT_YET, SlowIo
+from console.recovery.guard.observe.slow_io import NOT_YET, GpuCollector, SlowIo
 from console.recovery.guard.observe.slow_io_child import Copy, Groups, Poller, own_memory
+from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, LogHit
 from tests.clock import FakeClock
-from tests.guard.conftest import Sleeper
+from tests.guard.conftest import Den
+from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
 from tests.waiting import until
 
 MIB = 1 << 20
@@ -33,11 +36,8 @@ class Worker:
     """The real child, with its input and output handled by the test."""
 
     def __init__(self) -> None:
-        child = subprocess.Popen(
-            module_argv("console.recovery.guard.observe.slow_io_child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        argv = module_argv("console.recovery.guard.observe.slow_io_child")
+        child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert child.stdin is not None
         assert child.stdout is not None
         self.child, self.ear, self.mouth = child, child.stdin, child.stdout
@@ -68,8 +68,7 @@ def worker() -> Iterator[Worker]:
     one.close()
 
 
-def test_disks_with_their_age(worker: Worker, tmp_path: Path) -> None:
-    """Garbage in the input changes nothing."""
+def test_disks_with_their_age_whatever_garbage_came_before(worker: Worker, tmp_path: Path) -> None:
     worker.tell(b'garbage\n[]\n{"groups": [1]}\n{"disks": 5}\n')
     worker.tell(disks=[str(tmp_path), "/no/such/place"])
     report = worker.hear(
@@ -110,8 +109,8 @@ def test_a_copy_that_was_removed_comes_back(tmp_path: Path) -> None:
     assert copy.read_bytes() == ring.read_bytes()
 
 
-def test_a_group_that_goes_on_is_not_forgotten(sleeper: Sleeper) -> None:
-    one, who = Groups([(os.getpid(), 1, ())]), sleeper()
+def test_a_group_that_goes_on_is_not_forgotten(lair: Den) -> None:
+    one, who = Groups([(os.getpid(), 1, ())]), lair.sleeper()
     own = Poller(one, 3600.0)
     until(lambda: own.at is not None)
     one.leaders = [(*who, ())]
@@ -124,8 +123,8 @@ def test_a_group_that_goes_on_is_not_forgotten(sleeper: Sleeper) -> None:
 FORKS = "import subprocess, time\nsubprocess.Popen(['sleep', '600']{})\ntime.sleep(600)"
 
 
-def test_a_process_group_and_its_children(worker: Worker, sleeper: Sleeper) -> None:
-    pid, start = sleeper(sys.executable, "-c", FORKS.format(""))
+def test_a_process_group_and_its_children(worker: Worker, lair: Den) -> None:
+    pid, start = lair.spawn(FORKS.format(""))
     worker.tell(groups=[[pid, start], [os.getpid(), 1]])
     report = worker.hear(lambda r: any(one["pids"] == 2 for one in r["groups"]))
     (group,) = report["groups"]
@@ -161,32 +160,24 @@ def test_own_memory_is_without_files() -> None:
     assert own_memory(2**22 + 1) is None
 
 
-@pytest.fixture
-def child() -> Iterator[Callable[..., Child]]:
-    made: list[Child] = []
-
-    def make(program: str, clock: Clock | None = None) -> Child:
-        made.append(Child([sys.executable, "-c", program], clock or SystemClock()))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-def test_a_child_is_heard_without_waiting(child: Callable[..., Child]) -> None:
-    one = child(ECHO)
-    assert one.tend() == []
-    recovered: list[int] = []
-    one.prepare = recovered.append
-    until(lambda: one.send(b"hello"))
-    assert until(one.tend) == [b"hello"]
-    assert recovered == []
+def test_a_child_is_heard_without_waiting_and_leaves_nothing_open() -> None:
+    before = os.listdir("/proc/self/fd")
+    one = Child([sys.executable, "-c", ECHO], SystemClock())
+    try:
+        assert one.tend() == []
+        recovered: list[int] = []
+        one.prepare = recovered.append
+        until(lambda: one.send(b"hello"))
+        assert until(one.tend) == [b"hello"]
+        assert recovered == []
+    finally:
+        one.close(60)
+    assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_child_that_dies_comes_back_later_each_time(child: Callable[..., Child]) -> None:
+def test_a_child_that_dies_comes_back_later_each_time() -> None:
     clock = FakeClock()
-    one, waits = child("import os; os._exit(3)", clock), []
+    one, waits = Child([sys.executable, "-c", "import os; os._exit(3)"], clock), []
     started: list[int] = []
     one.prepare = started.append
     for number in range(1, 8):
@@ -194,24 +185,16 @@ def test_a_child_that_dies_comes_back_later_each_time(child: Callable[..., Child
         begun = clock.time
         until(lambda number=number: clock.sleep(1.0) or one.tend() or len(started) > number)
         waits.append(clock.time - begun)
+    one.close()
     assert waits == [1, 2, 4, 8, 16, MOST_BACKOFF_S, MOST_BACKOFF_S]
     assert one.how == "exit status 3"
 
 
-def test_a_program_that_is_not_there(child: Callable[..., Child]) -> None:
+def test_a_program_that_is_not_there() -> None:
     one = Child(["/no/such/program"], FakeClock())
     assert one.tend() == []
-    assert (one.died, one.pid, one.descriptor) == (1, 0, -1)
+    assert (one.died, one.pid, one.descriptor, one.send(b"x")) == (1, 0, -1, False)
     assert one.how
-    assert not one.send(b"x")
-
-
-def test_a_child_leaves_nothing_open(child: Callable[..., Child]) -> None:
-    before = os.listdir("/proc/self/fd")
-    one = child(ECHO)
-    until(lambda: one.tend() == [] and one.send(b"x"), "the child has been heard")
-    one.close(60)
-    assert os.listdir("/proc/self/fd") == before
 
 
 def config(tmp_path: Path) -> GuardConfig:
@@ -231,29 +214,24 @@ def test_reports_become_values(tmp_path: Path) -> None:
         "disks": [{"path": "/", "free": 5, "why": "", "age": 2},
                   {"path": "/dead", "free": None, "why": "", "age": None}],
         "hits": [{"limit": 1, "count": 2, "line": "FATAL"}],
-        "groups": [{"pid": 77, "ram": 9, "pids": 3, "age": 1}, {"pid": 78, "ram": 1, "pids": 1,
-                                                                "age": 1}],
-        "bad": {"0": "no pattern"}, "logs": {"big": "cannot be read"}, "copy": {"age": 4,
-                                                                                "why": ""},
+        "groups": [{"pid": 77, "ram": 9, "pids": 3, "age": 1},
+                   {"pid": 78, "ram": 1, "pids": 1, "age": 1}],
+        "bad": {"0": "no pattern"}, "logs": {"big": "cannot be read"},
+        "copy": {"age": 4, "why": ""},
     }  # fmt: skip
     client.take(json.dumps(report).encode(), clock.time)
-    assert [(one.path, one.free, clock.time - one.at) for one in client.disks] == [
-        ("/", 5, 2), ("/dead", None, 0),
-    ]  # fmt: skip
-    (load,) = client.loads()
-    assert (load.name, load.ram, load.pids, clock.time - load.at) == ("big", 9, 3, 1)
-    assert [(hit.limit, hit.count) for hit in client.hits] == [(1, 2)]
-    assert client.copied_at == clock.time - 4
+    now = clock.time
+    assert client.disks == (Disk("/", now - 2, 5), Disk("/dead", now))
+    assert client.loads() == (Load("big", "process", now - 1, ram=9, pids=3),)
+    assert client.hits == (LogHit(1, 2, "FATAL", at=now),)
+    assert client.copied_at == now - 4
     assert len(client.troubles) == 2
     before = (client.disks, client.hits)
     for garbage in (b"", b"[]", b"{}", b'{"disks": [{}]}', b"\xff"):
-        client.take(garbage, clock.time)
+        client.take(garbage, now)
     assert (client.disks, client.hits) == before
-    (hit,) = client.hits
-    assert (hit.at, hit.why) == (clock.time, "")
     limits = (Limit(log="big", matches="OOM"),)
-    client.tell(GuardConfig("r", str(tmp_path), "ring", limits), tmp_path,
-               [target])  # fmt: skip
+    client.tell(GuardConfig("r", str(tmp_path), "ring", limits), tmp_path, [target])
     (hit,) = client.hits
     assert (hit.limit, hit.count, hit.at) == (0, 0, armed_at), "as of the arming"
     clock.sleep(7)
@@ -277,3 +255,78 @@ def test_a_child_that_was_killed_is_told_again(tmp_path: Path) -> None:
         assert told["patterns"] == [[1, "big", "FATAL"]]
     finally:
         client.child.close(60)
+
+
+READER = [sys.executable, "-m", "console.host.gpu.child", "--every", "0.1"]
+
+
+def test_a_lost_card_leaves_the_other_live(
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, (big, small) = tmp_path / "script", (RTX_PRO_6000, RTX_5090)
+    for name, value in nvml.env(script).items():
+        monkeypatch.setenv(name, value)
+    nvml.write(script, (big, small))
+    reader = GpuCollector(SystemClock(), READER)
+
+    def seen() -> list[tuple[str, int | None, int | None]]:
+        reader.tend()
+        return [(card.uuid, card.used, card.total) for card in reader.cards]
+
+    try:
+        both = [(big.uuid, 612 * MIB, big.mem_total), (small.uuid, 15 * MIB, small.mem_total)]
+        until(lambda: seen() == both, "both are read")
+        assert all(time.monotonic() - card.at < 60 and not card.why for card in reader.cards)
+        assert reader.trouble == ""
+        nvml.write(script, (big.but(lost=True), small.but(mem_used=777 * MIB)))
+        until(lambda: [used for _, used, _ in seen()] == [None, 777 * MIB], "it is lost")
+        assert reader.cards[0].why.startswith("lost")
+    finally:
+        reader.child.close()
+
+
+def said(**fields: object) -> bytes:
+    return json.dumps({"gpus": [], "trouble": "", **fields}).encode()
+
+
+GPU = {"uuid": "GPU-1", "index": 0, "name": "x", "used_bytes": 5, "total_bytes": 9, "why": ""}
+
+
+def test_a_card_that_has_gone_silent_keeps_its_last_figure() -> None:
+    clock = FakeClock()
+    cards = GpuCollector(clock, ["/bin/false"])
+    read_at = clock.time - 2.5
+    cards.take(said(gpus=[GPU], ages={"GPU-1": 2.5}), clock.time)
+    assert cards.cards == (GpuMemory("GPU-1", read_at, 5, 9),)
+    clock.sleep(9)
+    silent = {**GPU, "used_bytes": None, "why": "no answer for 9 s"}
+    cards.take(said(gpus=[silent], ages={"GPU-1": 11.5}), clock.time)
+    assert cards.cards == (GpuMemory("GPU-1", read_at, 5, 9, "no answer for 9 s"),)
+    cards.take(said(gpus=[{**silent, "why": "lost: gone"}]), clock.time)
+    assert cards.cards == (GpuMemory("GPU-1", clock.time, None, 9, "lost: gone"),)
+
+
+def test_a_reader_that_says_nothing_is_said() -> None:
+    clock = FakeClock()
+    cards = GpuCollector(clock, ["/bin/false"])
+    assert cards.trouble == ""
+    cards.take(said(trouble="no NVIDIA driver"), clock.time)
+    assert (cards.cards, cards.trouble) == ((), "no NVIDIA driver")
+    clock.sleep(6)
+    assert "6 s" in cards.trouble
+
+
+def test_a_line_that_is_not_whole_changes_nothing() -> None:
+    cards = GpuCollector(FakeClock(), ["/bin/false"])
+    cards.take(said(gpus=[GPU]), 1)
+    for garbage in (b"", b"null", b"{}", b'{"gpus": [{}], "trouble": ""}',
+                    b'{"gpus": 5, "trouble": ""}', b"\xff"):  # fmt: skip
+        cards.take(garbage, 2)
+        assert [card.used for card in cards.cards] == [5], garbage
+
+
+def test_a_figure_that_is_none_is_not_known() -> None:
+    cards = GpuCollector(FakeClock(), ["/bin/false"])
+    for value in (-1, "5", 1.5, None, [5]):
+        cards.take(said(gpus=[{**GPU, "used_bytes": value}]), 1)
+        assert cards.cards[0].used is None, value

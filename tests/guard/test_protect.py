@@ -42,7 +42,7 @@ def run(*words: str, who: str = "self") -> dict[str, Any]:
     return found
 
 
-def test_what_is_said_is_what_is() -> None:
+def test_what_is_said_is_what_is_and_a_child_gives_it_back() -> None:
     found = run()
     assert found["got"]["priority"] == f"nice {found['nice']}"
     assert found["got"]["oom_score_adj"] == str(found["score"])
@@ -52,23 +52,15 @@ def test_what_is_said_is_what_is() -> None:
     missing = " ".join(found["missing"])
     assert ("priority" in missing) == (found["nice"] != -20)
     assert ("oom_score_adj" in missing) == (found["score"] != -1000)
-
-
-def test_a_child_gives_them_back() -> None:
-    found = run()
     assert found["child"] == [found["was"], found["before"]]
 
 
-def test_what_the_rehearsal_missed_is_missing() -> None:
-    found = run("no pidfd_open")
-    assert found["got"]["kill path"] == "no pidfd_open"
-    assert "kill path: no pidfd_open" in found["missing"]
-
-
 def test_an_ordinary_user_is_told_what_is_missing() -> None:
-    found = run(who="nobody")
-    words = " ".join(found["missing"])
+    found = run("no pidfd_open", who="nobody")
+    assert found["got"]["kill path"] == "no pidfd_open"
     assert found["nice"] > -20
+    words = " ".join(found["missing"])
+    assert "kill path: no pidfd_open" in words
     assert f"nice {found['nice']} and not -20" in words
     assert "oom_score_adj" in words
 

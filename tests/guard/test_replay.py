@@ -1,6 +1,10 @@
-"""The incident and its variants, replayed with the sentinel's own policy and time as a value."""
+"""The incident, its variants and recorded loads, replayed with the sentinel's own policy."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +13,7 @@ from hypothesis import strategies as st
 from console.models.sizing.assessment import HOST_MARGIN, Verdict
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard.config import NOTHING_PREDICTED
-from tests.guard.replay import replay
+from tests.guard.replay import replay, replay_memories
 from tests.guard.replay_machine import (
     GB,
     SHAPES,
@@ -24,10 +28,12 @@ from tests.guard.replay_machine import (
     ramp,
     storm,
 )
-from tests.guard.replay_others import others
-from tests.guard.replay_table import beside, group_of, predicted
+from tests.guard.replay_record import CURVES, HOUR_S, idle_hour, read
+from tests.guard.replay_table import group_of, predicted
 
+Shape = Callable[[float, float], Curve]
 MOST_GO = TOTAL - HOST_MARGIN - 1e6
+RECORDED = sorted(path.name for path in CURVES.glob("*.csv.gz"))
 POINT_S = 90.0
 """The second at which F-022 was at 375 GB."""
 
@@ -39,36 +45,24 @@ POINT_S = 90.0
 )
 def test_the_incident_is_warned_of_and_stopped(envelope: Envelope) -> None:
     found = replay(incident(), envelope)
-    assert found.warned_at is not None
-    assert found.acted_at is not None
-    assert found.warned_at <= POINT_S - 30
-    assert found.acted_at <= POINT_S - 10
+    assert (found.warned_at or POINT_S) <= POINT_S - 30
+    assert (found.acted_at or POINT_S) <= POINT_S - 10
     assert found.lowest > 20 * GB
     assert "RAM full in" in found.reason
 
 
-def test_a_prediction_by_mistake_delays_it_and_does_not_prevent_it() -> None:
-    for load in (200, 300, 340):
-        envelope = predicted(load)
-        found = replay(incident(), envelope)
-        assert found.warned_at is not None
-        assert found.acted_at is not None
-        assert found.warned_at <= POINT_S - 30
-        assert found.acted_at < POINT_S
-        assert found.lowest > 8 * GB
+@pytest.mark.parametrize("load", [200, 300, 340])
+def test_a_prediction_by_mistake_delays_it_and_does_not_prevent_it(load: float) -> None:
+    found = replay(incident(), predicted(load))
+    assert (found.warned_at or POINT_S) <= POINT_S - 30
+    assert (found.acted_at or POINT_S) < POINT_S
+    assert found.lowest > 8 * GB
 
 
 def test_the_conversion_is_stopped_before_swap_takes_over() -> None:
     found = replay(conversion(20.0))
-    assert found.acted_at is not None
-    assert found.acted_at < 32 * 20.0
+    assert (found.acted_at or math.inf) < 32 * 20.0
     assert found.lowest > 35 * GB
-
-
-def test_the_usual_rules_come_too_late() -> None:
-    rules = others(incident())
-    late = [rules[name] for name in ("earlyoom TERM", "oomd swap", "oomd pressure")]
-    assert all(at is not None and at > POINT_S + 30 for at in late)
 
 
 def test_the_model_has_the_published_points() -> None:
@@ -97,15 +91,13 @@ def test_the_model_swaps_as_much_as_was_published() -> None:
     end=st.floats(0.6 * TOTAL, 1.4 * TOTAL),
     seed=st.integers(0, 99),
 )
-def test_the_family(shape: object, rate: float, end: float, seed: int) -> None:
-    assert callable(shape)
+def test_the_family(shape: Shape, rate: float, end: float, seed: int) -> None:
     _holds(shape(rate * GB, end), seed)
 
 
 @pytest.mark.parametrize("end", [MOST_GO, 1.003 * TOTAL, 1.4 * TOTAL])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_edges_of_the_family(shape: object, end: float) -> None:
-    assert callable(shape)
+def test_the_edges_of_the_family(shape: Shape, end: float) -> None:
     for rate in (2.0, 6.0):
         _holds(shape(rate * GB, end), 3)
 
@@ -149,7 +141,26 @@ def test_page_cache_is_no_load() -> None:
     assert (found.warned_at, found.acted_at) == (None, None)
 
 
-def test_the_table_names_what_it_should() -> None:
-    lines = list(beside([incident(), ramp(6 * GB, 1.05 * TOTAL)]))
-    assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|")
-    assert lines[2].startswith("| F-022 |")
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_real_load_is_let_alone(name: str) -> None:
+    curve = read(CURVES / name)
+    found = replay_memories(curve.memories(), curve.total, curve.swap_total)
+    assert found.snapshots == len(curve.rows)
+    assert found.acted_at is None, found
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_on_a_smaller_machine_the_same_load_is_stopped(name: str) -> None:
+    """The recordings can lead to a kill: they do once the RAM that they used is taken away."""
+    curve = read(CURVES / name)
+    less = (curve.lowest() - (1 << 30)) // 1024
+    rows = [(row[0], row[1] - less, row[2], row[3], row[4]) for row in curve.rows]
+    lowered = replace(curve, rows=tuple(rows))
+    found = replay_memories(lowered.memories(), curve.total, curve.swap_total)
+    assert found.acted_at is not None
+
+
+def test_an_hour_of_idle() -> None:
+    found = replay_memories(*idle_hour())
+    assert found.snapshots > HOUR_S * 15
+    assert found.acted_at is None

@@ -1,10 +1,8 @@
-"""What the guard says about limits and breaches, about what it cannot see, and about what it
-refuses to kill."""
+"""What the guard says: limits, breaches, what it cannot see and whom it refuses to kill."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,10 +31,9 @@ from console.recovery.guard.observe.snapshot import (
 from console.recovery.rollback.live import Live
 from console.render.guard import limit_words
 from tests.clock import FakeClock
+from tests.guard.conftest import ID, made_up
 from tests.guard.judging import MACHINE, PLENTY, SWAP, TOTAL, Bench
-from tests.guard.kill_parts import ID, made_up
-from tests.guard.made_site import Make
-from tests.guard.test_duty import LOW
+from tests.guard.made_site import LOW, Make
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 
@@ -69,89 +66,53 @@ def test_every_limit_and_figure(snapshot: SnapshotAssertion) -> None:
     assert {"machines": machines, "figures": figures} == snapshot
 
 
-LIMITS: dict[str, Callable[[], Decision]] = {
-    "the floor": lambda: Bench().go(0.05, available=5 * GIB),
-    "nothing armed": lambda: Bench(armed=False).go(1, available=5 * GIB),
-    "a rollback climbs": lambda: advised().go(1, available=5 * GIB),
-    "for a while": lambda: Bench(
-        Limit("host.swap_used", above=GIB, for_s=2.0, source="site")
-    ).go(2.1, swap=1.5 * GIB),
-    "not clear yet": lambda: warned().go(30, available=120 * GIB),
-    "it fills": lambda: filling(),
-    "not as predicted": lambda: Bench(
-        envelope=Envelope((Point("loaded", None, 10 * GIB),))
-    ).go(2, available=PLENTY - 20 * GIB),
-    "swap grew": lambda: Bench().go(1, available=100 * GIB, swap=15 * GIB),
-    "the runner is silent": lambda: silent(),
-    "out of memory": lambda: Bench().go(0.05, loads=(Load("cand", "container", 1001.05, oom=1),)),
-    "a service": lambda: Bench(Limit("service.ram_used", above=10 * GIB, of="a")).go(
-        0.05, loads=(Load("a", "container", 1001.05, ram=20 * GIB),)
-    ),
-    "fatal lines": lambda: Bench(
-        Limit(log="candidate", matches="x", count=2, source="playbook x")
-    ).go(0.05, hits=(LogHit(0, 2, "CUDA \x1b[31merror"),)),
-    "a disk": lambda: Bench(Limit("disk.free", below=GIB, of="/a")).go(
-        0.3, disks=(Disk("/a", 1001, GIB // 2),)
-    ),
-    "swapped out": lambda: swapping(),
-    "pressure": lambda: pressed(),
-}  # fmt: skip
-
-
-def advised() -> Bench:
-    bench = Bench()
-    bench.policy.advisory(True)
-    return bench
-
-
-def warned() -> Bench:
-    below = Limit("host.ram_available", below=100 * GIB, act="warn", source="playbook")
-    bench = Bench(below, rest=126 * GIB)
-    bench.go(0.05, available=99 * GIB)
-    return bench
-
-
-def filling() -> Decision:
-    available = 120.0 * 10**9
-    bench = Bench(rest=available)
-    while bench.last.breach is None:
-        available -= 4.93e9 * 0.05
-        bench.go(0.05, available=available)
-    return bench.last
-
-
-def silent() -> Decision:
-    bench = Bench()
-    beat = bench.at
-    bench.go(9, beat_at=beat)
-    return bench.go(2, beat_at=beat)
-
-
-def swapping() -> Decision:
-    bench = Bench(Limit("host.swap_out_rate", above=1e9))
-    return bench.policy.decide(dataclasses.replace(bench.see(), swap=Swap(bench.at, 0.0, 2e9)))
-
-
-def pressed() -> Decision:
-    bench = Bench(rest=40 * GIB)
-    begun = bench.at
-    while bench.last.breach is None:
-        full = int((bench.at + 0.05 - begun) * 0.5 * 1e6)
-        bench.go(0.05, full_us=full, some_us=full)
-    return bench.last
-
-
 def test_why_it_warns_and_why_it_kills(snapshot: SnapshotAssertion) -> None:
-    assert {name: lines(make()) for name, make in LIMITS.items()} == snapshot
+    swap = Limit("host.swap_used", above=GIB, for_s=2.0, source="site")
+    service = Limit("service.ram_used", above=10 * GIB, of="a")
+    fatal = Limit(log="candidate", matches="x", count=2, source="playbook x")
+    warned = Bench(
+        Limit("host.ram_available", below=100 * GIB, act="warn", source="playbook"), rest=126 * GIB
+    )
+    warned.go(0.05, available=99 * GIB)
+    advised, silent = Bench(), Bench()
+    advised.policy.advisory(True)
+    beat = silent.at
+    silent.go(9, beat_at=beat)
+    swapping = Bench(Limit("host.swap_out_rate", above=1e9))
+    found = {
+        "the floor": Bench().go(0.05, available=5 * GIB),
+        "nothing armed": Bench(armed=False).go(1, available=5 * GIB),
+        "a rollback climbs": advised.go(1, available=5 * GIB),
+        "for a while": Bench(swap).go(2.1, swap=1.5 * GIB),
+        "not clear yet": warned.go(30, available=120 * GIB),
+        "it fills": Bench(rest=120e9).fill(4.93e9, 120e9),
+        "not as predicted": Bench(
+            envelope=Envelope((Point("loaded", None, 10 * GIB),))
+        ).go(2, available=PLENTY - 20 * GIB),
+        "swap grew": Bench().go(1, available=100 * GIB, swap=15 * GIB),
+        "the runner is silent": silent.go(2, beat_at=beat),
+        "out of memory": Bench().go(0.05, loads=(Load("cand", "container", 1001.05, oom=1),)),
+        "a service": Bench(service).go(
+            0.05, loads=(Load("a", "container", 1001.05, ram=20 * GIB),)
+        ),
+        "fatal lines": Bench(fatal).go(0.05, hits=(LogHit(0, 2, "CUDA \x1b[31merror"),)),
+        "a disk": Bench(Limit("disk.free", below=GIB, of="/a")).go(
+            0.3, disks=(Disk("/a", 1001, GIB // 2),)
+        ),
+        "swapped out": swapping.policy.decide(
+            replace(swapping.see(), swap=Swap(swapping.at, 0.0, 2e9))
+        ),
+        "pressure": Bench(rest=40 * GIB).pressed(0.5, 60),
+    }  # fmt: skip
+    assert {name: lines(one) for name, one in found.items()} == snapshot
 
 
 def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
     whole = Bench(Limit("gpu.memory_used", above=100 * GIB, of="sum"), gpus=(A, B))
-    lost = (
-        GpuMemory(A, whole.at, 90 * GIB, 96 * GIB),
-        GpuMemory(B, whole.at, None, 32 * GIB, "lost"),
-    )
-    more = (GpuMemory(A, whole.at, 95 * GIB, 96 * GIB), lost[1])
+    one = GpuMemory(A, whole.at, 90 * GIB, 96 * GIB)
+    other = GpuMemory(B, whole.at, 5 * GIB, 32 * GIB)
+    lost = (one, GpuMemory(B, whole.at, None, 32 * GIB, "lost"))
+    more = (replace(one, used=95 * GIB), lost[1])
     sums = Bench(
         Limit("gpu.memory_used", above=90 * GIB, of="sum"),
         Limit("gpu.memory_free", below=100 * GIB, of="sum"),
@@ -165,13 +126,16 @@ def test_what_is_not_known(snapshot: SnapshotAssertion) -> None:
     stands = frozen.see().memory
     log = Bench(Limit(log="cand", matches="x", count=3, missing="breach", source="playbook"))
     swapless = Policy((Limit("host.swap_free", below=GIB),), defaults(24 * GIB, 0))
+    swapless.arm(Snapshot(9, None))
     for tick in range(100):
         memory = Memory(10 + tick, 24 * GIB, 20 * GIB, 0, 0, 0, 0)
         none = swapless.decide(Snapshot(10 + tick, memory, beat_at=10 + tick))
     found = {
         "no card yet": whole.go(0.3),
+        "both cards": whole.go(0.3, cards=(one, other)),
         "a lost card": whole.go(0.3, cards=lost),
-        "a card of none": whole.go(0.3, cards=(GpuMemory(A, whole.at, 96 * GIB, 96 * GIB),)),
+        "a card of none": whole.go(0.3, cards=(replace(one, used=96 * GIB),)),
+        "both cards are full": whole.go(0.3, cards=(one, replace(other, used=11 * GIB))),
         "too much without the lost one": sums.go(0.3, cards=more),
         "a card that hangs": hung.go(11, cards=seen, gpu_trouble="no answer"),
         "no memory": blind.go(1.3, memory=None, why="/proc/meminfo: Permission denied"),
@@ -187,10 +151,14 @@ def test_a_load_that_is_not_as_predicted(snapshot: SnapshotAssertion) -> None:
     envelope = Envelope((Point("loaded", None, 100 * GIB, vram=((A, 20 * GIB),)),))
     forecast = Forecast(MACHINE, envelope)
     before = Memory(99, TOTAL, 300 * GIB, SWAP, 0, 0, 0)
+    assert forecast.outside(before, ()) is None
     forecast.start(before, (GpuMemory(A, 99, 4 * GIB, 96 * GIB), GpuMemory(B, 99, GIB, 32 * GIB)))
+    assert forecast.outside(before._replace(available=201 * GIB), ()) is None
     more = (GpuMemory(A, 100, 30 * GIB, 96 * GIB), GpuMemory(B, 100, 30 * GIB, 32 * GIB))
     memory = before._replace(at=100, available=150 * GIB, swap_used=3 * GIB)
     assert forecast.outside(memory, more) == snapshot
+    forecast.stop()
+    assert forecast.outside(memory, more) is None
 
 
 def test_what_the_root_helper_refuses(tmp_path: Path, snapshot: SnapshotAssertion) -> None:

@@ -1,11 +1,10 @@
-"""The rest of the pressure tests, which takes minutes. `make yard` runs it, plain pytest does
-not."""
+"""The rest of the pressure tests, which takes minutes: only `make yard` runs it."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,9 @@ import pytest
 from console.recovery.guard.config import Limit
 from console.recovery.rollback.live import Live
 from tests.guard.yard import hogs, memory
-from tests.guard.yard.boxed import alloc, box, on_word
-from tests.guard.yard.engine import own_engine
 from tests.guard.yard.post import posted
-from tests.guard.yard.scene import Scene
-from tests.testbed.cache import Unavailable
+from tests.guard.yard.scene import Scene, alloc, box, on_word
 from tests.testbed.engine import Engine
-from tests.testbed.plugin import PREFIX, lacking
 from tests.waiting import until
 
 SLOW = 200 * memory.MIB
@@ -30,16 +25,6 @@ CHILDREN, PIDS = 300, 64
 FILE = memory.GIB
 SWAPPED = 512 * memory.MIB
 ANYHOW = 2 * memory.GIB
-
-
-@pytest.fixture(scope="module")
-def own() -> Iterator[tuple[Engine, int]]:
-    """An engine for these tests alone, and its pid."""
-    try:
-        with own_engine() as made:
-            yield made
-    except Unavailable as error:
-        lacking(PREFIX + error.reason)
 
 
 @dataclass
@@ -71,11 +56,6 @@ class Boxes:
 def boxes(scene: Scene, own: tuple[Engine, int]) -> Boxes:
     scene.guarded()
     return Boxes(scene, *own)
-
-
-def test_a_container(boxes: Boxes) -> None:
-    boxes.start(on_word(alloc())).touch()
-    boxes.ended()
 
 
 def test_with_the_engine_stopped(boxes: Boxes) -> None:
@@ -119,8 +99,7 @@ def test_a_slow_leak(scene: Scene) -> None:
 
 
 def test_a_mapped_file_that_thrashes_inside_its_limit(boxes: Boxes) -> None:
-    """There is enough RAM, but two readers of a file wait for its pages all the time: only PSI
-    shows it."""
+    """There is enough RAM, but two readers wait for its pages all the time: only PSI shows it."""
     waiting = {"metric": "host.pressure_some", "above": "20%", "for": "500ms"}
     boxes.scene.limit = ANYHOW  # this test is not about RAM
     command = on_word("/yard/hog thrash /place/file 2")
@@ -145,16 +124,14 @@ def test_with_swap_on(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_swap_that_grows(tmp_path: Path) -> None:
-    """A load whose control group may hold little RAM goes to swap: the limit on swap growth ends
-    it, and nothing of the sentinel is ever swapped out."""
+    """The limit on swap growth ends it, and nothing of the sentinel is ever swapped out."""
+    grown = Limit("host.swap_growth", above=float(SWAPPED), source="yard")
     with (
         memory.swap_file(tmp_path),
-        posted(
-            tmp_path, Limit(metric="host.swap_growth", above=float(SWAPPED), source="yard")
-        ) as post,
+        posted(tmp_path, grown) as post,
         hogs.waiting(["alloc", str(3 * memory.GIB // 2), "0"], ram=256 * memory.MIB) as hog,
     ):
-        post.arm(Live("container", "cand", container=hog.identity))
+        post.arm(Live("container", "cand", container=hog.cgroup.name))
         until(lambda: post.armed, f"armed: {post.status}")
         hog.go()
         found = post.breached()
@@ -162,4 +139,3 @@ def test_swap_that_grows(tmp_path: Path) -> None:
         until(lambda: not hog.alive, "the hog is dead")
         status = Path(f"/proc/{post.pid}/status").read_text()
         assert "VmSwap:\t       0 kB" in status, status
-        print(found["reason"])

@@ -1,31 +1,35 @@
-"""One run as a user who has nothing but the engine's socket: no signal reaches a container's
-processes, so the container's own limit and the engine's API have to do. `make yard` runs it."""
+"""Whole runs of a user who has nothing but the engine's socket: no signal reaches a container's
+processes, so its own limit and the engine's API have to do. `make yard` runs it."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from console.recovery.rollback.live import Live
-from tests.guard.yard import memory, programs
-from tests.guard.yard.boxed import alloc, on_word
-from tests.guard.yard.engine import own_engine
-from tests.guard.yard.post import Post, floor
-from tests.testbed.cache import Unavailable
+from tests.guard.yard import memory
+from tests.guard.yard.scene import alloc, box
+from tests.run.e2e.sites import book, service
+from tests.run.e2e.world import Outcome, World
 from tests.testbed.engine import Engine
-from tests.testbed.image import BUSY
 from tests.testbed.plugin import PREFIX, lacking
-from tests.waiting import until
 
 UID, GID = 64123, 64124
 """A user without a name, whose one group is that of the socket."""
-SIZE, MARGIN = 4 * memory.GIB, 768 * memory.MIB
 PYTHON = "/usr/bin/python3"
+MARGIN = 768 * memory.MIB
+SMALL = "256MiB"
+LIMIT_S = 240.0
+CHECK = "import pydantic, docker, xllamacpp; print('ready')"
+STEPS = ("id: up, service: {start: hog}", "id: long, run: [sleep, '600']")
 
 
 @pytest.fixture
@@ -40,15 +44,13 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Engine]:
-    try:
-        with own_engine() as (engine, _):
-            os.chown(engine.socket, 0, GID)
-            os.chmod(engine.socket, 0o660)
-            Path(engine.socket).parent.chmod(0o755)
-            yield engine
-    except Unavailable as error:
-        lacking(PREFIX + error.reason)
+def ours(own: tuple[Engine, int]) -> Engine:
+    """An engine whose socket that user may open."""
+    found = own[0]
+    os.chown(found.socket, 0, GID)
+    os.chmod(found.socket, 0o660)
+    Path(found.socket).parent.chmod(0o755)
+    return found
 
 
 def become() -> None:
@@ -63,37 +65,115 @@ def given(directory: Path) -> None:
         os.chown(path, UID, GID)
 
 
-def test_the_engine_kills_where_signals_may_not(place: Path, own: Engine) -> None:
-    word = place / "word"
-    word.mkdir()
-    made = own.run(
-        "run", "-d", "--network=none", "--memory=6g", "--memory-swap=6g", "--pids-limit=64",
-        "-v", f"{programs.hog().parent}:/yard:ro", "-v", f"{word}:/place", BUSY,
-        *on_word(alloc(SIZE)),
-    ).strip()  # fmt: skip
-    memory.warm(memory.GIB, 1)
-    memory.require(SIZE)
-    threshold = memory.settled() - MARGIN
-    post = Post(
-        place / "run", (floor(threshold),), extra={"engine": own.socket},
-        argv=(PYTHON, "-m", "console.recovery.guard.daemon"), preexec=become,
-        env={"PYTHONPATH": str(place / "tree"), "HOME": str(place)},
+class Member(World):
+    """A world in which every command runs as that user."""
+
+    packages: str = sysconfig.get_paths()["purelib"]
+
+    @property
+    def tree(self) -> Path:
+        return self.root.parent / "tree"
+
+    def console(self, *args: str, **env: str) -> Outcome:
+        argv = [PYTHON, "-P", "-m", "console.cli", *args]
+        done = subprocess.run(
+            argv, env={**self.env, **env}, cwd=self.root, timeout=LIMIT_S, preexec_fn=become,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def site_of(self, hog: dict[str, object], engine: Engine, guards: list[object]) -> None:
+        """A llama.cpp of this user as the baseline, and a container as the candidate."""
+        argv = [PYTHON, *self.engine(self.model, self.base_port)[1:]]
+        base = service(argv, self.base_url)
+        base["process"]["env"] = {"PYTHONPATH": self.env["PYTHONPATH"]}
+        text = {
+            "schema": "omni.site/v1", "name": "local", "baseline": base,
+            "engine": {"host": engine.host}, "services": {"hog": hog}, "guards": guards,
+        }  # fmt: skip
+        self.site.write_text(json.dumps(text, indent=1))
+
+
+@pytest.fixture
+def member(place: Path, model: Path, ours: Engine) -> Iterator[Member]:
+    """The user's own directory, and a baseline that `rollback` started for the first time."""
+    root = place / "home"
+    root.mkdir()
+    mine = shutil.copy(model, place / "tiny.gguf")
+    world = Member(root, Path(mine))
+    path = f"{place / 'tree'}:{Member.packages}"
+    world.env |= {"PYTHONPATH": path, "HOME": str(root), **ours.env()}
+    for name in ("USER", "LOGNAME", "SUDO_USER"):
+        world.env.pop(name, None)
+    given(place)
+    able = subprocess.run(
+        [PYTHON, "-c", CHECK], env=world.env, preexec_fn=become, capture_output=True, text=True,
+        check=False, cwd=root,
     )  # fmt: skip
-    try:
-        post.prepare()
-        given(post.run_dir)
-        post.start()
-        page = post.ready or {}
-        assert page["missing"], "what it may not do is said"
-        post.arm(Live("container", "cand", container=made))
-        until(lambda: post.armed, f"armed: {post.status}")
-        (word / "go").touch()
-        found = post.breached()
-        killed = found["killed"][0]
-        until(lambda: not own.run("ps", "-q").split(), f"it is dead: {killed}", 20)
-        killed = (post.breach or {})["killed"][0]
-        assert "engine" in killed["rungs"], killed
-        assert killed["why"], "that signals were not permitted is said"
-        print(page["missing"], killed)
-    finally:
-        post.close()
+    if "ready" not in able.stdout:
+        version = ".".join(map(str, sys.version_info[:2]))
+        lacking(f"{PREFIX}{PYTHON} of this user cannot use {Member.packages} ({version})")
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def go(member: Member) -> Path:
+    made = member.root / "go"
+    made.mkdir()
+    return made
+
+
+def up(world: Member) -> None:
+    done = world.console("rollback")
+    assert done.code == 0, done
+    assert "the baseline serves" in done.out, done
+    pid = (world.baseline() or (0, 0))[0]
+    assert Path(f"/proc/{pid}").stat().st_uid == UID, "the baseline is this user's"
+
+
+def restored(world: Member, engine: Engine, done: Outcome) -> dict[str, object]:
+    """Check the state after a breach; returns the breach."""
+    assert done.code == 6, str(done)
+    view = world.view()
+    assert (str(view.state), view.reason) == ("rolled_back", "guard"), world.words
+    assert world.serves(), "the baseline answers a completion"
+    assert not engine.run("ps", "-q").split(), "no container runs"
+    assert view.restored_s is not None
+    assert view.breach is not None
+    return view.breach.data
+
+
+def test_a_container_past_the_ram_limit_is_killed_through_the_engine(
+    member: Member, ours: Engine, go: Path
+) -> None:
+    hog = box(member.cand_url, ["sh", "-c", f"sleep 1; exec {alloc()}"], go)
+    member.site_of(hog, ours, [])
+    up(member)
+    memory.warm(memory.GIB, 1)
+    memory.require(4 * memory.GIB)
+    limit = (memory.settled() - MARGIN) // memory.MIB
+    guard = {"metric": "host.ram_available", "below": f"{limit}MiB"}
+    member.site_of(hog, ours, [guard])
+    done = member.go(member.write("hog.yaml", book(*STEPS, name="hog")))
+    found = restored(member, ours, done)
+    print(done.err, member.console("show", member.run.id).out, sep="\n")
+    (killed,) = [row for row in found["killed"] if row["name"].startswith("hog")]  # type: ignore[attr-defined]
+    assert "engine" in killed["rung"], killed
+    assert "not permitted" in killed["why"] or "may not" in killed["why"], killed
+    assert killed["empty_s"] is not None
+
+
+def test_a_container_past_its_own_limit_is_ended_by_the_kernel(
+    member: Member, ours: Engine, go: Path
+) -> None:
+    """There is enough RAM: the container's memory limit is enforced by the kernel, which needs no
+    permission of this user."""
+    command = ["sh", "-c", f"sleep 1; /yard/hog alloc {memory.GIB} 0; sleep 600"]
+    hog = box(member.cand_url, command, go, limit=SMALL)
+    member.site_of(hog, ours, [])
+    up(member)
+    done = member.go(member.write("hog.yaml", book(*STEPS, name="hog")))
+    found = restored(member, ours, done)
+    print(done.err, member.console("show", member.run.id).out, sep="\n")
+    assert "oom_kills" in str(found["limit"]), found["limit"]

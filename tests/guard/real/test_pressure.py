@@ -1,6 +1,5 @@
-"""A real run whose candidate takes the machine's memory: the candidate is killed and the baseline
-is back, while an operator over ssh and the console notice nothing but the message. `heavy.py` has
-more of these."""
+"""A real run whose candidate takes the machine's memory: it is killed and the baseline is back,
+while operator and console notice nothing but the message. `heavy.py` has more."""
 
 from __future__ import annotations
 
@@ -16,9 +15,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.full, pytest.mark.alone]
 
 SLACK, ECHO_S = 2 * memory.GIB, 10.0
-"""The bound for a machine that others use: a hog that nobody stops takes more than three, and an
-operator on a thrashing machine gets no answer at all. `make yard` and the benchmark measure how
-soon it is."""
+"""Bounds for a machine that others use; `make yard` and the benchmark measure how soon it is."""
 RATE = memory.GIB // 2
 
 

@@ -1,9 +1,5 @@
-"""A Docker engine for one test, which may be stopped in the middle of its work; never the one that
-others share.
-
-It has a network namespace of its own, because two engines in one overwrite each other's firewall
-rules. Its containers have no network.
-"""
+"""A Docker engine for one test, which may be stopped in the middle of its work. It has a network
+namespace of its own, because two engines in one overwrite each other's firewall rules."""
 
 from __future__ import annotations
 
@@ -26,8 +22,7 @@ from tests.waiting import until
 
 @contextmanager
 def own_engine() -> Iterator[tuple[Engine, int]]:
-    """Run an engine that has nothing but the tiny image; yields its pid as well. Raises
-    Unavailable."""
+    """Run an engine with nothing but the tiny image; yields its pid, too. Raises Unavailable."""
     if os.geteuid() != 0:
         raise Unavailable("only root can start a Docker engine")
     dockerd = debian.require_program("dockerd", ["docker.io", "iptables"])
@@ -71,14 +66,15 @@ def _until_up(engine: Engine, pidfile: Path, child: subprocess.Popen[bytes], log
 
 def _end(engine: Engine, child: subprocess.Popen[bytes], short: Path) -> None:
     """End the containers, then the engine, then what is left of it, as found in its files."""
-    pids = [_number(short / "pid"), _number(short / "exec/containerd/containerd.pid")]
-    for pid in filter(None, pids):
+    files = (short / "pid", short / "exec/containerd/containerd.pid")
+    pids = [pid for pid in map(_number, files) if pid]
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
     with contextlib.suppress(Unavailable):
         if found := engine.run("ps", "-aq", timeout=30).split():
             engine.run("rm", "-f", "-v", *found, timeout=60)
-    for pid in filter(None, pids):
+    for pid in pids:
         start = process.start_time(pid) or 0
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
@@ -88,10 +84,6 @@ def _end(engine: Engine, child: subprocess.Popen[bytes], short: Path) -> None:
         child.wait(10)
     child.kill()
     child.wait()
-    _unmounted(short)
-
-
-def _unmounted(short: Path) -> None:
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         if (point := line.split()[1]).startswith(f"{short}/"):
             subprocess.run(["umount", "-l", point], check=False, capture_output=True)

@@ -1,5 +1,4 @@
-"""One hog in a pid namespace and a control group of its own, and what an observer saw of its
-end."""
+"""One hog in a pid namespace and a control group of its own, and what was seen of its end."""
 
 from __future__ import annotations
 
@@ -9,14 +8,14 @@ import os
 import secrets
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.host import process
-from tests.guard.yard import programs
+from console.host import cgroup, process
+from tests.guard.yard.memory import hog as hog_program
+from tests.guard.yard.memory import program
 from tests.testbed.cache import Unavailable
 from tests.waiting import until
 
@@ -25,8 +24,7 @@ LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the observer saw, in monotonic nanoseconds, 0 for what did not happen; see
-    benchmarks/hog_observer.c."""
+    """What benchmarks/hog_observer.c saw, in monotonic ns; 0 for what did not happen."""
 
     crossed: int
     dying: int
@@ -40,8 +38,7 @@ class Seen:
     real_time: bool
 
     def after(self, at: int) -> float:
-        """Return the seconds from the crossing to a moment. Raises Unavailable for what did not
-        happen."""
+        """Return the seconds from the crossing to a moment. Raises Unavailable if none was."""
         if not self.crossed or not at:
             raise Unavailable(f"no crossing, or no end: {self}")
         return (at - self.crossed) / 1e9
@@ -54,26 +51,17 @@ class Seen:
 
 @dataclass
 class Hog:
-    """A hog that waits for a signal to start. `cgroup` is its own directory in the unified
-    hierarchy."""
+    """A hog that waits for a signal to start, and its directory in the unified hierarchy."""
 
     pid: int
     start: int
     cgroup: Path
     child: subprocess.Popen[bytes]
 
-    @property
-    def identity(self) -> str:
-        """The name of its control group: an id as an engine gives it."""
-        return self.cgroup.name
-
-    def go(self) -> int:
-        """Start the hog; returns the monotonic nanoseconds just before."""
+    def go(self) -> None:
         assert self.child.stdin is not None
-        at = time.monotonic_ns()
         self.child.stdin.write(b"!")
         self.child.stdin.flush()
-        return at
 
     @property
     def alive(self) -> bool:
@@ -82,10 +70,7 @@ class Hog:
 
 @contextmanager
 def namespace(*argv: str) -> Iterator[int]:
-    """Run `argv` in a pid namespace with a /proc of its own; yields the pid of its first process.
-
-    A process in there can see and kill nothing outside.
-    """
+    """Run `argv` in a pid namespace with a /proc of its own; yields its first pid."""
     words = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "--"]
     first = ["sh", "-c", '"$@"; exit $?', "first", *(argv or ("sleep", "600"))]
     with subprocess.Popen(
@@ -111,7 +96,7 @@ def waiting(
             if (place / name).exists():
                 (place / name).write_text(str(ram))
     child = subprocess.Popen(
-        [*enter, str(programs.hog()), *argv, "go"], stdin=subprocess.PIPE, start_new_session=True
+        [*enter, str(hog_program()), *argv, "go"], stdin=subprocess.PIPE, start_new_session=True
     )
     try:
         pid = _child_of(child.pid) if inside else child.pid
@@ -136,7 +121,7 @@ class Observer:
 
     def __init__(self, threshold: int, hog: Hog, *, limit_s: float = LIMIT_S) -> None:
         events = str(hog.cgroup / "cgroup.events") if hog.cgroup.name else "-"
-        words = [str(programs.observer()), str(threshold), str(hog.pid), events, str(limit_s)]
+        words = [str(program("hog_observer")), str(threshold), str(hog.pid), events, str(limit_s)]
         self._child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert self._child.stdout is not None
         if self._child.stdout.readline() != "ready\n":
@@ -154,7 +139,7 @@ class Observer:
 @contextmanager
 def burning(count: int) -> Iterator[None]:
     """Run `count` processes that spin."""
-    child = subprocess.Popen([str(programs.hog()), "burn", str(count)], start_new_session=True)
+    child = subprocess.Popen([str(hog_program()), "burn", str(count)], start_new_session=True)
     try:
         yield
     finally:
@@ -162,29 +147,14 @@ def burning(count: int) -> Iterator[None]:
         child.wait()
 
 
-def hierarchies() -> list[Path]:
-    """Return the v2 hierarchy and version 1's for memory, as far as they are mounted. Raises
-    Unavailable.
-
-    The first one has cgroup.events and cgroup.kill.
-    """
-    found: list[Path] = []
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        words = line.split()
-        if words[2] == "cgroup2":
-            found.insert(0, Path(words[1]))
-        elif words[2] == "cgroup" and "memory" in words[3].split(","):
-            found.append(Path(words[1]))
-    if not found or not (found[0] / "cgroup.procs").exists():
-        raise Unavailable("no cgroup2 is mounted here")
-    return found
-
-
 def _own_cgroups() -> list[Path]:
-    """Make the directories that an engine would make for a container: one in each hierarchy, named
-    by an id."""
+    """Make the directories that an engine would make for a container: one in the v2 hierarchy, and
+    one in version 1's for memory if there is that."""
+    trees = [t for t in cgroup.hierarchies() if not t.kind or "memory" in t.kind.split(",")]
+    if not trees or trees[0].kind:
+        raise Unavailable("no cgroup2 is mounted here")
     identity = secrets.token_hex(32)
-    places = [tree / "docker" / identity for tree in hierarchies()]
+    places = [Path(tree.mount, "docker", identity) for tree in trees]
     for place in places:
         try:
             place.mkdir(parents=True)

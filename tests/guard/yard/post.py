@@ -8,7 +8,6 @@ import os
 import select
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,9 +31,9 @@ BEAT_S = 1.0
 Json = dict[str, Any]
 
 
-def floor(value: int, *, act: str = "kill") -> Limit:
+def floor(value: int) -> Limit:
     """Return a limit on RAM available below `value`, without a delay."""
-    return Limit(metric="host.ram_available", below=float(value), act=act, source="yard")
+    return Limit(metric="host.ram_available", below=float(value), source="yard")
 
 
 @dataclass
@@ -45,14 +44,9 @@ class Post:
     limits: tuple[Limit, ...]
     extra: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    argv: tuple[str, ...] = ()
-    """The sentinel's command line without its directory, if it is not the usual one."""
-    preexec: Callable[[], None] | None = None
     child: subprocess.Popen[bytes] | None = None
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Everything that a test started here; what still runs is killed at the end."""
-    called: list[tuple[float, bytes]] = field(default_factory=list)
-    """What came for the standby, with its monotonic time."""
     _over: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -75,12 +69,9 @@ class Post:
         assert self.child is not None
         return self.child.pid
 
-    # -- before it watches -----------------------------------------------------------------------
-
     def prepare(self) -> None:
-        """Make the directories, the guard config, and the place of a standby. This process takes
-        the byte and answers, because a standby that says nothing is replaced by a command that
-        acts."""
+        """Make the directories, the guard config, and the place of a standby: this process answers,
+        because one that says nothing is replaced by a command that acts."""
         self.make_directories()
         os.mkfifo(self.live.parent / FIFO, 0o600)
         self._fifo = os.open(self.live.parent / FIFO, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,7 +93,7 @@ class Post:
         while not self._ended.is_set():
             if not select.select([self._fifo], [], [], 0.2)[0]:
                 continue
-            self.called.append((time.monotonic(), os.read(self._fifo, 64)))
+            os.read(self._fifo, 64)
             with (self.live.parent / PROGRESS_FILE).open("a") as file:
                 file.write('{"rung": "yard", "state": "ok"}\n')
 
@@ -120,12 +111,11 @@ class Post:
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start the real process, which may end at once."""
-        argv = self.argv or tuple(module_argv("console.recovery.guard.daemon"))
+        argv = module_argv("console.recovery.guard.daemon")
         with (self.guard / "sentinel.log").open("ab") as log:
             child = subprocess.Popen(
                 [*argv, str(self.guard)], env=self._environment(),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=self.preexec,
             )  # fmt: skip
         self.children.append(child)
         return child
@@ -144,8 +134,7 @@ class Post:
         return (self.guard / "sentinel.log").read_text()
 
     def _environment(self) -> dict[str, str]:
-        """Return an environment from which nothing of this user's own runs and sites can be
-        reached."""
+        """Return an environment without this user's own runs and sites."""
         names = ("OMNI_HOST_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
         own = {name: str(self.run_dir / name.lower()) for name in names}
         return {**os.environ, "OMNI_SITE": str(self.run_dir / "no-site.yaml"), **own, **self.env}
@@ -155,12 +144,10 @@ class Post:
         found = _table(self.guard / config.READY)
         return found if found and self.child and found.get("pid") == self.child.pid else None
 
-    # -- while it watches ------------------------------------------------------------------------
-
     def tell(self, **message: Any) -> None:
         """Send one message to its inbox."""
-        path = self.guard / config.INBOX
-        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(self.guard / config.INBOX, flags)
         try:
             os.write(descriptor, json.dumps(message).encode() + b"\n")
         finally:
@@ -170,10 +157,6 @@ class Post:
         while not self._over.wait(BEAT_S):
             with contextlib.suppress(OSError):
                 self.tell(do="beat")
-
-    def silence(self) -> None:
-        """Stop the beats, as if the runner were dead or stuck."""
-        self._over.set()
 
     def arm(self, *entries: Live) -> None:
         """Record what is alive from now on."""
@@ -187,8 +170,7 @@ class Post:
         return found
 
     def events(self, what: str) -> list[str]:
-        found = read.open_newest(self.run_dir)
-        return [e["text"] for e in found.events() if e["what"] == what] if found else []
+        return [one["text"] for one in self.recording().events() if one["what"] == what]
 
     @property
     def status(self) -> Json:
@@ -206,12 +188,10 @@ class Post:
     def breach(self) -> Json | None:
         return _table(self.guard / config.BREACH)
 
-    def breached(self, limit_s: float = 60.0) -> Json:
+    def breached(self) -> Json:
         """Wait for breach.json."""
-        found: Json = until(lambda: self.breach, f"a breach: {self.status}", limit_s)
+        found: Json = until(lambda: self.breach, f"a breach: {self.status}", 60.0)
         return found
-
-    # -- the end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End it and its children; the run directory stays."""
@@ -233,21 +213,19 @@ class Post:
 
 
 @contextmanager
-def posted(place: Path, *limits: Limit, start: bool = True, **more: Any) -> Iterator[Post]:
+def posted(place: Path, *limits: Limit, **more: Any) -> Iterator[Post]:
     """Run a sentinel on a run directory below `place`."""
     post = Post(place / f"run-{uuid.uuid4().hex[:12]}", limits, **more)
     try:
         post.prepare()
-        if start:
-            post.start()
+        post.start()
         yield post
     finally:
         post.close()
 
 
 def _table(path: Path) -> Json | None:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+    with contextlib.suppress(OSError, ValueError):
+        value: Json = json.loads(path.read_bytes())
+        return value
+    return None

@@ -4,17 +4,20 @@ crossing."""
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from console.recovery.rollback.live import Live
-from tests.guard.yard import earlyoom, hogs, memory
+from tests.guard.yard import hogs, memory
 from tests.guard.yard.hogs import Hog, Observer, Seen
 from tests.guard.yard.post import floor, posted
-from tests.testbed.cache import Unavailable
+from tests.testbed import debian
+from tests.testbed.cache import Unavailable, folder, locked
 from tests.waiting import until
 
 MARGIN_LEAST = 512 * memory.MIB
@@ -42,7 +45,6 @@ class Trial:
     threshold: int
     seen: Seen
     written_ns: int = 0
-    breach: Any = None
 
     @property
     def kill_s(self) -> float:
@@ -76,28 +78,16 @@ def against_sentinel(
     ):
         post.arm(entry(hog))
         until(lambda: post.armed, f"armed: {post.status}")
-        with _watched(threshold, hog, burners) as observer:
-            hog.go()
-            seen = observer.seen()
-        if not seen.crossed or hog.alive:
-            raise NoCrossing
+        seen = _crossed(threshold, hog, burners)
         breach = post.breached()
-        return Trial(threshold, seen, written_ns(breach), breach)
+        return Trial(threshold, seen, int((breach["mono"] + breach["written_s"]) * 1e9))
 
 
 def against_earlyoom(size: int, margin: int, *, burners: int = 0) -> Trial:
     """Run Debian's earlyoom with the same threshold, in a pid namespace with the hog."""
     threshold = _ready(size, margin)
-    with (
-        earlyoom.armed(threshold) as first,
-        hogs.waiting(["alloc", str(size), "0"], inside=first) as hog,
-        _watched(threshold, hog, burners) as observer,
-    ):
-        hog.go()
-        seen = observer.seen()
-        if not seen.crossed or hog.alive:
-            raise NoCrossing
-        return Trial(threshold, seen)
+    with watching(threshold) as first, hogs.waiting(["alloc", str(size), "0"], inside=first) as hog:
+        return Trial(threshold, _crossed(threshold, hog, burners))
 
 
 def _ready(size: int, margin: int, warm: int = 0) -> int:
@@ -107,26 +97,68 @@ def _ready(size: int, margin: int, warm: int = 0) -> int:
     return memory.settled() - margin
 
 
-@contextmanager
-def _watched(threshold: int, hog: Hog, burners: int) -> Iterator[Observer]:
+def _crossed(threshold: int, hog: Hog, burners: int) -> Seen:
+    """Let the hog grow until it is dead."""
     observer = Observer(threshold, hog, limit_s=CROSSED_S)
-    try:
-        if burners:
-            with hogs.burning(burners):
-                yield observer
-        else:
-            yield observer
-    finally:
-        observer.close()
+    beside = hogs.burning(burners) if burners else contextlib.nullcontext()
+    with contextlib.closing(observer), beside:
+        hog.go()
+        seen = observer.seen()
+    if not seen.crossed or hog.alive:
+        raise NoCrossing
+    return seen
 
 
 def entry(hog: Hog) -> Live:
     """Return its line in live.jsonl: a container if it has a control group of its own."""
     if hog.cgroup.name:
-        return Live("container", "cand", container=hog.identity)
+        return Live("container", "cand", container=hog.cgroup.name)
     return Live("process", "cand", hog.pid, hog.start)
 
 
-def written_ns(breach: dict[str, Any]) -> int:
-    """Return when the first kill was written, in monotonic nanoseconds."""
-    return int((breach["mono"] + breach["written_s"]) * 1e9)
+def earlyoom() -> Path:
+    """Return the program from Debian's archive, which is not installed: that would start it for the
+    whole machine. Raises Unavailable."""
+    kept = folder("yard") / "earlyoom"
+    with locked("yard-earlyoom"):
+        if not kept.exists():
+            with tempfile.TemporaryDirectory(dir=folder("work")) as work:
+                place = Path(work)
+                packages = debian.fetch(debian.codename(), ["earlyoom"], place, depends=False)
+                debian.unpack(packages, place / "root")
+                found = place / "root/usr/bin/earlyoom"
+                fresh = kept.with_suffix(".new")
+                fresh.write_bytes(found.read_bytes())
+                fresh.chmod(0o755)
+                fresh.replace(kept)
+    return kept
+
+
+@contextmanager
+def watching(threshold: int) -> Iterator[int]:
+    """Run earlyoom, which sends SIGKILL below `threshold` bytes available, whatever swap is left
+    (`-s 100`).
+
+    Yields the first pid of its namespace, in which a hog can be put.
+    """
+    size = threshold // 1024
+    words = [str(earlyoom()), "-p", "-r", "0", "-M", f"{size},{size}", "-s", "100,100"]
+    words += ["--prefer", "^hog$"]
+    with hogs.namespace(*words) as first:
+        _until_it_watches(first)
+        yield first
+
+
+def _until_it_watches(first: int) -> None:
+    """Check that its namespace's /proc has nothing but the shell above it and itself."""
+    argv = ["nsenter", "--target", str(first), "--pid", "--mount", "--", "sh", "-c"]
+    argv.append("cat /proc/[0-9]*/comm")
+
+    def found() -> set[str]:
+        out = subprocess.run(argv, capture_output=True, text=True, timeout=10).stdout
+        seen = set(out.split()) - {"cat", "sh"}
+        return seen if "earlyoom" in seen else set()
+
+    if strangers := until(found, "it watches") - {"earlyoom"}:
+        raise Unavailable(f"earlyoom would see {sorted(strangers)}")
+    time.sleep(0.1)  # it locks its memory and rehearses
