@@ -12,15 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.benchmarks import (
-    companions,
     emergency,
     fidelity,
     frame,
     gguf,
     idle,
     journalled,
-    lint,
-    logpane,
     restored,
     sentinel,
     startup,
@@ -36,13 +33,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     "journal": journalled.run,
     "rollback": restored.run,
     "gguf": gguf.run,
-    "logpane": logpane.run,
     "frame": frame.run,
     "idle": idle.run,
     "emergency": emergency.run,
     "fidelity": fidelity.run,
     "sentinel": sentinel.run,
-    "lint": lint.run,
 }
 
 
@@ -66,9 +61,6 @@ def main(arguments: list[str] | None = None) -> int:
         if found["not_run"]:
             not_run.append(f"{name}: {found['not_run']}")
     kept = surroundings.keep(record)
-    print("\n== shown by tests, not by a stopwatch")
-    print("\n".join(companions.lines()))
-    missed += [f"no such test any more: {test}" for test in companions.gone()]
     print(f"\nkept in {kept.parent.name}/{kept.name}")
     return _verdict(missed, not_run)
 

@@ -25,8 +25,7 @@ from console.recovery.rollback.sealed_plan import EngineAddress
 from tests.benchmarks import surroundings
 from tests.benchmarks.figures import Figure, percentile
 from tests.benchmarks.idle import answering
-from tests.benchmarks.logpane import sample
-from tests.benchmarks.opened import Opened, Show, python, shown, until
+from tests.benchmarks.opened import Opened, Show, python, sample, shown, until
 from tests.benchmarks.surroundings import CannotRun
 from tests.testbed.nvml import ensure_nvml
 

@@ -31,7 +31,6 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.runtime import probe
 from tests.benchmarks import surroundings
-from tests.benchmarks.logpane import sample
 from tests.benchmarks.surroundings import CannotRun
 from tests.rollback.conftest import free_port, standin
 
@@ -44,6 +43,14 @@ _TITLES = ("Is the image there?", "Is port 8001 free?", "Measure the baseline", 
            "Start ik_llama.cpp on :8001", "Warm it up", "Measure it", "Fast enough to switch?",
            "Read three answers", "Stop the candidate", "Restore the baseline",
            "Write the report")  # fmt: skip
+_SAID = (
+    "INFO 11-05 12:00:00 [loggers.py:123] Engine 000: Avg prompt throughput: 102.3 tokens/s, "
+    "Avg generation throughput: 42.0 tokens/s, Running: 4 reqs, Waiting: 0 reqs",
+    "slot update_slots: id  0 | task 17 | prompt done, n_past = 512, n_tokens = 512",
+    '\x1b[32mINFO\x1b[0m:     127.0.0.1:52314 - \x1b[1m"POST /v1/completions HTTP/1.1"\x1b[0m 200',
+    "srv  log_server_r: request: POST /completion 127.0.0.1 200 — 完了 ✓",
+    "ERROR 11-05 12:00:02 [engine.py:9] RuntimeError: CUDA error: out of memory",
+)
 
 
 class Opened:
@@ -248,6 +255,15 @@ def _has(raw: bytes, marks: tuple[str, ...]) -> bool:
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
+
+
+def sample(lines: int) -> bytes:
+    """A log as engines write it, each line its own."""
+    stamp = "2026-05-05T12:{:02}:{:02}.123456789Z"
+    return "".join(
+        f"{stamp.format(n // 6000 % 60, n // 100 % 60)} {_SAID[n % len(_SAID)]} #{n}\n"
+        for n in range(lines)
+    ).encode()
 
 
 def _events(run_id: str, *, done: bool) -> list[tuple[str, str, dict[str, Any]]]:
