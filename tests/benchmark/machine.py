@@ -68,11 +68,12 @@ class Host:
             (folder / "stat").write_text(f"{pid} ({one['name']}) S {rest}\n")
             (folder / "cmdline").write_bytes("\0".join(one["argv"].split()).encode() + b"\0")
 
-    def surroundings(self, *, server: int = SERVER, **more: Any) -> Surroundings:
+    def surroundings(self, *, known: bool = True) -> Surroundings:
+        """`known`: which processes are the server's, and which the baseline's."""
         return Surroundings(
-            Engine("cand", server, {"argv": ["llama-server"]}) if server else None,
-            more.pop("others", [Engine("baseline", BASELINE)]),
-            proc=self.proc, monotonic=lambda: self.now, watch=NoWatch(), **more,
+            Engine("cand", SERVER, {"argv": ["llama-server"]}) if known else None,
+            [Engine("baseline", BASELINE)] if known else [],
+            proc=self.proc, monotonic=lambda: self.now, watch=NoWatch(),
         )  # fmt: skip
 
     def run(
@@ -90,12 +91,12 @@ class Host:
         return around.judge(sample or Sample(tok_s=20.0), before, around.look())
 
 
-def still(tmp_path: Path, server: str = "llama-server") -> Host:
+def still(tmp_path: Path) -> Host:
     """A quiet machine: this process, a server, a baseline and a compiler that all do nothing."""
     made = Host(tmp_path / "proc")
     made.add(1, "systemd", parent=0)
     made.add(os.getpid(), "pytest")
-    made.add(SERVER, server)
+    made.add(SERVER, "llama-server")
     made.add(BASELINE, "llama-server")
     made.add(OTHER, "cc1plus")
     return made

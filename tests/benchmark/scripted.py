@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from console.bench.client import ChatRequest, stream_chat
-from console.bench.sse import Reply
+from console.bench.sse import FailureKind, Reply
 
 Answer = Callable[["Handler"], None]
 
@@ -30,10 +30,10 @@ def delta(
     return sse({"choices": [choice]} | ({"usage": usage} if usage else {}))
 
 
-def usage(tokens: int, prompt: int = 12, cached: int = 0) -> dict[str, Any]:
+def usage(tokens: int, cached: int = 0) -> dict[str, Any]:
     return {
         "completion_tokens": tokens,
-        "prompt_tokens": prompt,
+        "prompt_tokens": 12,
         "prompt_tokens_details": {"cached_tokens": cached},
     }
 
@@ -43,11 +43,10 @@ FINISH = delta(finish="length")
 DONE = b"data: [DONE]\n\n"
 
 
-def reply(tokens: int, *, per_chunk: int = 1, cached: int = 0) -> list[bytes]:
-    """A whole stream of `tokens` tokens, `per_chunk` in each chunk, with usage at the end."""
-    chunks = [delta(content="x" * per_chunk) for _ in range(tokens // per_chunk)]
-    end = sse({"choices": [], "usage": usage(tokens, cached=cached)})
-    return [ROLE, *chunks, FINISH, end, DONE]
+def reply(tokens: int, cached: int = 0) -> list[bytes]:
+    """A whole stream, one token in each chunk, with usage at the end."""
+    end = sse({"choices": [], "usage": usage(tokens, cached)})
+    return [ROLE, *[delta(content="x")] * tokens, FINISH, end, DONE]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -146,3 +145,8 @@ def asked(request: ChatRequest, *answers: Answer, **options: Any) -> Reply:
     """What the client makes of one request to a server that answers so."""
     with scripted(*answers) as server:
         return stream_chat(server.url, request, **options)
+
+
+def failed(got: Reply) -> FailureKind | None:
+    """The class of its failure."""
+    return got.failure.kind if got.failure is not None else None

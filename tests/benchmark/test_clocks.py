@@ -64,38 +64,40 @@ def test_two_cards(nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert other["temperature_c"]["max"] == 88
 
 
-def test_a_driver_that_does_not_fit(
-    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail = {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
-    found, words = watched(nvml, tmp_path, monkeypatch, RTX_5090, fail=fail)
-    assert found == {}
-    assert "mismatch" in words
+@pytest.mark.parametrize(
+    ("cards", "fail", "reason"),
+    [
+        ((RTX_5090,), {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}, "mismatch"),
+        ((), {}, "lists none"),
+    ],
+)
+def test_a_driver_that_tells_nothing(
+    cards: tuple[testbed.Card, ...], fail: dict[str, int], reason: str,
+    nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    found, words = watched(nvml, tmp_path, monkeypatch, *cards, fail=fail)
+    assert (found, reason in words) == ({}, True)
 
 
 def test_a_driver_that_hangs_holds_nobody_up(
     nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that answers does not ask NVML."""
-    hang = {"nvmlDeviceGetPowerUsage": 600}
-    card = RTX_5090.but(hang=hang)
+    card = RTX_5090.but(hang={"nvmlDeviceGetPowerUsage": 600})
     found, words = watched(nvml, tmp_path, monkeypatch, card, hangs=True)
     assert (found, words) == ({}, Looks().words)
 
 
-def test_a_machine_whose_driver_lists_no_card(
+def test_the_watch_itself_starts_and_answers(
     nvml: Nvml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, words = watched(nvml, tmp_path, monkeypatch)
-    assert (found, "lists none" in words) == ({}, True)
-
-
-def test_a_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    """Before its first look or after it."""
+    for name, value in nvml.env(nvml.write(tmp_path / "script", ())).items():
+        monkeypatch.setenv(name, value)
     watch = Watch()
     watch.start()
-    found, words = watch.stop()
-    assert found == {} or words == ""
+    found, words = watch.stop(60)
+    assert (found, words in (Looks().words, "no NVIDIA card: the driver lists none")) == ({}, True)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +106,13 @@ def test_a_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         (("/nowhere",), "not asked"),
         (("echo", "no json"), "cannot be read"),
         (("echo", '{"cards": 1}'), "cannot be read"),
-        (("sleep", "60", "#"), "within 0.2 s"),
+        (("sleep", "60"), "within 0.2 s"),
     ],
 )
 def test_a_child_that_does_not_answer(
     argv: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clocks, "module_argv", lambda name: argv[:2])
+    monkeypatch.setattr(clocks, "module_argv", lambda name: argv)
     watch = Watch()
     watch.start()
     found, said = watch.stop(0.2 if "sleep" in argv else 60)

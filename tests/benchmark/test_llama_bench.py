@@ -100,15 +100,6 @@ def test_a_line_that_was_cut_off_is_left_out() -> None:
     assert "cut off: 1 whole" in found.flags[0]
 
 
-def test_the_first_of_a_kind_counts_and_the_others_are_told() -> None:
-    deep = entry(0, 128, [9.0, 9.0], n_depth=4096)
-    other = entry(0, 128, [15.0, 15.0], n_gpu_layers=10)
-    both = entry(512, 128, [30.0, 30.0])
-    found = read_figures(lines(*ENTRIES, deep, other, both), "llama-bench")
-    assert found.metrics["tg_tok_s"]["value"] == pytest.approx(20.1)
-    assert [told.rpartition(": ")[2] for told in found.flags] == ["9 tok/s", "15 tok/s", "30 tok/s"]
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -181,12 +172,6 @@ def test_a_long_sweep_is_told_in_part() -> None:
     rows = "".join(row.format(512 * depth) for depth in range(64))
     flags = read_figures(SWEEP.split("=====")[0] + rows, "sweep-bench").flags
     assert (len(flags), "106" in flags[-1]) == (21, True)
-
-
-def test_a_row_that_contradicts_itself_is_left_out() -> None:
-    found = read_figures(SWEEP.replace("55.38", "99.99"), "sweep-bench")
-    assert found.metrics["tg_tok_s"]["value"] == 67.55
-    assert len(found.flags) == 4, "the row, and the three of the two others"
 
 
 @pytest.mark.parametrize("bad", ["nan", "-5.00", "inf", "0.00", "", "1e5", "55,38"])

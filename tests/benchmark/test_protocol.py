@@ -36,28 +36,24 @@ INFO: dict[str, Any] = {
 }
 
 
-def contents(requests: list[dict[str, Any]]) -> list[str]:
-    return [request["messages"][0]["content"] for request in requests]
-
-
 def test_prompts_are_cycled_behind_a_nonce_and_the_warm_up_is_apart() -> None:
     seen: list[tuple[int, int]] = []
     with scripted(GOOD, documents=INFO) as server:
         result = Benchmark(
             server.url, QUICK, clock=FakeClock(5.0), progress=lambda i, n, _: seen.append((i, n))
         ).run()
-    sent = contents(server.requests)
+    sent = [request["messages"][0]["content"] for request in server.requests]
     assert len(set(sent)) == 7
     assert [text.partition("] ")[2] for text in sent[1:]] == [*PROMPTS, *PROMPTS]
     assert seen == [(number, 6) for number in range(7)]
-    assert len(result.runs) == 6
-    assert result.cold is not None
-    assert result.started_at == 5.0
+    assert (len(result.runs), result.cold is None, result.started_at) == (6, False, 5.0)
 
 
 def test_result_is_json_with_the_names_of_the_table() -> None:
     with scripted(GOOD, documents=INFO) as server:
         result = Benchmark(server.url, QUICK).run()
+        Benchmark(server.url, QUICK, model="mine").run()
+    assert [request["model"] for request in server.requests[::7]] == ["deepseek-v3.2", "mine"]
     data = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert set(data["metrics"]) == set(METRICS)
     for name, metric in METRICS.items():
@@ -68,13 +64,6 @@ def test_result_is_json_with_the_names_of_the_table() -> None:
     assert tok_s["value"] == tok_s["mean"]
     assert (data["build_info"], data["model"]) == ("b42-abc", "deepseek-v3.2")
     assert data["voids"] == []
-
-
-def test_the_model_name_is_the_servers_unless_given() -> None:
-    with scripted(GOOD, documents=INFO) as server:
-        Benchmark(server.url, QUICK).run()
-        Benchmark(server.url, QUICK, model="mine").run()
-    assert [request["model"] for request in server.requests[::7]] == ["deepseek-v3.2", "mine"]
 
 
 def test_void_runs_are_listed_with_their_reason() -> None:
@@ -186,11 +175,6 @@ def _text(text: str, counts: dict[str, Any], finish: str | None = None) -> bytes
     return sse({"choices": [choice], "usage": counts})
 
 
-def test_the_operators_script_is_the_default() -> None:
-    """What it asks is held by the test of words."""
-    assert (len(PROMPTS), Protocol().max_tokens, Protocol().runs) == (3, 256, 9)
-
-
 def test_cancel_keeps_what_was_measured() -> None:
     cancelled = threading.Event()
 
@@ -214,13 +198,6 @@ def test_without_usage_the_tokenizer_counts() -> None:
     assert result.runs[0].token_source == "tokenizer"
 
 
-def test_without_any_count_every_run_is_void() -> None:
-    with scripted(streams([ROLE, *[delta(content="xx")] * 8, FINISH, DONE])) as server:
-        result = Benchmark(server.url, QUICK).run()
-    assert len(result.voids) == 6
-    assert result.metrics["tok_s"].value is None
-
-
 @pytest.mark.parametrize(
     "document", [[], {"data": 5}, {"data": [5]}, {"data": [{"id": 7}]}, {"data": []}]
 )
@@ -237,16 +214,16 @@ def test_a_password_in_the_address_is_not_kept() -> None:
     assert "secret" not in json.dumps(result.to_json())
 
 
-def test_counts_that_measure_nothing_are_refused() -> None:
-    for wrong in ({"prompts": ()}, {"runs": 0}, {"max_tokens": 1}, {"warmup": -1}):
-        with pytest.raises(ValueError, match="one"):
-            Protocol(**wrong)
-
-
-@pytest.mark.parametrize("levels", [(0,), (1,), (4, 65), (-2,)])
-def test_a_crowd_is_two_to_sixty_four(levels: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="2 to 64"):
-        Protocol(levels=levels)
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"prompts": ()}, "one"), ({"runs": 0}, "one"), ({"max_tokens": 1}, "one"),
+        ({"warmup": -1}, "one"), ({"levels": (1,)}, "2 to 64"), ({"levels": (4, 65)}, "2 to 64"),
+    ],
+)  # fmt: skip
+def test_what_measures_nothing_is_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Protocol(**wrong)
 
 
 def test_a_server_that_drips_its_head_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

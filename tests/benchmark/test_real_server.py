@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,47 +11,21 @@ from console.bench.benchmark import Benchmark, Protocol, tokenize
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.metrics import measure
 from console.bench.sse import EventKind, FailureKind
-from console.rehearsal.demo.model import ModelSpec, write_llama
-from tests.waiting import until
+from tests.benchmark.embedded import embedded
+from tests.benchmark.scripted import failed
+from tests.testbed.models import visible_llama
 
 pytestmark = pytest.mark.alone
-SERVES = re.compile(r"engine: serving \S+ on (http://\S+)\n")
 TOKENS = 96
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server on a model of 51 MB, ready; a smaller one outruns the client."""
-    folder = tmp_path_factory.mktemp("server")
-    model, log = folder / "tiny.gguf", folder / "log"
-    spec = ModelSpec("tiny", blocks=8, seed=11, width=768, heads=12, feed_forward=2048)
-    write_llama(model, spec)
-    with log.open("wb") as out:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(model),
-             "--port", "0", "--threads", "1", "--ctx", "4096"],
-            stdout=out, stderr=out, start_new_session=True,
-        )  # fmt: skip
-    try:
-        yield _ready(server, log)
-    finally:
-        server.terminate()
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-def _ready(server: subprocess.Popen[bytes], log: Path) -> str:
-    """The address, once the server says that it serves there."""
-
-    def said() -> re.Match[str] | bool | None:
-        return SERVES.search(log.read_text()) or server.poll() is not None
-
-    found = until(said, "the server is ready", where=log.read_text)
-    assert isinstance(found, re.Match), log.read_text()[-2000:]
-    return found[1]
+    """A server on a model of 72 MB; a smaller one outruns the client."""
+    model = tmp_path_factory.mktemp("server") / "visible.gguf"
+    visible_llama(model)
+    with embedded(model) as url:
+        yield url
 
 
 def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
@@ -63,7 +33,7 @@ def test_a_benchmark_is_valid_and_agrees_with_the_server(url: str) -> None:
     result = Benchmark(url, Protocol(max_tokens=TOKENS, runs=2, max_runs=2)).run()
     assert result.voids == []
     assert (result.metrics["runs"].value, result.metrics["error_rate"].value) == (2, 0)
-    assert result.model == "tiny"
+    assert result.model == "visible"
     assert result.cold is not None
     for sample in result.runs:
         assert (sample.completion_tokens, sample.token_source) == (TOKENS, "usage")
@@ -88,7 +58,7 @@ def test_the_plain_endpoint_and_two_streams_at_once(url: str) -> None:
     assert any("1 slot" in flag for flag in result.flags)
 
 
-def test_events_carry_the_running_count(url: str) -> None:
+def test_events_carry_the_running_count_and_the_tokenizer_answers(url: str) -> None:
     reply = stream_chat(url, ChatRequest("Hello", 16))
     assert reply.failure is None
     assert reply.events[0].kind is EventKind.OTHER
@@ -96,6 +66,7 @@ def test_events_carry_the_running_count(url: str) -> None:
     assert None not in counts
     assert counts[-1] == reply.completion_tokens == 16
     assert reply.done
+    assert (tokenize(url, "abc") or 0) >= 1
 
 
 @pytest.mark.parametrize("extras", [True, False])
@@ -109,17 +80,10 @@ def test_a_prompt_that_comes_again_is_not_cached_or_void(url: str, extras: bool)
     assert (again.prompt_tok_s is None) == (not extras)
 
 
-def test_the_tokenizer_answers(url: str) -> None:
-    counted = tokenize(url, "abc")
-    assert counted is not None
-    assert counted >= 1
-
-
 def test_a_prompt_beyond_the_context_is_refused(url: str) -> None:
     failure = stream_chat(url, ChatRequest("word " * 6000, 8)).failure
     assert failure is not None
-    assert failure.kind is FailureKind.REFUSED
-    assert "context" in failure.text
+    assert (failure.kind, "context" in failure.text) == (FailureKind.REFUSED, True)
 
 
 @pytest.mark.full
@@ -133,6 +97,5 @@ def test_cancel_in_mid_stream_frees_the_server(url: str) -> None:
     cancelled = threading.Event()
     request = ChatRequest("Tell me everything.", 3900)
     reply = stream_chat(url, request, cancelled=cancelled, on_event=lambda data: cancelled.set())
-    assert reply.failure is not None
-    assert reply.failure.kind is FailureKind.CANCELLED
+    assert failed(reply) is FailureKind.CANCELLED
     assert stream_chat(url, ChatRequest("Hello", 4)).failure is None

@@ -8,9 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from console.bench.benchmark import model_of
 from console.bench.soak import EMPTY, Asker, Out
-from console.bench.sse import FailureKind
 from tests.benchmark.scripted import (
     DONE,
     FINISH,
@@ -24,7 +22,6 @@ from tests.benchmark.scripted import (
     streams,
     usage,
 )
-from tests.ports import free_port
 from tests.waiting import LIMIT_S, until
 
 
@@ -34,23 +31,19 @@ def ended(out: Out) -> Out:
 
 
 def test_a_good_answer() -> None:
+    """Each request has a nonce of its own, so that nothing of it is cached."""
     with scripted(streams(reply(16), 0.002)) as server:
-        out = ended(Asker(server.url, 16, "m")("Hello"))
-        answer = out.answer()
-    assert (answer.error, answer.void, out.heard) == ("", "", 16)
-    assert answer.sample.tok_s is not None
-    assert answer.sample.ttft_s is not None
-    [body] = server.requests
-    assert re.fullmatch(r"\[\w{16}\] Hello", body["messages"][0]["content"])
-    assert (body["temperature"], body["max_tokens"], body["model"]) == (0, 16, "m")
-
-
-def test_each_request_has_a_nonce_of_its_own() -> None:
-    with scripted(streams(reply(2))) as server:
-        asker = Asker(server.url, 2)
-        for _ in range(3):
-            ended(asker("Hello"))
-        assert len({body["messages"][0]["content"] for body in server.requests}) == 3
+        asker = Asker(server.url, 16, "m")
+        for out in (ended(asker("Hello")), ended(asker("Hello"))):
+            answer = out.answer()
+            assert (answer.error, answer.void, out.heard) == ("", "", 16)
+            assert answer.sample.tok_s is not None
+            assert answer.sample.ttft_s is not None
+    for body in server.requests:
+        assert re.fullmatch(r"\[\w{16}\] Hello", body["messages"][0]["content"])
+        assert (body["temperature"], body["max_tokens"], body["model"]) == (0, 16, "m")
+    first, second = (body["messages"] for body in server.requests)
+    assert first != second
 
 
 def test_a_short_answer_is_good_and_its_rate_counts() -> None:
@@ -81,26 +74,16 @@ def test_an_answer_whose_rate_does_not_count(parts: list[bytes], void: str) -> N
     ("answer", "error", "words"),
     [
         (answers(500, b'{"error": {"message": "slot \x1b[31mgone"}}'), "server error", "slot gone"),
-        (answers(503, b'{"error": {"message": "Loading model"}}'), "server error", "Loading"),
-        (answers(401, b"{}"), "refused", "401"),
-        (answers(400, b""), "transport", "twice"),
-        (answers(200, b"<html>", "text/html"), FailureKind.PROTOCOL, ""),
-        (streams(reply(16)[:5]), "truncated", "finish_reason"),
         (lambda handler: handler.reset(), "transport", ""),
-        (streams([ROLE, FINISH, sse({"choices": [], "usage": usage(0)}), DONE]), EMPTY, "no text"),
+        (streams([ROLE, FINISH, sse({"choices": [], "usage": usage(0)}), DONE]), EMPTY, "text"),
     ],
 )  # fmt: skip
 def test_errors_have_a_class(answer: Callable[[Handler], None], error: str, words: str) -> None:
     with scripted(answer) as server:
         found = ended(Asker(server.url, 16)("Hello")).answer()
     assert found.error == error
-    assert words.replace("no text", "without text") in found.words
+    assert words in found.words
     assert "\x1b" not in found.words
-
-
-def test_a_port_that_nobody_listens_on() -> None:
-    found = ended(Asker(f"http://127.0.0.1:{free_port()}", 16)("Hello")).answer()
-    assert (found.error, "refused" in found.words) == ("transport", True)
 
 
 def test_only_text_is_heard_and_a_silent_request_can_be_cut() -> None:
@@ -117,31 +100,9 @@ def test_only_text_is_heard_and_a_silent_request_can_be_cut() -> None:
         try:
             until(lambda: out.heard > 0, "a token")
             assert out.heard == 1
-            assert not out.ended.is_set()
+            with pytest.raises(RuntimeError, match="before the request has ended"):
+                out.answer()
             out.cut()
             assert ended(out).answer().error == "cancelled"
         finally:
             silence.set()
-
-
-def test_asking_for_an_answer_too_early_is_a_bug() -> None:
-    silence = threading.Event()
-    with scripted(lambda handler: silence.wait(LIMIT_S) and None) as server:
-        out = Asker(server.url, 16)("Hello")
-        with pytest.raises(RuntimeError, match="before the request has ended"):
-            out.answer()
-        out.cut()
-        ended(out)
-        silence.set()
-
-
-@pytest.mark.parametrize(
-    ("models", "name"),
-    [
-        ({"data": [{"id": "deepseek"}, {"id": "other"}]}, "deepseek"),
-        ({"data": []}, ""), ({"data": [7]}, ""), ({"data": [{"id": 7}]}, ""), ({}, ""),
-    ],
-)  # fmt: skip
-def test_the_first_model_is_asked(models: dict[str, object], name: str) -> None:
-    with scripted(documents={"/v1/models": models}) as server:
-        assert model_of(server.url) == name

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from console.bench.sse import (
     EVENT_LIMIT,
     Capture,
-    EventKind,
     Failure,
     FailureKind,
     Reply,
     SseParser,
     read_reply,
 )
+from tests.benchmark.scripted import failed
 
 STREAM = (
     "\ufeffdata: one\r\n\r\n"
     ": ping\n\n"
-    "event: message\nid: 7\ndata: two\ndata:lines\n\n"
+    "event: message\nid: 7\ndata: two\r\ndata:lines\n\n"
     "data: grüße 🌍\r\r"
     "data\n\n"
     "retry: 5\n\n"
@@ -91,22 +91,16 @@ def test_only_text_is_text() -> None:
         chunk(content="a"),
         chunk(tool_calls=[{"index": 0}]),
         chunk("stop"),
+        {"choices": [{"text": ""}]},  # of a plain completion
+        {"choices": [{"text": "b"}]},
         {"choices": [], "usage": {"completion_tokens": 4, "prompt_tokens": 3}},
         "[DONE]",
     )
-    assert [event.kind for event in reply.events] == [
-        EventKind.OTHER,
-        EventKind.OTHER,
-        EventKind.REASONING,
-        EventKind.REASONING,
-        EventKind.CONTENT,
-        EventKind.TOOL,
-        EventKind.OTHER,
-        EventKind.OTHER,
-    ]
+    kinds = "other other reasoning reasoning content tool other other content other"
+    assert [event.kind for event in reply.events] == kinds.split()
+    assert reply.raw_text == 'hmhma[{"index": 0}]b'
     assert (reply.completion_tokens, reply.prompt_tokens) == (4, 3)
-    assert reply.done
-    assert reply.failure is None
+    assert (reply.done, reply.failure) == (True, None)
 
 
 def test_a_later_usage_without_a_count_keeps_the_earlier_one() -> None:
@@ -150,9 +144,7 @@ def test_odd_shapes_are_no_text(event: object) -> None:
 
 @pytest.mark.parametrize("event", ["<html>", "[1]", "[" * 100_000, '"text"'])
 def test_an_event_that_is_no_object_ends_the_reading(event: str) -> None:
-    failure = read(chunk(content="a"), event, "[DONE]").failure
-    assert failure is not None
-    assert failure.kind is FailureKind.PROTOCOL
+    assert failed(read(chunk(content="a"), event, "[DONE]")) is FailureKind.PROTOCOL
 
 
 def test_empty_data_keeps_a_connection_alive_and_means_nothing() -> None:
@@ -181,9 +173,7 @@ def test_a_connection_lost_after_the_finish_is_no_failure() -> None:
     ],
 )
 def test_an_error_in_mid_stream_has_its_class(error: object, kind: FailureKind) -> None:
-    failure = read(chunk(content="a"), {"error": error}).failure
-    assert failure is not None
-    assert failure.kind is kind
+    assert failed(read(chunk(content="a"), {"error": error})) is kind
 
 
 def test_foreign_text_is_clean() -> None:

@@ -6,71 +6,38 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from tests.benchmarks import (
-    companions,
-    emergency,
-    fidelity,
-    frame,
-    gguf,
-    idle,
-    journalled,
-    lint,
-    logpane,
-    restored,
-    sentinel,
-    startup,
-    surroundings,
-)
-from tests.benchmarks.figures import Measured, table
+from tests.benchmarks import surroundings
+from tests.benchmarks.figures import Measured
 from tests.benchmarks.surroundings import CannotRun
 from tests.testbed.cache import Unavailable
 
-Benchmark = Callable[[Callable[[str], None]], Sequence[Measured]]
-BENCHMARKS: dict[str, Benchmark] = {
-    "startup": startup.run,
-    "journal": journalled.run,
-    "rollback": restored.run,
-    "gguf": gguf.run,
-    "logpane": logpane.run,
-    "frame": frame.run,
-    "idle": idle.run,
-    "emergency": emergency.run,
-    "fidelity": fidelity.run,
-    "sentinel": sentinel.run,
-    "lint": lint.run,
-}
+NAMES = ("startup", "journal", "rollback", "gguf", "frame", "idle", "emergency", "fidelity",
+         "sentinel")  # fmt: skip
+"""Modules beside this one, each with a `run`."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"of {', '.join(BENCHMARKS)}; all by default")
-    names = parser.parse_args(arguments).name or list(BENCHMARKS)
-    if unknown := [name for name in names if name not in BENCHMARKS]:
-        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
-    record: dict[str, Any] = {
-        "at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "machine": surroundings.machine(),
-        "benchmarks": {},
-    }
-    missed: list[str] = []
-    not_run: list[str] = []
-    for name in names:
-        found = _measure(name)
-        record["benchmarks"][name] = found
-        missed += found["missed"]
-        if found["not_run"]:
-            not_run.append(f"{name}: {found['not_run']}")
-    kept = surroundings.keep(record)
-    print("\n== shown by tests, not by a stopwatch")
-    print("\n".join(companions.lines()))
-    missed += [f"no such test any more: {test}" for test in companions.gone()]
-    print(f"\nkept in {kept.parent.name}/{kept.name}")
-    return _verdict(missed, not_run)
+    parser.add_argument("name", nargs="*", choices=NAMES, default=NAMES)
+    found = {name: _measure(name) for name in parser.parse_args().name}
+    at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    surroundings.keep({"at": at, "machine": surroundings.machine(), "benchmarks": found})
+    for name, one in found.items():
+        for words in one["missed"]:
+            print(f"MISSED  {words}", file=sys.stderr)
+        if one["not_run"]:
+            print(f"DID NOT RUN  {name}: {one['not_run']}", file=sys.stderr)
+    if any(one["missed"] for one in found.values()):
+        return 1
+    return 2 if any(one["not_run"] for one in found.values()) else 0
 
 
 def _measure(name: str) -> dict[str, Any]:
@@ -86,9 +53,9 @@ def _measure(name: str) -> dict[str, Any]:
         print(text, flush=True)
 
     try:
-        rows = BENCHMARKS[name](say)
-        print(table(rows))
-    except (CannotRun, Unavailable) as error:
+        rows = importlib.import_module(f"tests.benchmarks.{name}").run(say)
+        print("median [least … most]", *rows, sep="\n")
+    except (CannotRun, Unavailable, AssertionError) as error:
         reason = str(error)
         print(f"did not run: {reason}")
     after = surroundings.load()
@@ -97,23 +64,10 @@ def _measure(name: str) -> dict[str, Any]:
         "load_before": before,
         "load_after": after,
         "notes": notes,
-        "rows": [row.to_json() for row in rows],
-        "missed": [words for row in rows for words in row.missed()],
+        "rows": [{k: v for k, v in asdict(row).items() if v != math.inf} for row in rows],
+        "missed": [str(row) for row in rows if row.missed],
         "not_run": reason,
     }
-
-
-def _verdict(missed: list[str], not_run: list[str]) -> int:
-    for words in missed:
-        print(f"MISSED  {words}", file=sys.stderr)
-    for words in not_run:
-        print(f"DID NOT RUN  {words}", file=sys.stderr)
-    if missed:
-        return 1
-    if not_run:
-        return 2
-    print("every bar kept")
-    return 0
 
 
 if __name__ == "__main__":

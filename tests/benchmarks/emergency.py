@@ -1,39 +1,31 @@
 """From the emergency key's byte in the terminal to the first line of the fence, whatever is wrong.
 
-The ladder is a real warm one and climbs to the end; its own stamp of the first line counts, on the
+The standby is a real one and rolls back to the end; its own stamp of the first line counts, on the
 same clock as the press.
 """
 
 from __future__ import annotations
 
-import signal
 import socket
-import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from console.host.process import COOKIE
-from console.recovery.rollback import standby
 from console.recovery.rollback.progress import Line, read_lines, size_of
 from console.recovery.rollback.sealed_plan import EngineAddress
 from tests.benchmarks import surroundings
-from tests.benchmarks.figures import Figure, percentile
-from tests.benchmarks.idle import answering
-from tests.benchmarks.logpane import sample
-from tests.benchmarks.opened import Opened, Show, python, shown, until
+from tests.benchmarks.figures import Figure
+from tests.benchmarks.opened import Opened, Show, python, sample, shown
 from tests.benchmarks.surroundings import CannotRun
 from tests.testbed.nvml import ensure_nvml
+from tests.waiting import until
 
 IDLE, HARD = 60, 8
 IDLE_MS, HARD_MS = 100.0, 1000.0
-KEYS = (b"\x1b[24~", b"\x1c")
-"""F12 and ctrl+backslash."""
+KEYS = ("f12", "ctrl+backslash")
 STEP_S = 0.137
 LINES_S = 10_000
 BLOCK_S = 10.0
@@ -65,51 +57,43 @@ sys.exit(main())
 
 
 class Scene:
-    """A live run with its warm ladder, and a console open on it."""
+    """A live run with its standby, and a console open on it."""
 
-    def __init__(self, show: Show, opened: Opened, ladder: subprocess.Popen[bytes]) -> None:
+    def __init__(self, show: Show, opened: Opened) -> None:
         self.show = show
         self.opened = opened
-        self.ladder = ladder
 
     def press(self, number: int, *, to_the_end: bool = True) -> float:
-        """One press: milliseconds until the fence began; then the climb goes to its end."""
+        """One press: milliseconds until the fence began; then the rollback goes to its end."""
         path = self.show.run.ladder
-        before = size_of(path)
-        at = self.opened.press(KEYS[number % len(KEYS)])
-        until(lambda: bool(_fence(path, before)), lambda: self._trouble(number))
-        took = (float(_fence(path, before)[0]["at"]) - at) * 1e3
+        before, at = size_of(path), time.time()
+        self.opened.press(KEYS[number % len(KEYS)])
+
+        def said(stage: str) -> list[Line]:
+            return [line for line in read_lines(path, before)[0] if line.get("rung") == stage]
+
+        fence = until(lambda: said("fence"), f"press {number} comes to something")
         if to_the_end:
-            until(lambda: _done(path, before), lambda: self._trouble(number))
-        return took
+            until(lambda: said("done"), f"the rollback of press {number} ends")
+        return (float(fence[0]["at"]) - at) * 1e3
 
     def back(self) -> None:
-        """Away from the rungs: the next press meets the first screen again."""
+        """Away from the stages: the next press meets the first screen again."""
         since = time.monotonic()
-        self.opened.press(b"\x1b")
+        self.opened.press("escape")
         self.opened.seen("5/12 steps", since=since)
-
-    def _trouble(self, number: int) -> str:
-        return f"press {number} came to nothing: {self.opened.written()[-1500:]!r}"
 
 
 def run(say: Callable[[str], None]) -> list[Figure]:
     """Idle many presses; then a blocked loop, a flood of log lines, a hung NVML, a dead engine."""
     with surroundings.workplace() as place:
-        found = [
+        return [
             Figure("idle", "ms", _idle(place), IDLE_MS, "p99"),
             Figure(f"UI loop blocked {BLOCK_S:g} s", "ms", _blocked(place), HARD_MS, "worst"),
             Figure(f"{LINES_S:,} log lines/s", "ms", _flooded(place, say), HARD_MS, "worst"),
             Figure("NVML hung", "ms", _hung(place), HARD_MS, "worst"),
             Figure("dockerd stopped", "ms", _stopped(place), HARD_MS, "worst"),
         ]
-    for one in found:
-        p50, p99 = statistics.median(one.samples), percentile(one.samples, 0.99)
-        say(f"{one.name}: p50 {p50:.1f} ms, p99 {p99:.1f} ms, {len(one.samples)} presses")
-    return found
-
-
-# -- what is wrong ---------------------------------------------------------------------------
 
 
 def _idle(place: Path) -> list[float]:
@@ -119,12 +103,14 @@ def _idle(place: Path) -> list[float]:
 
 def _presses(scene: Scene, count: int) -> list[float]:
     """Presses at ever other moments of the console's second, each with a runner to end, and with a
-    ladder: the one before has left."""
+    standby: the one before has left."""
     found = []
     for number in range(count):
-        scene.show.runs()
-        with _waiting(scene.show) if number else nullcontext():
-            # the climb before has to be over for the console too, and its phases are all met
+        with ExitStack() as stack:
+            if number:
+                stack.enter_context(scene.show.running())
+                stack.enter_context(scene.show.waiting())
+            # the rollback before has to be over for the console too, and its phases are all met
             time.sleep(0.4 + number * STEP_S % 1.0)
             found.append(scene.press(number))
         scene.back()
@@ -141,7 +127,7 @@ def _blocked(place: Path) -> list[float]:
         code = BLOCKED.format(block_s=BLOCK_S)
         with _scene(place / f"blocked-{number}", [*python(code), str(signs)]) as scene:
             (signs / ("sleep", "spin")[number % 2]).touch()
-            until((signs / "blocked").exists, "the loop is not blocked")
+            until((signs / "blocked").exists, "the loop is blocked")
             time.sleep(0.1 + number * STEP_S % 1.0)
             found.append(scene.press(number, to_the_end=False))
             if not (signs / "blocked").exists():
@@ -150,39 +136,29 @@ def _blocked(place: Path) -> list[float]:
 
 
 def _flooded(place: Path, say: Callable[[str], None]) -> list[float]:
-    with _scene(place / "flood") as scene, _flood(scene.show) as count:
+    """Lines into the output of the step on show, a hundredth of a second's at a time."""
+    count, each = 0, LINES_S // 100
+    lines = sample(LINES_S).splitlines(keepends=True)
+    blocks = [b"".join(lines[at : at + each]) for at in range(0, len(lines), each)]
+
+    def flood(over: threading.Event) -> None:
+        nonlocal count
+        begun = time.monotonic()
+        with scene.show.output.open("ab", buffering=0) as file:
+            while not over.wait(0.01):
+                while count < (time.monotonic() - begun) * LINES_S:
+                    file.write(blocks[count // each % len(blocks)])
+                    count += each
+
+    with _scene(place / "flood") as scene, surroundings.meanwhile(flood):
         scene.opened.seen("Engine 000")
-        begun, before = time.monotonic(), count[0]
+        begun, before = time.monotonic(), count
         found = _presses(scene, HARD)
-        rate = (count[0] - before) / (time.monotonic() - begun)
+        rate = (count - before) / (time.monotonic() - begun)
         if rate < 0.8 * LINES_S:
             raise CannotRun(f"only {rate:,.0f} lines/s could be written")
         say(f"the flood wrote {rate:,.0f} lines/s")
         return found
-
-
-@contextmanager
-def _flood(show: Show) -> Iterator[list[int]]:
-    """Lines into the output of the step on show, a hundredth of a second's at a time."""
-    stop, count, each = threading.Event(), [0], LINES_S // 100
-    lines = sample(LINES_S).splitlines(keepends=True)
-    blocks = [b"".join(lines[at : at + each]) for at in range(0, len(lines), each)]
-
-    def write() -> None:
-        begun = time.monotonic()
-        with show.output.open("ab", buffering=0) as file:
-            while not stop.wait(0.01):
-                while count[0] < (time.monotonic() - begun) * LINES_S:
-                    file.write(blocks[count[0] // each % len(blocks)])
-                    count[0] += each
-
-    writer = threading.Thread(target=write, name="flood")
-    writer.start()
-    try:
-        yield count
-    finally:
-        stop.set()
-        writer.join()
 
 
 def _hung(place: Path) -> list[float]:
@@ -198,7 +174,7 @@ def _hung(place: Path) -> list[float]:
 
 def _stopped(place: Path) -> list[float]:
     """The engine takes connections and never answers; the baseline is a container of it. Such a
-    climb takes long, so each press has a ladder of its own."""
+    rollback takes long, so each press has a standby of its own."""
     found = []
     for number in range(HARD):
         where = place / f"stopped-{number}"
@@ -217,44 +193,13 @@ def _stopped(place: Path) -> list[float]:
     return found
 
 
-# -- the parts -------------------------------------------------------------------------------
-
-
 @contextmanager
 def _scene(
     place: Path, argv: list[str] | None = None, *, env: dict[str, str] | None = None, **changes: Any
 ) -> Iterator[Scene]:
-    with ExitStack() as stack:
-        show = stack.enter_context(shown(place, alive=True, **changes))
-        stack.enter_context(answering(show))
-        ladder = stack.enter_context(_waiting(show))
+    with shown(place, alive=True, **changes) as show, show.waiting():
         environment = show.environment(**(env or {}))
-        opened = stack.enter_context(Opened(argv or surroundings.command(), environment))
-        opened.seen("F12", "5/12 steps", "SERVING")
-        time.sleep(0.5)
-        yield Scene(show, opened, ladder)
-
-
-@contextmanager
-def _waiting(show: Show) -> Iterator[subprocess.Popen[bytes]]:
-    """A warm ladder for as long as this lasts."""
-    argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(show.run.rollback)]
-    env = {**show.environment(), COOKIE: show.run.id}
-    child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
-    try:
-        until(
-            lambda: standby.is_standing_by(show.run.rollback) or child.poll() is not None,
-            "the warm ladder does not start",
-        )
-        yield child
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-
-
-def _fence(path: Path, offset: int) -> list[Line]:
-    return [line for line in read_lines(path, offset)[0] if line.get("rung") == "fence"]
-
-
-def _done(path: Path, offset: int) -> bool:
-    return any(line.get("rung") == "done" for line in read_lines(path, offset)[0])
+        with Opened(argv or surroundings.command(), environment) as opened:
+            opened.seen("F12", "5/12 steps", "SERVING")
+            time.sleep(0.5)
+            yield Scene(show, opened)

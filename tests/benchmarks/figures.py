@@ -4,41 +4,25 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 Way = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """What a row has to keep: `most_ratio` of the medians, `most_extra_s` of the paired median."""
-
-    most_ratio: float | None = None
-    most_extra_s: float | None = None
-
-    def __str__(self) -> str:
-        words = []
-        if self.most_ratio is not None:
-            words.append(f"<= {self.most_ratio:g} x")
-        if self.most_extra_s is not None:
-            words.append(f"<= +{self.most_extra_s * 1e3:g} ms")
-        return " and ".join(words) or "-"
-
-
-NO_BAR = Bar()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
-    """One comparison: seconds of ours and of the peer, pair by pair."""
+    """One comparison: seconds of ours and of the peer, pair by pair.
+
+    Its bar: `most_ratio` of the medians, `most_extra_s` of the paired median.
+    """
 
     name: str
     peer_name: str
     ours: list[float]
     peer: list[float]
-    bar: Bar = NO_BAR
+    most_ratio: float = math.inf
+    most_extra_s: float = math.inf
 
     @property
     def ratio(self) -> float:
@@ -50,35 +34,20 @@ class Row:
         """Median, over the pairs, of ours minus the peer."""
         return statistics.median(o - p for o, p in zip(self.ours, self.peer, strict=True))
 
-    def missed(self) -> list[str]:
-        """The bars this row misses, in words; empty when it keeps them."""
-        found = []
-        ratio, extra = self.bar.most_ratio, self.bar.most_extra_s
-        if ratio is not None and self.ratio > ratio:
-            found.append(f"{self.name}: {self.ratio:.2f} x {self.peer_name}, bar {ratio:g} x")
-        if extra is not None and self.extra_s > extra:
-            found.append(
-                f"{self.name}: {self.extra_s * 1e3:+.0f} ms to {self.peer_name}, "
-                f"bar +{extra * 1e3:g} ms"
-            )
-        return found
+    @property
+    def missed(self) -> bool:
+        return self.ratio > self.most_ratio or self.extra_s > self.most_extra_s
 
-    def to_json(self) -> dict[str, Any]:
-        """Every figure, the single pairs too; seconds."""
-        return {
-            "name": self.name,
-            "peer_name": self.peer_name,
-            "pairs": len(self.ours),
-            "ours": {**_summary(self.ours), "samples": _rounded(self.ours)},
-            "peer": {**_summary(self.peer), "samples": _rounded(self.peer)},
-            "ratio": round(self.ratio, 4),
-            "median_extra_s": round(self.extra_s, 6),
-            "bar": {"most_ratio": self.bar.most_ratio, "most_extra_s": self.bar.most_extra_s},
-            "missed": self.missed(),
-        }
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {_span(self.ours, 1e3)} ms, {self.peer_name} "
+            f"{_span(self.peer, 1e3)} ms, n {len(self.ours)}: {self.ratio:.2f} x"
+            f"{_bar(self.most_ratio)}, extra {self.extra_s * 1e3:+.2f} ms"
+            f"{_bar(self.most_extra_s * 1e3)}"
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Figure:
     """A figure that no peer has: samples in `unit`, the one that counts, and the most it may be.
 
@@ -88,7 +57,7 @@ class Figure:
     name: str
     unit: str
     samples: list[float]
-    most: float | None = None
+    most: float = math.inf
     of: str = "median"
 
     @property
@@ -99,24 +68,15 @@ class Figure:
             return percentile(self.samples, int(self.of[1:]) / 100)
         return statistics.median(self.samples)
 
-    def missed(self) -> list[str]:
-        """The bar in words when it is missed; empty when it is kept."""
-        if self.most is None or self.value <= self.most:
-            return []
-        return [f"{self.name}: {self.of} {self.value:.4g} {self.unit}, bar {self.most:g}"]
+    @property
+    def missed(self) -> bool:
+        return self.value > self.most
 
-    def to_json(self) -> dict[str, Any]:
-        """Every sample too, in `unit`."""
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "of": self.of,
-            "value": round(self.value, 4),
-            "median": round(statistics.median(self.samples), 4),
-            "samples": [round(one, 4) for one in self.samples],
-            "bar": {"most": self.most},
-            "missed": self.missed(),
-        }
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {_span(self.samples)} {self.unit}, n {len(self.samples)}: "
+            f"{self.of} {self.value:,.4f}{_bar(self.most)}"
+        )
 
 
 Measured = Row | Figure
@@ -147,78 +107,13 @@ def in_turns(ways: Mapping[str, Way], rounds: int, *, warm_up: int = 1) -> dict[
     return times
 
 
-def table(rows: Sequence[Measured]) -> str:
-    """Comparisons, then figures without a peer, for a person."""
-    pairs = [_cells(row) for row in rows if isinstance(row, Row)]
-    alone = [_figure_cells(row) for row in rows if isinstance(row, Figure)]
-    found = []
-    if pairs:
-        head = ("what", "peer", "pairs", "ours ms", "peer ms", "ratio", "extra ms", "bar", "")
-        note = "ms: median [least … most]; extra: median of the paired differences"
-        found.append(f"{_laid_out(head, pairs, left=(0, 1, 7))}\n{note}")
-    if alone:
-        titles = ("what", "n", "unit", "median [least … most]", "counts", "bar", "")
-        found.append(_laid_out(titles, alone, left=(0, 2, 5)))
-    return "\n\n".join(found)
-
-
-def _laid_out(head: tuple[str, ...], body: list[tuple[str, ...]], left: tuple[int, ...]) -> str:
-    """Columns under a head; those in `left` begin at the left."""
-    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            text.ljust(width) if i in left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in [head, *body]
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths if width))
-    return "\n".join(lines)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    verdict = "" if row.bar == NO_BAR else ("MISSED" if row.missed() else "kept")
-    return (
-        row.name,
-        row.peer_name,
-        str(len(row.ours)),
-        _span(row.ours),
-        _span(row.peer),
-        f"{row.ratio:.2f}",
-        f"{row.extra_s * 1e3:+.2f}",
-        str(row.bar),
-        verdict,
-    )
-
-
-def _figure_cells(row: Figure) -> tuple[str, ...]:
-    least, middle, most = min(row.samples), statistics.median(row.samples), max(row.samples)
-    verdict = "" if row.most is None else ("MISSED" if row.missed() else "kept")
-    return (
-        row.name,
-        str(len(row.samples)),
-        row.unit,
-        f"{middle:.4g} [{least:.4g} … {most:.4g}]",
-        f"{row.of} {row.value:.4g}",
-        "-" if row.most is None else f"<= {row.most:g}",
-        verdict,
-    )
-
-
-def _span(seconds: list[float]) -> str:
-    middle = statistics.median(seconds) * 1e3
+def _span(samples: list[float], scale: float = 1.0) -> str:
+    """The median, the least and the most."""
+    middle = statistics.median(samples) * scale
     digits = 3 if middle < 10 else 1
-    least, most = min(seconds) * 1e3, max(seconds) * 1e3
-    return f"{middle:.{digits}f} [{least:.{digits}f} … {most:.{digits}f}]"
+    least, most = min(samples) * scale, max(samples) * scale
+    return f"{middle:,.{digits}f} [{least:,.{digits}f} … {most:,.{digits}f}]"
 
 
-def _summary(seconds: list[float]) -> dict[str, float]:
-    return {
-        "median_s": round(statistics.median(seconds), 7),
-        "min_s": round(min(seconds), 7),
-        "max_s": round(max(seconds), 7),
-    }
-
-
-def _rounded(seconds: list[float]) -> list[float]:
-    return [round(one, 7) for one in seconds]
+def _bar(most: float) -> str:
+    return "" if most == math.inf else f" (bar {most:,g})"

@@ -1,22 +1,20 @@
 """What it takes to learn a remote GGUF file's architecture, and its whole header.
 
-A hub that redirects to a server for the bytes, both behind one line of 50 Mbit/s and 20 ms; the
-file has a header as DeepSeek's, 5 MB of it. Each side is a process of its own.
-
-hf-mem names huggingface.co in its code: its own function that fetches a header is given the local
-address, with a client as its run.py makes it. Its listing of the repository, one more request, is
-left out in its favour. @huggingface/gguf takes any address.
+A hub that redirects to a server for the bytes, both behind one line of 50 Mbit/s and 20 ms; each
+side is a process of its own. hf-mem names huggingface.co in its code: its own function that fetches
+a header is given the local address, with a client as its run.py makes it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from typing import Any
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import parse
 from tests.benchmarks import surroundings
-from tests.benchmarks.figures import Bar, Figure, Measured, Row, in_turns
+from tests.benchmarks.figures import Figure, Measured, Row, in_turns
 from tests.gguf.raw import Pieces
 from tests.gguf.server import hub, serving
 from tests.testbed import cache
@@ -32,9 +30,9 @@ from tests.testbed.gguf_write import Item, Planned, Typed, encode
 
 ROUNDS = 5
 BITS_PER_S, LATENCY_S, SLACK_S = 50e6, 0.020, 0.010
-TOKENS, MERGES, TENSORS = 129_280, 127_741, 1086
+TOKENS, MERGES, TENSORS, ELEMENTS = 129_280, 127_741, 1086, 4096
 MIB = 2**20
-WALL = Bar(most_ratio=0.5)
+MOST_RATIO = 0.5
 MOST_BYTES, MOST_EXCHANGES, MOST_SHARE = 64 * 1024, 2, 1 / 50
 HEADER_SPARE, HEADER_EXCHANGES = 2 * MIB, 5
 HF_JS, HF_MEM = "@huggingface/gguf@0.4.6", "hf-mem==0.5.6"
@@ -77,19 +75,29 @@ asyncio.run(read())
 
 def run(say: Callable[[str], None]) -> list[Measured]:
     """Bytes and exchanges as the server counts them; walls of the call and of the process."""
-    with surroundings.workplace() as place, ExitStack() as stack:
-        size, elements, line = stack.enter_context(_line())
-        say(f"header of {size:,} bytes: {TOKENS:,} tokens, {MERGES:,} merges, {TENSORS:,} tensors")
-        sides = _sides(place, elements, say)
-        in_turns({side.name: side.way(line) for side in sides}, ROUNDS)
-    for side in sides:
-        say(side.words())
+    size = parse(Pieces(header(), (MIB,))).header_bytes
+    say(f"header of {size:,} bytes: {TOKENS:,} tokens, {MERGES:,} merges, {TENSORS:,} tensors")
+    with surroundings.workplace() as place, surroundings.helper(__name__) as process:
+        sides = _sides(place, _Line(process), say)
+        in_turns({side.name: side.read for side in sides}, ROUNDS)
     ours, whole, *peers = sides
-    rows: list[Measured] = []
+    spare = [one - size for one in whole.bodies]
+    rows: list[Measured] = [
+        Figure("architecture, bodies", "bytes", ours.bodies, MOST_BYTES, "worst"),
+        Figure("architecture, exchanges", "", ours.exchanges, MOST_EXCHANGES, "worst"),
+        Figure("whole header, bodies beyond it", "bytes", spare, HEADER_SPARE, "worst"),
+        Figure("whole header, exchanges", "", whole.exchanges, HEADER_EXCHANGES, "worst"),
+    ]
     for peer in peers:
-        rows += _compared("architecture", ours, peer, WALL)
-        rows += _compared("whole header", whole, peer)
-    return [*rows, *_figures(ours, whole, peers, size)]
+        shares = [o / p for o, p in zip(ours.bodies, peer.bodies, strict=True)]
+        rows += [
+            Figure(f"{peer.name}, bodies", "bytes", peer.bodies),
+            Figure(f"{peer.name}, exchanges", "", peer.exchanges),
+            Figure(f"architecture, bytes to {peer.name}", "ratio", shares, MOST_SHARE, "worst"),
+            *_compared("architecture", ours, peer, MOST_RATIO),
+            *_compared("whole header", whole, peer, math.inf),
+        ]
+    return rows
 
 
 @dataclass
@@ -97,62 +105,52 @@ class _Side:
     """One program: its command, what it must say, and what was seen of it, round by round."""
 
     name: str
+    line: _Line
     argv: list[str]
     said: object
     env: dict[str, str] | None = None
+    warm: bool = False
+    """The first reading is a warm-up and leaves no trace."""
     calls: list[float] = field(default_factory=list)
     processes: list[float] = field(default_factory=list)
     bodies: list[float] = field(default_factory=list)
     exchanges: list[float] = field(default_factory=list)
 
-    def way(self, line: _Line) -> Callable[[], float]:
-        """One reading; the first is a warm-up and leaves no trace."""
-        warm = False
-
-        def way() -> float:
-            nonlocal warm
-            line.counts()
-            argv = [line.url if one == "URL" else one for one in self.argv]
-            begun = time.perf_counter()
-            done = subprocess.run(
-                argv, env=self.env, capture_output=True, text=True, check=True, timeout=120
-            )
-            took = time.perf_counter() - begun
-            told = json.loads(done.stdout)
-            assert told["said"] == self.said, (self.name, told, self.said)
-            counts = line.counts()
-            if warm:
-                self.calls.append(told["seconds"])
-                self.processes.append(took)
-                self.bodies.append(counts["body_bytes"])
-                self.exchanges.append(counts["exchanges"])
-            warm = True
-            return float(told["seconds"])
-
-        return way
-
-    def words(self) -> str:
-        return (
-            f"{self.name}: {max(self.bodies):,.0f} bytes sent, {max(self.exchanges):.0f} exchanges"
+    def read(self) -> float:
+        self.line.counts()
+        begun = time.perf_counter()
+        done = subprocess.run(
+            self.argv, env=self.env, capture_output=True, text=True, check=True, timeout=120
         )
+        took = time.perf_counter() - begun
+        told = json.loads(done.stdout)
+        assert told["said"] == self.said, (self.name, told, self.said)
+        counts = self.line.counts()
+        if self.warm:
+            self.calls.append(told["seconds"])
+            self.processes.append(took)
+            self.bodies.append(counts["body_bytes"])
+            self.exchanges.append(counts["exchanges"])
+        self.warm = True
+        return took
 
 
-def _sides(place: Path, elements: int, say: Callable[[str], None]) -> list[_Side]:
+def _sides(place: Path, line: _Line, say: Callable[[str], None]) -> list[_Side]:
     """Ours twice, then the peers that can be had here; who is missing is said."""
-    env = surroundings.environment(place)
-    ours = [sys.executable, "-c", OURS, "URL"]
+    env, tensors = surroundings.environment(place), ["deepseek2", TENSORS]
+    ours = [sys.executable, "-c", OURS, line.url]
     sides = [
-        _Side("ours, architecture", [*ours, "architecture"], ["deepseek2", None], env),
-        _Side("ours, header", [*ours, "header"], ["deepseek2", TENSORS], env),
+        _Side("ours, architecture", line, [*ours, "architecture"], ["deepseek2", None], env),
+        _Side("ours, header", line, [*ours, "header"], tensors, env),
     ]
-    for name, get in (("@huggingface/gguf", _hf_js), ("hf-mem", _hf_mem)):
+    peers: tuple[tuple[str, Callable[[], list[str]], object], ...] = (
+        ("@huggingface/gguf", _hf_js, tensors), ("hf-mem", _hf_mem, TENSORS * ELEMENTS),
+    )  # fmt: skip
+    for name, get, said in peers:
         try:
-            argv = get()
+            sides.append(_Side(name, line, [*get(), line.url], said))
         except cache.Unavailable as error:
             say(f"MISSING PEER {name}: {error.reason}")
-            continue
-        said: object = ["deepseek2", TENSORS] if name.startswith("@") else elements
-        sides.append(_Side(name, [*argv, "URL"], said))
     return sides
 
 
@@ -180,28 +178,11 @@ def _hf_mem() -> list[str]:
     return [str(python), str(driver)]
 
 
-def _compared(what: str, ours: _Side, peer: _Side, bar: Bar | None = None) -> list[Measured]:
-    bar = bar or Bar()
+def _compared(what: str, ours: _Side, peer: _Side, most: float) -> list[Measured]:
     return [
-        Row(f"{what}, the call", peer.name, ours.calls, peer.calls, bar),
-        Row(f"{what}, the process", peer.name, ours.processes, peer.processes, bar),
+        Row(f"{what}, the call", peer.name, ours.calls, peer.calls, most),
+        Row(f"{what}, the process", peer.name, ours.processes, peer.processes, most),
     ]
-
-
-def _figures(ours: _Side, whole: _Side, peers: list[_Side], size: int) -> list[Measured]:
-    bodies, spare = "bytes", [one - size for one in whole.bodies]
-    figures: list[Measured] = [
-        Figure("architecture, bodies", bodies, ours.bodies, MOST_BYTES, "worst"),
-        Figure("architecture, exchanges", "", ours.exchanges, MOST_EXCHANGES, "worst"),
-        Figure("whole header, bodies beyond it", bodies, spare, HEADER_SPARE, "worst"),
-        Figure("whole header, exchanges", "", whole.exchanges, HEADER_EXCHANGES, "worst"),
-    ]
-    for peer in peers:
-        shares = [o / p for o, p in zip(ours.bodies, peer.bodies, strict=True)]
-        figures.append(
-            Figure(f"architecture, bytes to {peer.name}", "ratio", shares, MOST_SHARE, "worst")
-        )
-    return figures
 
 
 def header() -> bytes:
@@ -216,7 +197,9 @@ def header() -> bytes:
         "tokenizer.ggml.token_type": Typed(T.INT32, [1] * TOKENS),
         "tokenizer.ggml.merges": Typed(T.STRING, list(merges)),
     }
-    planned = [Planned(f"blk.{number}.ffn_down_exps.weight", (4096,)) for number in range(TENSORS)]
+    planned = [
+        Planned(f"blk.{number}.ffn_down_exps.weight", (ELEMENTS,)) for number in range(TENSORS)
+    ]
     return encode(kv, planned)
 
 
@@ -255,38 +238,18 @@ class _Line:
         return found
 
 
-@contextmanager
-def _line() -> Iterator[tuple[int, int, _Line]]:
-    """The header's bytes, the elements of all tensors, and the servers in a process of theirs."""
-    size = parse(Pieces(header(), (MIB,))).header_bytes
-    argv = [sys.executable, "-m", "tests.benchmarks.gguf"]
-    root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
-    ) as process:
-        try:
-            yield size, TENSORS * 4096, _Line(process)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-
-
 def serve() -> None:
     """Both servers, until stdin ends; a line there asks for the counts."""
-    data, link = header() + bytes(TENSORS * 4096 * 4), _Link()
+    data, link = header() + bytes(TENSORS * ELEMENTS * 4), _Link()
     with ExitStack() as stack:
         far = stack.enter_context(serving(lambda exchange: exchange.part(data), link))
         near = stack.enter_context(serving(hub(data, lambda: far), link))
-        seen = [0, 0]
+        before = (0, 0)
         for _ in sys.stdin:
-            now = (
-                [len(one.requests) for one in (near, far)],
-                [one.body_bytes for one in (near, far)],
-            )
-            total = [sum(one) for one in now]
-            counts = {"exchanges": total[0] - seen[0], "body_bytes": total[1] - seen[1]}
+            now = len(near.requests) + len(far.requests), near.body_bytes + far.body_bytes
+            counts = {"exchanges": now[0] - before[0], "body_bytes": now[1] - before[1]}
             print(json.dumps({"url": near.url, **counts}), flush=True)
-            seen = total
+            before = now
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 It runs in a process of its own and answers one connection at a time, so that nothing of it competes
 with the next event. Before an event it sleeps, and spins for the last moment, because a sleep ends
-late. Its stamps are `perf_counter_ns`, which on Linux all processes share; what is
-compared are differences of its own stamps.
+late. What is compared are differences of its own stamps.
 
 Each prompt is the script of its answer, a Script as JSON. A token is the word ` tok`.
 """
@@ -13,15 +12,15 @@ from __future__ import annotations
 import gc
 import json
 import os
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+
+from tests.benchmarks.surroundings import helper
 
 TOKEN = " tok"
 SPIN_S = 0.0005
@@ -118,16 +117,9 @@ class Paced:
 
 @contextmanager
 def paced() -> Iterator[Paced]:
-    """A running server; it ends with its stdin."""
-    argv = [sys.executable, "-m", "tests.benchmarks.paced"]
-    root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
-    ) as process:
-        try:
-            yield Paced(process)
-        finally:
-            process.terminate()
+    """A running server."""
+    with helper(__name__) as process:
+        yield Paced(process)
 
 
 # -- the server's side ---------------------------------------------------------------------------
@@ -192,65 +184,59 @@ def _until(due: int) -> int:
     return now
 
 
-def _request(link: socket.socket) -> tuple[str, dict[str, Any]]:
-    """Path and JSON body of one request."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        more = link.recv(65536)
-        if not more:
-            return "", {}
-        data += more
-    head, _, body = data.partition(b"\r\n\r\n")
-    lines = head.decode().split("\r\n")
-    fields = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines[1:])}
-    while len(body) < int(fields.get("content-length", 0)):
-        body += link.recv(65536)
-    return lines[0].split()[1], json.loads(body or b"{}")
+class Handler(BaseHTTPRequestHandler):
+    """One request; its socket is written to without a buffer."""
 
+    script: Script | None = None
+    """Of the answer before, which /tokenize is asked about."""
 
-def _stream(link: socket.socket, script: Script, asked: int) -> Truth:
-    planned = [(due, _part(data), done) for due, data, done in events(script)]
-    link.sendall(HEAD)
-    late, stamps = 0, []
-    for due, data, done in planned:
-        at = asked + round(due * NS)
-        now = _until(at)
-        link.sendall(data)
-        late = max(late, now - at)
-        if done:
-            stamps.append((now, done))
-    link.sendall(_part(_end(script)) + b"0\r\n\r\n")
-    answer = next((now for now, done in stamps if done > script.thought), stamps[-1][0])
-    return Truth(asked, stamps[0][0], answer, stamps[-1][0], late / NS)
+    def parse_request(self) -> bool:
+        self.asked = time.perf_counter_ns()
+        return super().parse_request()
 
+    def do_GET(self) -> None:
+        self.send_error(404)
 
-def _plain(link: socket.socket, status: str, value: object) -> None:
-    body = json.dumps(value).encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    link.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/chat/completions":
+            script = Handler.script = Script(**json.loads(body["messages"][0]["content"]))
+            print(json.dumps(asdict(self.stream(script))), flush=True)
+        elif Handler.script is not None and Handler.script.tell == "tokenize":
+            found = json.dumps({"tokens": [1] * body["content"].count(TOKEN)}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(found)))
+            self.end_headers()
+            self.wfile.write(found)
+        else:
+            self.send_error(404)
+
+    def stream(self, script: Script) -> Truth:
+        planned = [(due, _part(data), done) for due, data, done in events(script)]
+        self.wfile.write(HEAD)
+        late, stamps = 0, []
+        for due, data, done in planned:
+            at = self.asked + round(due * NS)
+            now = _until(at)
+            self.wfile.write(data)
+            late = max(late, now - at)
+            if done:
+                stamps.append((now, done))
+        self.wfile.write(_part(_end(script)) + b"0\r\n\r\n")
+        answer = next((now for now, done in stamps if done > script.thought), stamps[-1][0])
+        return Truth(self.asked, stamps[0][0], answer, stamps[-1][0], late / NS)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def serve() -> None:
     """One connection after another, until it is ended."""
     gc.disable()
-    door = socket.create_server(("127.0.0.1", 0))
-    print(door.getsockname()[1], flush=True)
-    counts = False
-    while True:
-        link, _ = door.accept()
-        with link:
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            path, body = _request(link)
-            asked = time.perf_counter_ns()
-            if path == "/v1/chat/completions":
-                script = Script(**json.loads(body["messages"][0]["content"]))
-                truth = _stream(link, script, asked)
-                counts = script.tell == "tokenize"
-                print(json.dumps(asdict(truth)), flush=True)
-            elif path == "/tokenize" and counts:
-                _plain(link, "200 OK", {"tokens": [1] * body["content"].count(TOKEN)})
-            else:
-                _plain(link, "404 Not Found", {})
+    Handler.disable_nagle_algorithm = True
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
 
 
 if __name__ == "__main__":

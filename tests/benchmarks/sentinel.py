@@ -7,6 +7,7 @@ alone and writes what was seen into docs/measurements/sentinel.md.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import sys
@@ -28,7 +29,7 @@ from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.observe.snapshot import Snapshot
 from console.recovery.guard.record.recorder import Recorder
 from tests.benchmarks import surroundings
-from tests.benchmarks.figures import Bar, Figure, Measured, Row, percentile
+from tests.benchmarks.figures import Figure, Measured, Row, percentile
 from tests.benchmarks.surroundings import CannotRun
 from tests.guard.yard import hogs
 from tests.guard.yard.memory import GIB, MIB
@@ -41,7 +42,7 @@ SIZE, MARGIN = 4 * GIB, 2 * GIB
 TRIAL_MARGIN = 512 * MIB
 BURNERS_A_CORE = 4
 IDLE_MS, HARD_MS = 100.0, 250.0
-RATIO = Bar(most_ratio=1.1)
+MOST_RATIO = 1.1
 FAST_US, SLOW_US, CPU_PERCENT, RSS_MB = 20.0, 150.0, 0.5, 20.0
 LOOKS, SECONDS, WATCH_S = 20_000, 2_000, 30.0
 LOG, LINE_EVERY_S = "cand.log", 0.1
@@ -56,12 +57,14 @@ def run(say: Callable[[str], None]) -> list[Measured]:
         raise CannotRun("a hog in a cgroup and a pid namespace of its own needs root")
     burners = BURNERS_A_CORE * (os.cpu_count() or 1)
     with surroundings.workplace() as place:
-        costs = [*_a_look(place, say), *_a_second(say), *_watching(place, say)]
+        costs = [*_a_look(place), *_a_second(), *_watching(place, say)]
         idle = _pairs(place, PAIRS, 0, say)
         hard = _pairs(place, HARD_PAIRS, burners, say)
-        rows: list[Measured] = [*_compared("idle", idle, RATIO, IDLE_MS)]
-        rows += _compared(f"{burners} burners", hard, Bar(), HARD_MS)
-        return [*rows, *costs]
+        return [
+            *_compared("idle", idle, MOST_RATIO, IDLE_MS),
+            *_compared(f"{burners} burners", hard, math.inf, HARD_MS),
+            *costs,
+        ]
 
 
 # -- beside earlyoom -------------------------------------------------------------------------------
@@ -98,27 +101,25 @@ def words(trials: list[Trial]) -> str:
 
 
 def _compared(
-    name: str, pairs: list[tuple[Trial, Trial]], bar: Bar, most_ms: float
+    name: str, pairs: list[tuple[Trial, Trial]], most: float, most_ms: float
 ) -> list[Measured]:
-    ours, peer = [a for a, _ in pairs], [b for _, b in pairs]
+    kills = [ours.kill_s * 1e3 for ours, _ in pairs]
+
+    def row(what: str, get: Callable[[Trial], float], most: float = math.inf) -> Row:
+        ours, peer = [get(a) for a, _ in pairs], [get(b) for _, b in pairs]
+        return Row(f"crossing -> {what}, {name}", PEER, ours, peer, most)
+
     return [
-        Figure(
-            f"crossing -> kill written, {name}", "ms", [t.kill_s * 1e3 for t in ours], most_ms,
-            "p99",
-        ),
-        Row(f"crossing -> dying, {name}", PEER, *_both(ours, peer, "dying_s")),
-        Row(f"crossing -> cgroup empty, {name}", PEER, *_both(ours, peer, "empty_s"), bar),
-    ]  # fmt: skip
-
-
-def _both(ours: list[Trial], peer: list[Trial], what: str) -> tuple[list[float], list[float]]:
-    return [getattr(t, what) for t in ours], [getattr(t, what) for t in peer]
+        Figure(f"crossing -> kill written, {name}", "ms", kills, most_ms, "p99"),
+        row("dying", lambda trial: trial.dying_s),
+        row("cgroup empty", lambda trial: trial.empty_s, most),
+    ]
 
 
 # -- what it costs ---------------------------------------------------------------------------------
 
 
-def _a_look(place: Path, say: Callable[[str], None]) -> list[Measured]:
+def _a_look(place: Path) -> list[Measured]:
     """A fast sample alone, and with all that one tick does with it, in microseconds."""
     reader, clock = MemoryCollector(), SystemClock()
     recorder = Recorder(place / "ring", "bench", clock)
@@ -148,18 +149,14 @@ def _a_look(place: Path, say: Callable[[str], None]) -> list[Measured]:
     recorder.close()
     for one in files:
         os.close(one)
-    named = {"a fast sample": samples, "its two reads": bare, "with judging and recording": ticks}
-    for name, found in named.items():
-        p50, p99 = statistics.median(found), percentile(found, 0.99)
-        say(f"{name}: p50 {p50:.1f} us, p99 {p99:.1f} us, {LOOKS} in a row")
     return [
         Figure("fast sample", "us", _thinned(samples), FAST_US, "p99"),
-        Figure("the same two files read and thrown away", "us", _thinned(bare), None, "p99"),
-        Figure("fast sample, judged and recorded", "us", _thinned(ticks), None, "p99"),
+        Figure("the same two files read and thrown away", "us", _thinned(bare), of="p99"),
+        Figure("fast sample, judged and recorded", "us", _thinned(ticks), of="p99"),
     ]
 
 
-def _a_second(say: Callable[[str], None]) -> list[Measured]:
+def _a_second() -> list[Measured]:
     """The slow tier in this process: swap traffic and one container's control groups."""
     with hogs.waiting(["alloc", "4096", "0"]) as hog:
         reader, found = ServiceMemoryCollector(), []
@@ -175,9 +172,10 @@ def _a_second(say: Callable[[str], None]) -> list[Measured]:
             assert loads[0].ram is not None, loads
         os.setpriority(os.PRIO_PROCESS, 0, before)
         reader.close()
-    p50, p99 = statistics.median(found), percentile(found, 0.99)
-    say(f"the slow tier: p50 {p50:.0f} us, p99 {p99:.0f} us, {SECONDS} in a row")
-    return [Figure("slow tier, once a second", "us", _thinned(found), SLOW_US)]
+    return [
+        Figure("slow tier, once a second", "us", _thinned(found), SLOW_US),
+        Figure("the same", "us", _thinned(found), of="p99"),
+    ]
 
 
 def _thinned(samples: list[float]) -> list[float]:
@@ -203,7 +201,7 @@ def _watching(place: Path, say: Callable[[str], None]) -> list[Measured]:
 def _armed(
     place: Path, name: str, say: Callable[[str], None], *limits: Limit, **more: Any
 ) -> list[Measured]:
-    bar = None if limits else CPU_PERCENT
+    bar = math.inf if limits else CPU_PERCENT
     with posted(place, *limits, **more) as post, hogs.waiting(["alloc", "4096", "0"]) as hog:
         post.arm(entry(hog))
         until(lambda: post.armed, "it is armed")
@@ -218,11 +216,7 @@ def _armed(
         more_files = one.num_fds() - files
         sizes = [each.memory_info().rss / 1e6 for each in tree]
         shares = [100 * used / took for used in spent]
-        say(
-            f"{name}, {took:.0f} s: the sentinel {shares[0]:.2f} % of a core, with "
-            f"{len(tree) - 1} children {sum(shares):.2f} %; RSS {sizes[0]:.1f} MB, with them "
-            f"{sum(sizes):.1f} MB; {files} descriptors; its own figures: {post.status.get('own')}"
-        )
+        say(f"{name}: {len(tree) - 1} children, {files} descriptors")
         return [
             Figure(f"CPU of the sentinel, {name}", "% of a core", shares[:1], CPU_PERCENT),
             Figure(f"CPU with its children, {name}", "% of a core", [sum(shares)], bar),

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parents[2] / "bench-results"
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "bench-results"
 MEMORY_ONLY = ("tmpfs", "ramfs")
 
 
@@ -24,43 +28,35 @@ class CannotRun(Exception):
 
 def machine() -> dict[str, Any]:
     """The class of machine, without anything that names it."""
-    system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "system": system,
+        "system": platform.freedesktop_os_release()["PRETTY_NAME"],
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "filesystem": filesystem(RESULTS),
+        "filesystem": filesystem(),
     }
 
 
 def load() -> dict[str, float]:
     """Load of the last minute, and how long tasks stood waiting for a core (10 s, percent)."""
-    found = {"one_minute": round(os.getloadavg()[0], 2)}
-    try:
-        words = Path("/proc/pressure/cpu").read_text().split()
-        found["pressure_percent"] = float(words[1].partition("=")[2])
-    except (OSError, ValueError, IndexError):
-        pass
-    return found
+    words = Path("/proc/pressure/cpu").read_text().split()
+    return {
+        "one_minute": round(os.getloadavg()[0], 2),
+        "pressure_percent": float(words[1].partition("=")[2]),
+    }
 
 
-def filesystem(path: Path) -> str:
-    """Type of the file system that a path is on, by the longest mount point above it."""
-    path.mkdir(parents=True, exist_ok=True)
-    best, kind = "", "unknown"
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        words = line.split()
-        point = words[1].rstrip("/")
-        if len(point) >= len(best) and f"{path}/".startswith(f"{point}/"):
-            best, kind = point, words[2]
-    return kind
+def filesystem() -> str:
+    """Type of the file system that the results are on."""
+    RESULTS.mkdir(exist_ok=True)
+    mounts = [p for p in psutil.disk_partitions(all=True) if RESULTS.is_relative_to(p.mountpoint)]
+    return str(max(mounts, key=lambda mount: len(mount.mountpoint)).fstype)
 
 
 @contextmanager
 def workplace() -> Iterator[Path]:
     """An empty folder on the disk that holds the results, gone afterwards."""
-    if (kind := filesystem(RESULTS)) in MEMORY_ONLY:
+    if (kind := filesystem()) in MEMORY_ONLY:
         raise CannotRun(f"{RESULTS.name}/ is on {kind}: a commit there costs nothing")
     with TemporaryDirectory(dir=RESULTS, prefix="work-") as place:
         yield Path(place)
@@ -68,16 +64,14 @@ def workplace() -> Iterator[Path]:
 
 def command() -> list[str]:
     """argv of `omni-console` under this very interpreter."""
-    script = Path(sys.executable).with_name("omni-console")
-    return [str(script)] if script.exists() else [sys.executable, "-m", "console.cli"]
+    return [str(Path(sys.executable).with_name("omni-console"))]
 
 
 def environment(place: Path, **extra: str) -> dict[str, str]:
     """The environment of both sides: bytecode is kept, as in any installation, in `place`."""
     drop = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "OMNI_SITE", "SUDO_UID")
     kept = {key: value for key, value in os.environ.items() if key not in drop}
-    root = Path(__file__).resolve().parents[2]
-    return {**kept, "PYTHONPATH": str(root), "PYTHONPYCACHEPREFIX": str(place / "pyc"), **extra}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(place / "pyc"), **extra}
 
 
 def timed(argv: list[str], env: dict[str, str]) -> Callable[[], float]:
@@ -92,26 +86,32 @@ def timed(argv: list[str], env: dict[str, str]) -> Callable[[], float]:
 
 
 @contextmanager
-def variable(name: str, value: str) -> Iterator[None]:
-    """A variable of this process's environment for a while."""
-    before = os.environ.get(name)
-    os.environ[name] = value
+def meanwhile(act: Callable[[threading.Event], None]) -> Iterator[None]:
+    """`act` in a thread until the end of the block, which its event tells."""
+    over = threading.Event()
+    thread = threading.Thread(target=act, args=(over,))
+    thread.start()
     try:
         yield
     finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
+        over.set()
+        thread.join()
 
 
-def keep(record: dict[str, Any]) -> Path:
-    """Add one run to the day's file in bench-results/; its path."""
-    path = RESULTS / f"{time.strftime('%Y-%m-%d')}.json"
-    path.parent.mkdir(exist_ok=True)
-    runs: list[dict[str, Any]] = []
-    if path.exists():
-        runs = json.loads(path.read_text())["runs"]
-    beside = path.with_suffix(".new")
-    beside.write_text(json.dumps({"runs": [*runs, record]}, indent=1) + "\n")
-    beside.replace(path)
-    return path
+@contextmanager
+def helper(module: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A module of the tests in a process of its own, to talk to by its stdin and stdout."""
+    argv, pipe = [sys.executable, "-m", module, *arguments], subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def keep(record: dict[str, Any]) -> None:
+    """Add one run to the day's file in bench-results/."""
+    path = RESULTS / f"{time.strftime('%Y-%m-%d')}.jsonl"
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    print(f"\nkept in {path.parent.name}/{path.name}")

@@ -8,7 +8,6 @@ import os
 import shlex
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,9 +15,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from tests.benchmarks.surroundings import CannotRun
+from tests.benchmarks.surroundings import CannotRun, helper
 from tests.ports import free_port
 from tests.testbed.cache import Shared
 from tests.testbed.engine import SESSIONS, Engine, ensure_engine
@@ -34,19 +32,6 @@ ASK = {
     "max_tokens": 8,
     "temperature": 0,
 }
-
-
-class _Local(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("docker", timeout=LIMIT_S)
-        self.path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
 
 
 @dataclass(frozen=True)
@@ -108,17 +93,6 @@ class Yard:
         self.check()
         return took
 
-    def door_costs(self) -> float:
-        """Seconds one call takes longer through the door than without it."""
-        times: dict[str, list[float]] = {self.socket: [], self.engine.socket: []}
-        for _ in range(50):
-            for path, taken in times.items():
-                begun = time.perf_counter()
-                call(path, "GET", "/_ping")
-                taken.append(time.perf_counter() - begun)
-        through, straight = (sorted(taken)[len(taken) // 2] for taken in times.values())
-        return through - straight
-
 
 @contextmanager
 def labelled() -> Iterator[tuple[Engine, str, str]]:
@@ -151,49 +125,37 @@ def open_yard(place: Path) -> Iterator[Yard]:
             for name, port in zip(("baseline", "candidate"), ports, strict=True)
         ]
         urls = [f"http://127.0.0.1:{port}" for port in ports]
-        with _door(engine, label) as door:
+        with (
+            TemporaryDirectory(prefix="omni-") as short,  # a socket's address has to be short
+            helper("tests.testbed.door", door := f"{short}/s", engine.socket, label) as child,
+        ):
+            assert child.stdout is not None
+            if child.stdout.readline() != "open\n":
+                raise CannotRun("the door to the engine does not open")
             yield Yard(engine, door, *made, *urls)
 
 
-@contextmanager
-def _door(engine: Engine, label: str) -> Iterator[str]:
-    with TemporaryDirectory(prefix="omni-") as short:  # a socket's address has to be short
-        path = f"{short}/s"
-        argv = [sys.executable, "-m", "tests.testbed.door", path, engine.socket, label]
-        root = Path(__file__).resolve().parents[2]
-        with subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
-        ) as child:
-            assert child.stdin is not None
-            assert child.stdout is not None
-            try:
-                if child.stdout.readline() != "open\n":
-                    raise CannotRun("the door to the engine does not open")
-                yield path
-            finally:
-                child.stdin.close()
-
-
-def _create(engine: Engine, image: str, models: Path, label: str, name: str, port: int) -> str:
+def _create(
+    engine: Engine, image: str, models: Path, label: str, name: str, port: int, context: int = 512
+) -> str:
+    """A llama-server with one thread on NAME.gguf, not started; its id."""
     role = ["--label", "omni.role=candidate"] if name == "candidate" else []
     return engine.run(
         "create", "--name", f"{name}-{label[-8:]}", "--label", label, *role,
         "-p", f"127.0.0.1:{port}:8080", "-v", f"{models}:/models:ro",
         image, "llama-server", "-m", f"/models/{name}.gguf",
-        "--host", "0.0.0.0", "--port", "8080", "-c", "512", "-t", "1",
+        "--host", "0.0.0.0", "--port", "8080", "-c", str(context), "-t", "1",
     ).strip()  # fmt: skip
 
 
 def call(path: str, method: str, target: str) -> bytes:
     """One bare engine call. Raises CannotRun when the engine says no."""
-    link = _Local(path)
-    try:
-        link.request(method, target)
-        reply = link.getresponse()
-        body = reply.read()
-    finally:
-        link.close()
-    if reply.status >= 400:
+    link = http.client.HTTPConnection("docker", timeout=LIMIT_S)
+    link.sock = socket.socket(socket.AF_UNIX)
+    link.sock.settimeout(LIMIT_S)
+    link.sock.connect(path)
+    status, body = _exchange(link, method, target)
+    if status >= 400:
         raise CannotRun(f"{method} {target}: {body.decode(errors='replace')[:200]}")
     return body
 
@@ -201,27 +163,68 @@ def call(path: str, method: str, target: str) -> bytes:
 def until_healthy(url: str) -> None:
     """Poll /health until it says 200."""
     deadline = time.monotonic() + LIMIT_S
-    while _status(url, "GET", "/health", None) != 200:
+    while not _healthy(url):
         if time.monotonic() > deadline:
             raise CannotRun(f"{url} is not healthy after {LIMIT_S:g} s")
         time.sleep(POLL_S)
 
 
+def _healthy(url: str) -> bool:
+    try:
+        return _exchange(_link(url), "GET", "/health")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
 def ask(url: str) -> None:
     """One bare completion."""
-    if _status(url, "POST", "/v1/chat/completions", ASK) != 200:
+    if _exchange(_link(url), "POST", "/v1/chat/completions", json.dumps(ASK))[0] != 200:
         raise CannotRun(f"{url} completes nothing")
 
 
-def _status(url: str, method: str, target: str, body: dict[str, Any] | None) -> int:
-    link = http.client.HTTPConnection(url.removeprefix("http://"), timeout=LIMIT_S)
-    try:
-        data = json.dumps(body) if body is not None else None
-        link.request(method, target, data, {"Content-Type": "application/json"})
+def _link(url: str) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(url.removeprefix("http://"), timeout=LIMIT_S)
+
+
+def _exchange(
+    link: http.client.HTTPConnection, method: str, target: str, body: str | None = None
+) -> tuple[int, bytes]:
+    with closing(link):
+        link.request(method, target, body, {"Content-Type": "application/json"})
         reply = link.getresponse()
-        reply.read()
-        return reply.status
-    except (OSError, http.client.HTTPException):
-        return 0
-    finally:
-        link.close()
+        return reply.status, reply.read()
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """A server in a container, and the tool of the same build; one thread each."""
+
+    engine: Engine
+    image: str
+    mount: str
+    label: str
+    url: str
+    container: str
+
+    def bench(self, tokens: int, repetitions: int) -> list[float]:
+        """tok/s of llama-bench, the server stopped. Raises Unavailable."""
+        self.engine.run("stop", "-t", "1", self.container)
+        said = self.engine.run(
+            "run", "--rm", "--label", self.label, "--network", "none", "-v", self.mount,
+            self.image, "llama-bench", "-m", "/models/measured.gguf", "-t", "1", "-p", "0",
+            "-n", str(tokens), "-r", str(repetitions), "-o", "jsonl",
+        )  # fmt: skip
+        found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        return [float(one) for one in found[-1]["samples_ts"]]
+
+
+@contextmanager
+def boxed(models: Path) -> Iterator[Boxed]:
+    """A llama-server in a container, on measured.gguf of that folder. Raises Unavailable."""
+    with labelled() as (engine, image, label):
+        port = free_port()
+        container = _create(engine, image, models, label, "measured", port, context=4096)
+        engine.run("start", container)
+        url = f"http://127.0.0.1:{port}"
+        until_healthy(url)
+        yield Boxed(engine, image, f"{models}:/models:ro", label, url, container)
