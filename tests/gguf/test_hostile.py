@@ -12,38 +12,36 @@ import pytest
 
 from console.common.errors import Exit
 from console.models.gguf.byte_source import GgufError, Kind
-from console.models.gguf.header import Array, Header
+from console.models.gguf.header import Array
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import KEPT_IN_ALL, MAX_PAIRS, MAX_TENSORS, parse
-from console.models.gguf.read import check_shards, read_architecture, read_header
+from console.models.gguf.read import read_architecture, read_header
 from tests.gguf.hostile import CASES, ESCAPES, TENSORS
-from tests.gguf.raw import ARCH, LLAMA, Pieces, array, header, pair, tensor, text, u32, u64
+from tests.gguf.raw import LLAMA, Pieces, array, header, pair, tensor, text, u64
 
 MOST_MEMORY = 4 * 2**20
 MOST_CALLS = 2500
 """Of functions, Python's and C's: some hundred nanoseconds each."""
 
 
-def costs(work: Callable[[], object]) -> tuple[int, int]:
-    """Peak of bytes allocated, and functions called."""
-    calls = 0
-
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
+def peak(work: Callable[[], object]) -> int:
+    """Bytes that were allocated at once."""
     tracemalloc.start()
     try:
         work()
-        peak = tracemalloc.get_traced_memory()[1]
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    sys.setprofile(count)
+
+
+def calls(work: Callable[[], object]) -> int:
+    seen: list[None] = []
+    sys.setprofile(lambda *_: seen.append(None))
     try:
         work()
     finally:
         sys.setprofile(None)
-    return peak, calls
+    return len(seen)
 
 
 def refused(work: Callable[[], object]) -> GgufError:
@@ -55,30 +53,25 @@ def refused(work: Callable[[], object]) -> GgufError:
 @pytest.mark.parametrize("name", [*CASES, *TENSORS])
 def test_a_typed_answer_from_little_memory_in_few_calls(tmp_path: Path, name: str) -> None:
     """Asking for the architecture alone is no way around."""
-    data, kind = {**CASES, **TENSORS}[name]
+    data = {**CASES, **TENSORS}[name]
     file = tmp_path / "x.gguf"
     file.write_bytes(data)
     error = refused(lambda: read_header(file))
-    assert error.kind is kind
-    assert "".join(error.lines()).isprintable()
-    assert "x.gguf" in error.title
     assert error.exit_code in (Exit.NO_GO, Exit.HOLD)
     if name in CASES:
-        assert refused(lambda: read_architecture(file)).kind is kind
+        assert refused(lambda: read_architecture(file)).kind is error.kind
 
     def work() -> None:
         with contextlib.suppress(GgufError):
             parse(Pieces(data))
 
-    peak, calls = costs(work)
-    assert peak < MOST_MEMORY
-    assert calls < MOST_CALLS
+    assert peak(work) < MOST_MEMORY
+    assert calls(work) < MOST_CALLS
 
 
-def test_the_measure_of_costs_measures() -> None:
-    peak, calls = costs(lambda: [bytes(2 * MOST_MEMORY), *[abs(n) for n in range(MOST_CALLS)]])
-    assert peak > MOST_MEMORY
-    assert calls > MOST_CALLS
+def test_the_measures_measure() -> None:
+    assert peak(lambda: bytes(2 * MOST_MEMORY)) > MOST_MEMORY
+    assert calls(lambda: [abs(n) for n in range(MOST_CALLS)]) > MOST_CALLS
 
 
 def test_an_unknown_tensor_type_is_named_and_costs_only_the_sizes(tmp_path: Path) -> None:
@@ -104,26 +97,16 @@ def test_a_header_that_names_no_architecture(tmp_path: Path) -> None:
     assert "3 of 5" in refused(lambda: read_architecture(file)).detail
 
 
-def test_one_file_that_says_it_is_one_of_65535() -> None:
-    found = parse(Pieces(header(LLAMA, pair(b"split.count", T.UINT16, b"\xff\xff"))))
-    [problem] = check_shards([("x.gguf", 100)], [found])
-    assert "65535" in problem
-
-
 def test_escapes_in_values_do_not_come_through() -> None:
     found = parse(Pieces(header(LLAMA, text(b"general.name", ESCAPES))))
     assert found.text("general.name") == "deepseek2[red]"
-
-
-def kept(found: Header) -> int:
-    return sum(len(one) for one in found.kv.values() if isinstance(one, str))
 
 
 def test_floods_stay_small() -> None:
     """Not broken, only too much: what is kept has a bound, in all and each."""
     long_text = [text(b"k%d" % n, b"\xf0\x9f\x98\x80" * 1000) for n in range(200)]
     found = parse(Pieces(header(LLAMA, *long_text)))
-    assert kept(found) < KEPT_IN_ALL
+    assert sum(len(one) for one in found.kv.values() if isinstance(one, str)) < KEPT_IN_ALL
     assert str(found.kv["k0"]).endswith("…")
     many = [text(b"k%d" % n, b"x" * 1024) for n in range(300)]
     assert refused(lambda: parse(Pieces(header(LLAMA, *many)))).kind is Kind.TOO_BIG
@@ -138,30 +121,12 @@ def test_the_largest_header_that_passes_is_bounded() -> None:
     pairs = [pair(b"k%d" % n, T.UINT64, u64(2**63)) for n in range(MAX_PAIRS - 1)]
     table = [tensor(b"%063d" % n, [1, 1, 1, 1], 24, n * 32) for n in range(MAX_TENSORS)]
     data = header(LLAMA, *pairs, tensors=table)
-    tracemalloc.start()
-    try:
-        found = parse(Pieces(data, (2**20,)))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found.tensor_count == MAX_TENSORS
-    assert peak < 64 * 2**20
+    assert parse(Pieces(data, (2**20,))).tensor_count == MAX_TENSORS
+    assert peak(lambda: parse(Pieces(data, (2**20,)))) < 64 * 2**20
 
 
 def test_a_list_of_empty_strings_is_passed_over_in_bounded_memory() -> None:
     count = 300_000
     data = header(array(b"tokens", T.STRING, count, bytes(8 * count)), LLAMA)
-    source = Pieces(data, (2**20,))
-    tracemalloc.start()
-    try:
-        found = parse(source)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found.kv["tokens"] == Array("STRING", count)
-    assert peak < MOST_MEMORY
-
-
-def test_a_number_of_every_kind_fits_its_type() -> None:
-    data = header(text(ARCH, b"a" * 64), pair(b"n", T.UINT32, u32(2**32 - 1)))
-    assert parse(Pieces(data)).integer("n") == 2**32 - 1
+    assert parse(Pieces(data, (2**20,))).kv["tokens"] == Array("STRING", count)
+    assert peak(lambda: parse(Pieces(data, (2**20,)))) < MOST_MEMORY

@@ -1,19 +1,17 @@
-"""What is read of a good header, how far, and in which pieces."""
+"""What is read of a good header, how far, in which pieces, and with whose table of types."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 
 from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
-from console.models.gguf.header import Array
+from console.models.gguf.header import BY_NUMBER, Array, ValueType, row_bytes
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import Want, parse
 from console.models.gguf.read import read_architecture, read_header
-from console.rehearsal.demo.model import ModelSpec, write_llama
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, pair, string, text, u32, u64
 from tests.testbed.gguf_write import Planned, Typed, encode
 from tests.testbed.models import tiny_deepseek2
@@ -41,18 +39,6 @@ def test_everything_of_a_header(tmp_path: Path) -> None:
     assert size - 32 < found.file_bytes <= size
     assert (reading.file_bytes, reading.missing_bytes, reading.notes) == (size, 0, ())
     assert reading.exchanges == 1
-
-
-def test_a_file_cut_short_says_by_how_much(tmp_path: Path) -> None:
-    file = tmp_path / "cut.gguf"
-    size = write_llama(file, ModelSpec("x", blocks=1, seed=1, width=64, feed_forward=64))
-    needed = read_header(file).header.file_bytes
-    assert needed is not None
-    with file.open("r+b") as opened:
-        opened.truncate(size - 5000)
-    reading = read_header(file)
-    assert reading.missing_bytes == needed - (size - 5000)
-    assert f"{reading.missing_bytes} bytes" in reading.notes[0]
 
 
 def test_getters_take_no_wrong_type() -> None:
@@ -152,21 +138,27 @@ def test_offsets_follow_the_alignment() -> None:
     assert found.header_bytes <= len(data)
 
 
-@pytest.mark.parametrize("name", ["gpt-oss", "ernie4_5-moe", "minimax_m3", "deepseek2-ocr", "t5"])
-def test_names_of_real_architectures_pass(name: str) -> None:
-    assert parse(Pieces(encode({"general.architecture": name}))).architecture == name
-
-
-def test_local_files_need_no_http_library() -> None:
-    program = (
-        "import sys, console.models.gguf.read\n"
-        "print({'httpx', 'httpcore', 'ssl', 'pydantic'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout == b"set()\n"
-
-
 def test_no_more_than_needed_is_read_of_a_local_file(tmp_path: Path) -> None:
     file = tmp_path / "x.gguf"
     file.write_bytes(header(LLAMA, LISTS))
     assert read_architecture(file).body_bytes == FIRST_READ
+
+
+def test_the_table_is_that_of_the_gguf_package() -> None:
+    theirs = {int(one): (one.name, *GGML_QUANT_SIZES[one]) for one in GGMLQuantizationType}
+    ours = {number: (one.name, one.block, one.bytes) for number, one in BY_NUMBER.items()}
+    assert theirs.items() <= ours.items()
+
+
+def test_metadata_types_are_those_of_the_gguf_package() -> None:
+    assert {one.name: int(one) for one in ValueType} == {
+        one.name: int(one) for one in GGUFValueType
+    }
+
+
+def test_bytes_of_a_row() -> None:
+    assert row_bytes(BY_NUMBER[1], 576) == 1152
+    assert row_bytes(BY_NUMBER[8], 576) == 612
+    assert row_bytes(BY_NUMBER[2], 576) == 324
+    with pytest.raises(ValueError, match="Q4_K's 256"):
+        row_bytes(BY_NUMBER[12], 128)

@@ -58,7 +58,9 @@ BAD = [
     (LISTING, [FIRST, SECOND, replace(THIRD, header_bytes=9000)]),
     ([LISTING[0], (name(2), 0), LISTING[2]], HEADERS),
     ([*LISTING, (name(4), None)], [*HEADERS, FOURTH]),
-]
+    ([("x.gguf", 100)], [parse(Pieces(encode(
+        {"general.architecture": "llama", "split.count": Typed(T.UINT16, 65535)})))]),
+]  # fmt: skip
 """Sets with something wrong: their files, and the headers of these."""
 
 
