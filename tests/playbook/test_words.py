@@ -16,12 +16,21 @@ from console.config.playbook.measuring_steps import read_output
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.verdict import Evidence, judge
 from console.config.site.site import load_site
-from tests.playbook.book import HEAD, SERVICES, Book, steps_text
-from tests.playbook.evidence import SPREAD, criterion, moved, of, tok_s
-from tests.playbook.test_alias import BOOK, SITE
+from tests.playbook.conftest import (
+    HEAD,
+    SERVICES,
+    SPREAD,
+    Book,
+    criterion,
+    moved,
+    of,
+    steps_text,
+    tok_s,
+)
 from tests.playbook.test_decidable import MEASURED
 from tests.playbook.test_example import EXAMPLE
 from tests.playbook.test_example import SITE as PLAIN
+from tests.playbook.test_load import BOOK, SITE
 
 NOTE = steps_text("{id: a, note: hi}")
 GUARDS = [
@@ -258,6 +267,7 @@ JUDGED = [
     (criterion("< 85", metric="gpu.peak_temperature", of="max"), Evidence(91.0, "count", 600)),
     (criterion(">= 20"), tok_s(1.0, reason_missing="stale\x1b[2J\nsince 12:00")),
     (criterion(), tok_s(20.0)), (criterion(">= 10 s"), tok_s(20.0)),
+    (criterion("<= 10"), Evidence(5.0, "B", 9)),
     (criterion(">= 20"), of(SPREAD)), (criterion(">= 20"), of(moved(2.0))),
     (criterion(">= 20", "< 10"), of(moved(-5.0))),
     (criterion(">= 1.5 x baseline"), of(moved(-5.0), (10.0,) * 9)),
