@@ -10,7 +10,7 @@ from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.loader_flags import llama_plan, sglang_plan
 from console.models.sizing.loader_plan import LlamaPlan, SglangPlan
-from tests.fit import configs, shapes
+from tests.fit import shapes
 
 
 def served(words: str) -> LlamaPlan:
@@ -40,9 +40,9 @@ Q3 = from_gguf(shapes.deepseek_r1("Q3_K_M"))
 Q3_OLD = from_gguf(shapes.deepseek_r1("Q3_K_M", latent=False))
 Q4 = from_gguf(shapes.deepseek_r1("Q4_K_M"))
 Q4_OLD = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
-INT8 = from_config(configs.DEEPSEEK_R1, 642 * GIB)
+INT8 = from_config(shapes.DEEPSEEK_R1, 642 * GIB)
 DISTILL = from_gguf(shapes.distill_32b())
-DISTILL_BF16 = from_config(configs.DISTILL_32B, 65_527_000_000)
+DISTILL_BF16 = from_config(shapes.DISTILL_32B, 65_527_000_000)
 KT = sglang(
     "--tensor-parallel-size 2 --kt-method AMXINT8 --kt-weight-path /w --kt-cpuinfer 96 "
     "--kt-num-gpu-experts 32"

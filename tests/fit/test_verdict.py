@@ -1,7 +1,8 @@
-"""Verdicts on the operator's machine, and on changes of it; most are held by the test of words."""
+"""Verdicts on the operator's machine and on changes of it, and a prediction that is kept."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,10 @@ from console.host.sample import Card, Machine
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import Assessment, Reference, Verdict
 from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, Strategy
 from tests.fit import shapes
-from tests.fit.headers import header_of
 from tests.fit.site import (
     BASELINE,
     DISTILL,
@@ -36,7 +37,7 @@ from tests.fit.site import (
     TWELVE,
     served,
 )
-from tests.fit.tiny import llama
+from tests.fit.tiny import header_of, llama
 
 
 def limit(found: Assessment, where: str) -> tuple[int, int]:
@@ -139,3 +140,43 @@ def test_alternatives_with_hostile_names_do_no_harm() -> None:
     names = {"\x1b[31mQ2_K\x07": 100 * GB, "": 1, "zero": 0, "less": -1}
     found = assess(Q4, BASELINE, SITE, alternatives=names)
     assert all(words.isprintable() for words in found.would_make_it_go)
+
+
+ENVELOPE = assess(Q3, BASELINE, SITE).envelope
+
+
+def test_it_survives_json() -> None:
+    for envelope in (ENVELOPE, Envelope()):
+        assert Envelope.from_json(json.loads(json.dumps(envelope.to_json()))) == envelope
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None, [], {}, {"schema": 2, "points": []}, {"schema": 1}, {"schema": 1, "points": [1]},
+        {"schema": 1, "points": [{}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {}, "ram": -1}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {}, "ram": True}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {}, "at_s": float("nan")}]},
+        {"schema": 1, "points": [{"phase": "x", "vram": {"a": "much"}, "ram": 1}]},
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused(data: object) -> None:
+    with pytest.raises(ValueError, match="envelope"):
+        Envelope.from_json(data)
+
+
+def test_text_from_a_file_is_clean() -> None:
+    point = {"phase": "a\x1b[31m", "vram": {"b\x07": 1}, "ram": 0, "page_cache": 0, "swap": 0}
+    read = Envelope.from_json({"schema": 1, "points": [point]}).points[0]
+    assert read.phase.isprintable()
+    assert read.vram[0][0].isprintable()
+
+
+def test_slack_is_a_tenth_or_two_gib() -> None:
+    flat = Envelope((Point("x", ram=100 * GIB),))
+    assert flat.outside(ram=110 * GIB) is None
+    assert flat.outside(ram=110 * GIB + 1) is not None
+    small = Envelope((Point("x", ram=1 * GIB),))
+    assert small.outside(ram=3 * GIB) is None
+    assert small.outside(ram=3 * GIB + 1) is not None

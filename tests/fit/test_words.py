@@ -20,8 +20,7 @@ from console.models.sizing.load_curve import Envelope
 from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
 from console.models.sizing.model_facts import BadFacts
-from tests.fit import configs, shapes
-from tests.fit.headers import FakeHeader, FakeTensor, header_of
+from tests.fit import shapes
 from tests.fit.site import (
     BASELINE,
     DISTILL,
@@ -44,9 +43,8 @@ from tests.fit.site import (
     served,
     sglang,
 )
-from tests.fit.test_windows import CASES as WINDOWED
-from tests.fit.test_windows import windows
-from tests.fit.tiny import MODELS, llama
+from tests.fit.test_real import WINDOWED, windows
+from tests.fit.tiny import MODELS, FakeHeader, FakeTensor, header_of, llama
 
 BAD_WORDS = [
     "-ngl many", "-ngl -5", "-c 8k", "-c 99999999999999", "-np 0", "-ts a,b", "-ts -1,2",
@@ -158,7 +156,7 @@ def test_what_is_missing_or_cannot_be(snapshot: SnapshotAssertion) -> None:
     facts = [
         from_gguf(FakeHeader(kv, [gap])), from_gguf(FakeHeader(kv, None)),
         from_gguf(FakeHeader(without, tensors)), from_gguf(FakeHeader(compressed, tensors)), Q4_OLD,
-        from_config(configs.QWEN3_NEXT, GIB), from_config({"model_type": "x"}, GIB),
+        from_config(shapes.QWEN3_NEXT, GIB), from_config({"model_type": "x"}, GIB),
     ]  # fmt: skip
     assert [(one.missing, one.notes) for one in facts] == snapshot
     refused = []
