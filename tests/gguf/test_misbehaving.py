@@ -128,16 +128,14 @@ MISBEHAVING: dict[str, Answer] = {
     "an escape for a place": _short("\x1b[31mbytes"),
     "beyond its own end": _short(f"bytes 0-{FIRST_READ - 1}/100"),
     "more than asked": says(206, DATA, Content_Range=FIRST),
-    "compressed though not asked":
-        says(206, ZIPPED, Content_Range=FIRST, Content_Encoding="gzip"),
+    "compressed though not asked": says(206, ZIPPED, Content_Range=FIRST, Content_Encoding="gzip"),
     "a body that breaks off": _breaks_off,
     "another ETag": second(sends(DATA, ETag='"two"', X_Repo_Commit="c1")),
     "another commit": second(sends(DATA, ETag='"one"', X_Repo_Commit="c2")),
     "another size": second(sends(DATA + b"x", ETag='"one"')),
     "another linked size": sends(DATA, X_Linked_Size=str(len(DATA) + 1)),
     "ranges ignored from the second on": second(says(200, DATA)),
-    "in a circle":
-        lambda exchange: exchange.redirect("/b" if exchange.path == "/a" else "/a"),
+    "in a circle": lambda exchange: exchange.redirect("/b" if exchange.path == "/a" else "/a"),
     "led to a file": leads("file:///etc/passwd"),
     "led to two words": leads("http://a b/"),
     "led to FTP": leads("ftp://x/y"),
@@ -150,8 +148,7 @@ MISBEHAVING: dict[str, Answer] = {
     "a web page": says(200, HTML, Content_Type="text/html"),
     "a 403 that repeats the token":
         says(403, X_Error_Message=f"no access for {TOKEN} \x1b[31mhere"),
-    "an error as JSON":
-        says(200, b'{"error": "bad token %s"}' % TOKEN.encode()),
+    "an error as JSON": says(200, b'{"error": "bad token %s"}' % TOKEN.encode()),
     "401": says(401),
     "403": says(403, X_Error_Code="GatedRepo"),
     "404, no file": says(404, X_Error_Code="EntryNotFound"),
@@ -159,8 +156,7 @@ MISBEHAVING: dict[str, Answer] = {
     "404": says(404),
     "429 with a window": says(429, RateLimit='"api";r=0;t=55'),
     "429 with seconds": says(429, Retry_After="120"),
-    "429 with a date":
-        says(429, Retry_After="Mon, 12 Jan 1970 13:46:50 GMT"),
+    "429 with a date": says(429, Retry_After="Mon, 12 Jan 1970 13:46:50 GMT"),
     "429 with junk": says(429, RateLimit="junk", Retry_After="soon"),
     "503": says(503, Retry_After="7"),
     **{str(status): says(status) for status in (500, 418, 204, 302)},

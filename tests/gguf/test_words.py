@@ -17,17 +17,9 @@ from tests.clock import FakeClock
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import LLAMA, Pieces, array, big_endian, header, tensor, text, u64
 from tests.gguf.server import serving
-from tests.gguf.test_misbehaving import (
-    DATA,
-    FIRST_READ,
-    LATE,
-    MISBEHAVING,
-    error_of,
-    refused,
-    says,
-)
+from tests.gguf.test_cache import BAD
+from tests.gguf.test_misbehaving import DATA, FIRST_READ, LATE, MISBEHAVING, error_of, refused, says
 from tests.gguf.test_parse import NO_FILES
-from tests.gguf.test_splits import BAD
 
 ADDRESSES = [
     "http://me:5ecret@host/x", "http://host/x y", "http://host/\x1b[2J", "http:///x.gguf",
