@@ -126,9 +126,6 @@ def test_no_docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look
     assert look("engine.compose", COMPOSE)[0].level is Level.FAILED
 
 
-Script = Callable[[str, str], Path]
-
-
 def test_the_example_is_a_site_file(look: Look) -> None:
     (note,) = look("baseline.site")
     example = "\n".join(line[2:] for line in note.hint.splitlines()[1:])

@@ -108,7 +108,8 @@ CASES: dict[str, tuple[Any, Any, Machine, dict[str, Any]]] = {
     "a gap": (replace(DISTILL, missing=("llama.x (a fact)",)), served("-c 8192"), SITE, {}),
     "a long context": (DISTILL, served("-c 262144 -np 1"), SITE, {}),
     "tight": (DISTILL, served("-ngl 99 -np 1 -c 12288"),
-              Machine(cards=(Card("card", 24 * GIB, 24 * GIB),), ram_available=64 * GIB), {}),
+              Machine(cards=(Card("card", total=24 * GIB, free=24 * GIB),),
+                      ram_available=64 * GIB), {}),
     "uncounted": (DISTILL, served("-c 8192 -md d.gguf --mmproj p.gguf -ot exps=Vulkan"), SITE, {}),
 }  # fmt: skip
 
