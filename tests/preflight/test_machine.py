@@ -263,4 +263,4 @@ def test_an_answer_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has a driver")
 def test_no_driver() -> None:
-    assert "NVIDIA driver" in ask().words
+    assert "NVIDIA driver" in ask(60).words
