@@ -13,7 +13,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from console.common.errors import Exit
 from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
-from console.models.gguf.header import BY_NUMBER, Array
+from console.models.gguf.header import BY_NUMBER, Array, Header
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.parser import KEPT_IN_ALL, MAX_PAIRS, MAX_TENSORS, Want, parse
 from console.models.gguf.read import read_architecture, read_header
@@ -270,12 +270,14 @@ def test_the_largest_header_that_passes_is_bounded() -> None:
     pairs = [pair(b"k%d" % n, T.UINT64, u64(2**63)) for n in range(MAX_PAIRS - 1)]
     table = [tensor(b"%063d" % n, [1, 1, 1, 1], 24, n * 32) for n in range(MAX_TENSORS)]
     data = header(LLAMA, *pairs, tensors=table)
-    assert parse(Pieces(data, (2**20,))).tensor_count == MAX_TENSORS
-    assert peak(lambda: parse(Pieces(data, (2**20,)))) < 64 * 2**20
+    found: list[Header] = []
+    assert peak(lambda: found.append(parse(Pieces(data, (2**20,))))) < 64 * 2**20
+    assert found[0].tensor_count == MAX_TENSORS
 
 
 def test_a_list_of_empty_strings_is_passed_over_in_bounded_memory() -> None:
     count = 300_000
     data = header(array(b"tokens", T.STRING, count, bytes(8 * count)), LLAMA)
-    assert parse(Pieces(data, (2**20,))).kv["tokens"] == Array("STRING", count)
-    assert peak(lambda: parse(Pieces(data, (2**20,)))) < MOST_MEMORY
+    found: list[Header] = []
+    assert peak(lambda: found.append(parse(Pieces(data, (2**20,))))) < MOST_MEMORY
+    assert found[0].kv["tokens"] == Array("STRING", count)
