@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,12 @@ from console.checks.doctor import baseline, facts, machine, run, runtime
 from console.checks.doctor import user as doctor_login
 from console.checks.doctor.facts import Facts, Finding
 from console.checks.doctor.run import CHECKS, iterate
+from console.common import paths
+from console.host import process
+from console.journal.run_dir import RunDir, RunMeta
+from console.journal.store import Journal
+from console.recovery.rollback import records
+from console.recovery.rollback.records import Pointer
 
 Look = Callable[..., list[Finding]]
 BY_ID = {check.id: check for check in CHECKS}
@@ -110,3 +118,29 @@ def _wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 HEAD = "schema: omni.site/v1\nname: ws\n"
 CONTAINER = HEAD + "baseline: {container: base, url: 'http://127.0.0.1:9'}\n"
 PROCESS = HEAD + "baseline: {process: {argv: [sh, -c, x]}, url: 'http://127.0.0.1:9'}\n"
+
+
+GONE = 1 << 22
+"""A pid that no process has: the kernel counts up to one less."""
+
+
+def history(name: str, *events: tuple[str, dict[str, Any]], site: str = "/s") -> RunDir:
+    """A run with a journal of these events, written now, and no runner."""
+    run = RunDir(paths.runs_dir() / name)
+    run.path.mkdir(parents=True)
+    run.path.chmod(0o700)
+    run.write_meta(RunMeta(name, "x", "/b", "0", site, "/b"))
+    journal = Journal(Path(run.journal))
+    for kind, data in (("run.created", {"run_id": name}), *events):
+        journal.append(time.time(), kind, "", 0, data)
+    journal.close()
+    return run
+
+
+def on_now(run: str = "r1", *, pid: int | None = None, directory: str = "/r") -> Pointer:
+    """This user's pointer to a run whose runner is this process, or `pid`."""
+    pid = pid or os.getpid()
+    start = process.start_time(pid) or 1
+    found = Pointer(run, directory, "op", os.getuid(), pid, start, "book", "ws", time.time())
+    records.write(found)
+    return found

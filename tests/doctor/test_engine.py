@@ -1,4 +1,4 @@
-"""The container engine against sockets that behave as told, and docker commands that do."""
+"""The engine against sockets that behave as told, docker commands that do, and the baseline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 from console.checks.doctor.facts import Facts, Level
 from console.checks.doctor.run import iterate
-from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, Look
+from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, PROCESS, Look
+from tests.gguf.server import serving
 from tests.services.test_engine_raw import Answer, daemon, reply, silent
 
 VERSION = {"Version": "28.2.2", "ApiVersion": "1.50"}
@@ -123,3 +124,46 @@ def test_no_docker_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look
     monkeypatch.setenv("PATH", str(tmp_path))
     assert look("engine.compose")[0].level is Level.NOTE
     assert look("engine.compose", COMPOSE)[0].level is Level.FAILED
+
+
+def test_the_example_is_a_site_file(look: Look) -> None:
+    (note,) = look("baseline.site")
+    example = "\n".join(line[2:] for line in note.hint.splitlines()[1:])
+    (found,) = look("baseline.site", example)
+    assert (found.level, found.detail.endswith("site workstation")) == (Level.OK, True)
+
+
+def test_a_site_file_that_is_not_there(tmp_path: Path, look: Look) -> None:
+    (found,) = look("baseline.site", facts=Facts(str(tmp_path / "none.yaml")))
+    assert (found.level, "none.yaml" in found.detail) == (Level.FAILED, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "said"),
+    [("0", Level.OK, "loads"), ("1", Level.WARNING, "ModuleNotFoundError: no such thing")],
+)
+def test_the_demos_engine(
+    path_of: Script, monkeypatch: pytest.MonkeyPatch, look: Look, code: str, level: Level, said: str
+) -> None:
+    words = f"echo Traceback >&2; echo 'ModuleNotFoundError: no such thing' >&2; exit {code}"
+    monkeypatch.setattr("sys.executable", str(path_of("python", words)))
+    (found,) = look("baseline.demo")
+    assert (found.level, said in found.detail) == (level, True)
+    assert ("omni-console[demo]" in found.hint) == (level is Level.WARNING)
+    assert look("baseline.demo", PROCESS) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "level", "said"),
+    [
+        (200, Level.WARNING, "which the console did not start"),
+        (503, Level.WARNING, "loading (Loading model)"), (500, Level.FAILED, "unhealthy (HTTP 500"),
+    ],
+)  # fmt: skip
+def test_health(look: Look, status: int, level: Level, said: str) -> None:
+    body = b'{"error": {"message": "Loading model"}}'
+    with serving(lambda exchange: exchange.send(status, body)) as server:
+        (found,) = look("baseline.health", PROCESS.replace("http://127.0.0.1:9", server.url))
+    assert (found.level, said in found.detail) == (level, True), found
+    if status == 200:
+        assert str(os.getpid()) in found.hint, "the server is this process: it is named"

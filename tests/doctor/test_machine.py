@@ -1,7 +1,8 @@
-"""The machine, read from a /proc and /sys of the test's own, and real directories."""
+"""The machine, from a /proc and /sys of the test's own, and what a sentinel could get on it."""
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -9,40 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.doctor import machine
+from console.checks.doctor import guard
 from console.checks.doctor.facts import Level, each
-from console.host.machine import existing
-from tests.doctor.conftest import PROCESS, Look
-
-GIB = 1 << 20
-"""A GiB in the kB of /proc/meminfo."""
-
-
-def meminfo(**gib: int) -> str:
-    return "".join(f"{name}: {value * GIB} kB\n" for name, value in gib.items())
-
-
-def psi(full: str) -> str:
-    rest = "avg60=0.00 avg300=0.00 total=1"
-    return f"some avg10=80.00 {rest}\nfull avg10={full} {rest}\n"
-
-
-NODE = "sys__devices__system__node__"
-FIGURES: dict[str, tuple[str, dict[str, str]]] = {
-    "memory": ("memory", {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=640)}),
-    "little memory": ("memory", {"proc__meminfo": meminfo(MemTotal=768, MemAvailable=30)}),
-    "no memory": ("memory", {"proc__meminfo": "nonsense\nMemTotal: x kB\n"}),
-    "no swap": ("swap", {"proc__meminfo": meminfo(SwapTotal=0, SwapFree=0)}),
-    "swap": ("swap", {"proc__meminfo": meminfo(SwapTotal=64, SwapFree=60)}),
-    "full swap": ("swap", {"proc__meminfo": meminfo(SwapTotal=64, SwapFree=4)}),
-    "swap unknown": ("swap", {"proc__meminfo": ""}),
-    "quiet": ("pressure", {"proc__pressure__memory": psi("0.00")}),
-    "thrashing": ("pressure", {"proc__pressure__memory": psi("37.50")}),
-    "no PSI": ("pressure", {}),
-    "a node": ("numa", {f"{NODE}node0__cpulist": "0", f"{NODE}possible": "0"}),
-    "nodes": ("numa", {f"{NODE}node{n}__cpulist": "0" for n in range(4)}),
-    "no node": ("numa", {}),
-}  # fmt: skip
+from console.host import process
+from tests.doctor.conftest import PROCESS, Look, history
+from tests.viewer import guard_ring
 
 
 def test_disks_that_have_room(tmp_path: Path, look: Look) -> None:
@@ -87,14 +59,18 @@ def test_directories_of_models(tmp_path: Path, look: Look) -> None:
     assert look("machine.models", PROCESS) == []
 
 
-@pytest.mark.parametrize("refuses", [True, False])
-def test_the_score_of_the_oom_killer(
-    path_of: Callable[[str, str], Path], look: Look, refuses: bool
+@pytest.mark.parametrize(
+    ("check", "code", "level"),
+    [("machine.oom", 0, Level.OK), ("machine.oom", 1, Level.NOTE),
+     ("guard.score", 0, Level.OK), ("guard.score", 2, Level.WARNING)],
+)  # fmt: skip
+def test_a_score_of_the_oom_killer_is_tried_by_a_child(
+    path_of: Callable[[str, str], Path], look: Look, check: str, code: int, level: Level
 ) -> None:
     before = Path("/proc/self/oom_score_adj").read_text()
-    path_of("sh", f"exit {int(refuses)}")
-    (found,) = look("machine.oom")
-    assert found.level is (Level.NOTE if refuses else Level.OK)
+    path_of("sh", f"exit {code}")
+    (found,) = look(check)
+    assert found.level is level
     assert Path("/proc/self/oom_score_adj").read_text() == before
 
 
@@ -115,7 +91,21 @@ def test_a_path_that_hangs_does_not_hide_the_others() -> None:
         assert done.wait(60)
 
 
-def test_the_nearest_directory_above(tmp_path: Path) -> None:
-    assert existing(tmp_path / "a" / "b") == tmp_path
-    assert existing(Path("/")) == Path("/")
-    assert machine.refusal(tmp_path / "a" / "b") == ""
+def test_a_call_says_what_the_kernel_says() -> None:
+    assert guard.call(guard.PIDFD_OPEN) == errno.EINVAL
+    assert guard.call(1 << 20) == errno.ENOSYS
+
+
+def test_a_run_that_broke_off_in_trouble(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look("guard.recording") == []
+    run = history("20260101-a-1a2b", ("run.state", {"state": "running"}))
+    assert look("guard.recording") == []
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "boot_id", lambda: "before")
+        guard_ring.record(run, until=guard_ring.KILL_S)
+    (found,) = look("guard.recording")
+    assert found.level is Level.WARNING
+    assert "28.0 GiB" in found.detail
+    assert "recorder 1a2b" in found.hint
+    history("20260102-b", ("run.state", {"state": "succeeded"}))
+    assert look("guard.recording") == []

@@ -1,8 +1,7 @@
-"""The console's own directories, lock, pointers, runs and ladder."""
+"""The console's own directories, lock, pointers, runs and ladder, and the login that it runs in."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from console.common import paths
 from console.host import process
 from console.journal.lock import HostLock
 from console.recovery.rollback.live import LIVE, Live, append
-from tests.doctor.conftest import Look
-from tests.doctor.histories import GONE, history, on_now
+from tests.doctor.conftest import GONE, Look, history, on_now
 
 RUNNING = ("run.state", {"state": "running"})
 
@@ -78,17 +76,6 @@ def test_the_host_lock(look: Look) -> None:
     finally:
         held.release()
     assert look("console.lock")[0].level is Level.OK
-
-
-def test_looking_at_the_lock_does_not_take_it(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with path.open("w") as file:
-        assert not user.is_locked(path)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert user.is_locked(path)
-        fcntl.flock(file, fcntl.LOCK_UN)
-        assert not user.is_locked(path)
-    assert not user.is_locked(tmp_path / "none")
 
 
 def test_a_host_directory_that_cannot_be_written(
@@ -160,3 +147,23 @@ def _another_group() -> int:
 
 def _start() -> int:
     return process.start_time(os.getpid()) or 0
+
+
+def test_interpreter_and_console(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = look("login.python")
+    assert (found.level, "omni-console" in found.detail) == (Level.OK, True)
+    monkeypatch.setattr(user, "OLDEST_PYTHON", (9, 0))
+    assert look("login.python")[0].level is Level.FAILED
+
+
+LOCALES: list[tuple[dict[str, str], dict[str, str], str]] = [
+    ({"LANG": "de_DE.UTF-8"}, {}, "de_DE.UTF-8"), ({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}, {}, "C"),
+    ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, {"LANG": "C"}, "C"), ({"LC_CTYPE": "C.UTF-8"}, {}, ""),
+    ({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, {"LC_CTYPE": "C.UTF-8"}, "C.UTF-8"), ({}, {}, ""),
+    ({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, {}, "de_DE.UTF-8"),
+]  # fmt: skip
+
+
+def test_the_locale_that_the_operator_chose() -> None:
+    for env, first, name in LOCALES:
+        assert user.locale_of(env, first) == name

@@ -107,13 +107,6 @@ def test_answers_are_put_in_order_as_soon_as_they_can() -> None:
     assert [answer.position for answer in ordered] == [1, 2, 3]
 
 
-def test_the_page_has_its_groups_in_order() -> None:
-    groups = [check.id.partition(".")[0] for check in CHECKS]
-    assert list(dict.fromkeys(groups)) == list(GROUPS)
-    assert groups == sorted(groups, key=list(GROUPS).index)
-    assert len({check.id for check in CHECKS}) == len(CHECKS)
-
-
 def test_the_whole_page_of_a_bare_login() -> None:
     findings = run()
     places = [[check.id for check in CHECKS].index(found.id) for found in findings]
@@ -126,8 +119,3 @@ def test_foreign_text_is_clean_whoever_brings_it() -> None:
     found = Finding("gpu.cards", Level.OK, "a\x1b]0;b\x07", "c\x9b31m\nd\u202e", "e\x1b[2J\n  f\r")
     assert harmful(found.what + found.detail + found.hint.replace("\n", "")) == []
     assert (found.detail[0], found.hint.splitlines()[1]) == ("c", "  f")
-
-
-def test_counts() -> None:
-    levels = (Level.FAILED, Level.WARNING, Level.WARNING, Level.NOTE, Level.OK)
-    assert counts([Finding("gpu.x", level, "", "") for level in levels]) == (1, 2)

@@ -1,19 +1,29 @@
-"""Strict YAML 1.2: what it means, what is refused, and where it says the fault is."""
+"""Strict YAML 1.2: what it means, what is refused and where; and what is opened as a document."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.common.errors import InvalidFile
+from console.common.errors import Exit, InvalidFile
 from console.common.text import clean
-from console.config.yaml import MAX_NODES, MAX_PROBLEMS, Document, parse, scalar
+from console.config.yaml import (
+    MAX_BYTES,
+    MAX_NODES,
+    MAX_PROBLEMS,
+    Document,
+    parse,
+    read_text,
+    scalar,
+)
 
 PLACE = re.compile(r"f\.yaml:[1-9]\d*:[1-9]\d*: .+")
 
@@ -105,21 +115,17 @@ def test_a_merge_key_is_a_key_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("[" * 5000, "nested too deep"),
-        ("{a: " * 5000, "nested too deep"),
-        ("- " * 5000, "nested too deep"),
-        ("? " * 5000, "a list or mapping as a key"),
+        ("[" * 5000, "nested too deep"), ("{a: " * 5000, "nested too deep"),
+        ("- " * 5000, "nested too deep"), ("? " * 5000, "a list or mapping as a key"),
         ("".join(" " * i + "a:\n" for i in range(500)), "nested too deep"),
         ("- a\n" * (MAX_NODES + 1), "too many values"),
         ("".join(f"k{i}: v\n" for i in range(MAX_NODES)), "too many values"),
         ("[" + "a," * 20_000 + "]", "too many values"),
-        ("{" + "?," * 9000 + "}", "too many problems"),
-        ("a: 1\n" * 9000, "too many problems"),
-        ("'" + "a\n" * 100_000, "not YAML"),
-        ("%" * 200_000, "not YAML"),
+        ("{" + "?," * 9000 + "}", "too many problems"), ("a: 1\n" * 9000, "too many problems"),
+        ("'" + "a\n" * 100_000, "not YAML"), ("%" * 200_000, "not YAML"),
     ],
     ids=lambda value: value[:8],
-)
+)  # fmt: skip
 def test_a_bomb_costs_a_message(text: str, what: str) -> None:
     said = refused(text)
     assert what in said[-1]
@@ -175,3 +181,67 @@ def test_foreign_words_in_a_message_are_clean_when_printed() -> None:
     (said,) = refused('"\\e]52;c;eA==\\a": 1\n"\\e]52;c;eA==\\a": 2\n')
     assert "\x1b" not in said
     assert "\x07" not in said
+
+
+ANY_PLACE = re.compile(r"^.+:\d+:\d+: .+", re.DOTALL)
+
+
+def refused_file(path: Path) -> str:
+    with pytest.raises(InvalidFile) as caught:
+        read_text(path, "the file cannot be used")
+    assert caught.value.exit_code is Exit.USAGE
+    (problem,) = caught.value.problems
+    assert ANY_PLACE.match(str(problem))
+    assert problem.file == str(path)
+    return str(problem)
+
+
+def write(tmp_path: Path, data: bytes) -> Path:
+    path = tmp_path / "f.yaml"
+    path.write_bytes(data)
+    return path
+
+
+def test_text_is_read_as_it_stands(tmp_path: Path) -> None:
+    assert read_text(write(tmp_path, "a: ünï\r\n".encode()), "t") == "a: ünï\r\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    text = read_text(write(tmp_path, b"\xef\xbb\xbfa: 1\n"), "t")
+    document = parse(text, "f", "t")
+    assert document.data == {"a": 1}
+    assert document.keys[("a",)] == (1, 1)
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    """Nor waited for: a FIFO nobody writes to, and a link to a device, which is a device."""
+    fifo, link, loop = tmp_path / "fifo", tmp_path / "site.yaml", tmp_path / "loop"
+    os.mkfifo(fifo)
+    link.symlink_to("/dev/zero")
+    loop.symlink_to(loop)
+    assert "a directory" in refused_file(tmp_path)
+    for path in (fifo, link, *map(Path, ("/dev/zero", "/dev/null", "/dev/urandom"))):
+        assert "regular file" in refused_file(path)
+    for path in (tmp_path / "none", Path(f"{tmp_path}/a\0b"), tmp_path / ("x" * 5000), loop):
+        assert "cannot be read" in refused_file(path)
+
+
+def test_the_limit_itself_is_allowed(tmp_path: Path) -> None:
+    assert len(read_text(write(tmp_path, b"#" * MAX_BYTES), "t")) == MAX_BYTES
+    assert f"{MAX_BYTES + 1} bytes" in refused_file(write(tmp_path, b"#" * (MAX_BYTES + 1)))
+
+
+def test_not_utf_8_names_the_line(tmp_path: Path) -> None:
+    for data, line in {
+        b"a: \xff\n": 1, b"a: 1\nb: 2\nc: \xe9t\xe9\n": 3, b"a: 1\n" * 40 + b"\xc3": 41,
+        b"\xff\xfea\x00:\x00": 1, b"ok: 1\n\xed\xa0\x80: half a surrogate pair\n": 2,
+    }.items():  # fmt: skip
+        path = write(tmp_path, data)
+        assert refused_file(path).startswith(f"{path}:{line}:1: not UTF-8")
+
+
+def test_no_file_is_left_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    for path in (tmp_path, write(tmp_path, b"\xff"), Path("/dev/zero")):
+        refused_file(path)
+    assert set(os.listdir("/proc/self/fd")) - before == set()

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion
 
-from tests.document.test_file import refused as refused_file
-from tests.document.test_file import write
-from tests.document.test_reader import refused
+from tests.document.test_reader import refused, refused_file, write
 
 BOMB = "a: &a [x,x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)

@@ -1,4 +1,4 @@
-"""Headers of large models in their true shape, with the tensor types their quantizations have.
+"""Headers and config.json of large models in their true shape and tensor types, as far as sizes go.
 
 The sums match published files: DeepSeek-R1 Q4_K_M (old conversion) 376.65 GiB, Q3_K_M 297.3 GiB.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from console.models.gguf.header import Array
-from tests.fit.headers import FakeHeader, FakeTensor
+from tests.fit.tiny import FakeHeader, FakeTensor
 
 # bytes for so many elements, as in ggml
 SIZES = {
@@ -101,11 +101,10 @@ def _r1_layer(shape: Shape, layer: int, base: str, down: str, latent: bool) -> N
         return
     shape.add(f"{block}.ffn_gate_inp.weight", "F32", width, 256)
     shape.add(f"{block}.exp_probs_b.bias", "F32", 256)
-    for name, suffix, count in (("exps", "exps", 256), ("shexp", "shexp", 1)):
-        dims = (count,) if name == "exps" else ()
-        shape.add(f"{block}.ffn_gate_{suffix}.weight", base, width, 2048, *dims)
-        shape.add(f"{block}.ffn_up_{suffix}.weight", base, width, 2048, *dims)
-        shape.add(f"{block}.ffn_down_{suffix}.weight", down, 2048, width, *dims)
+    for name, dims in (("exps", (256,)), ("shexp", ())):
+        shape.add(f"{block}.ffn_gate_{name}.weight", base, width, 2048, *dims)
+        shape.add(f"{block}.ffn_up_{name}.weight", base, width, 2048, *dims)
+        shape.add(f"{block}.ffn_down_{name}.weight", down, 2048, width, *dims)
 
 
 def deepseek_v32() -> FakeHeader:
@@ -127,9 +126,9 @@ def deepseek_v32() -> FakeHeader:
 
 def dense(
     arch: str, width: int, layers: int, heads: int, kv_heads: int, forward: int, vocabulary: int,
-    tied: bool = False, **more: int,
+    tied: bool = False, experts: int = 0, **more: int,
 ) -> FakeHeader:  # fmt: skip
-    """A dense model as Q4_K_M, heads of 128."""
+    """A model as Q4_K_M, heads of 128; dense, or with `experts` in every layer."""
     keys: dict[str, int | list[int]] = {
         "block_count": layers, "context_length": 131072, "embedding_length": width,
         "feed_forward_length": forward, "attention.head_count": heads,
@@ -138,6 +137,8 @@ def dense(
         **{key.replace("__", "."): value for key, value in more.items()},
     }  # fmt: skip
     shape = Shape(arch, keys)
+    kind, size = ("_exps", more["expert_feed_forward_length"]) if experts else ("", forward)
+    dims = (experts,) if experts else ()
     shape.add("token_embd.weight", "Q6_K" if tied else "Q4_K", width, vocabulary)
     shape.add("output_norm.weight", "F32", width)
     if not tied:
@@ -145,45 +146,28 @@ def dense(
     for layer in range(layers):
         block = f"blk.{layer}"
         down = "Q6_K" if more_bits(layer, layers) else "Q4_K"
-        _plain_attention(shape, block, width, heads, kv_heads)
-        shape.add(f"{block}.ffn_gate.weight", "Q4_K", width, forward)
-        shape.add(f"{block}.ffn_up.weight", "Q4_K", width, forward)
-        shape.add(f"{block}.ffn_down.weight", down, forward, width)
+        shape.add(f"{block}.attn_norm.weight", "F32", width)
+        shape.add(f"{block}.attn_q.weight", "Q4_K", width, heads * 128)
+        shape.add(f"{block}.attn_k.weight", "Q4_K", width, kv_heads * 128)
+        shape.add(f"{block}.attn_v.weight", "Q4_K", width, kv_heads * 128)
+        shape.add(f"{block}.attn_output.weight", "Q4_K", heads * 128, width)
+        shape.add(f"{block}.ffn_norm.weight", "F32", width)
+        if experts:
+            shape.add(f"{block}.ffn_gate_inp.weight", "F32", width, experts)
+            for which in "qk":
+                shape.add(f"{block}.attn_{which}_norm.weight", "F32", 128)
+        shape.add(f"{block}.ffn_gate{kind}.weight", "Q4_K", width, size, *dims)
+        shape.add(f"{block}.ffn_up{kind}.weight", "Q4_K", width, size, *dims)
+        shape.add(f"{block}.ffn_down{kind}.weight", down, size, width, *dims)
     return shape.header()
 
 
 def qwen3_235b() -> FakeHeader:
     """Qwen3-235B-A22B as Q4_K_M."""
-    width, layers, count, expert = 4096, 94, 128, 1536
-    shape = Shape("qwen3moe", {
-        "block_count": layers, "context_length": 131072, "embedding_length": width,
-        "feed_forward_length": 12288, "attention.head_count": 64, "attention.head_count_kv": 4,
-        "attention.key_length": 128, "attention.value_length": 128, "expert_count": count,
-        "expert_used_count": 8, "expert_feed_forward_length": expert,
-    })  # fmt: skip
-    shape.add("token_embd.weight", "Q4_K", width, 151936)
-    shape.add("output_norm.weight", "F32", width)
-    shape.add("output.weight", "Q6_K", width, 151936)
-    for layer in range(layers):
-        block = f"blk.{layer}"
-        down = "Q6_K" if more_bits(layer, layers) else "Q4_K"
-        _plain_attention(shape, block, width, 64, 4)
-        for which in "qk":
-            shape.add(f"{block}.attn_{which}_norm.weight", "F32", 128)
-        shape.add(f"{block}.ffn_gate_inp.weight", "F32", width, count)
-        shape.add(f"{block}.ffn_gate_exps.weight", "Q4_K", width, expert, count)
-        shape.add(f"{block}.ffn_up_exps.weight", "Q4_K", width, expert, count)
-        shape.add(f"{block}.ffn_down_exps.weight", down, expert, width, count)
-    return shape.header()
-
-
-def _plain_attention(shape: Shape, block: str, width: int, heads: int, kv_heads: int) -> None:
-    shape.add(f"{block}.attn_norm.weight", "F32", width)
-    shape.add(f"{block}.attn_q.weight", "Q4_K", width, heads * 128)
-    shape.add(f"{block}.attn_k.weight", "Q4_K", width, kv_heads * 128)
-    shape.add(f"{block}.attn_v.weight", "Q4_K", width, kv_heads * 128)
-    shape.add(f"{block}.attn_output.weight", "Q4_K", heads * 128, width)
-    shape.add(f"{block}.ffn_norm.weight", "F32", width)
+    return dense(
+        "qwen3moe", 4096, 94, 64, 4, 12288, 151936, experts=128, expert_count=128,
+        expert_used_count=8, expert_feed_forward_length=1536,
+    )  # fmt: skip
 
 
 def distill_32b() -> FakeHeader:
@@ -199,3 +183,48 @@ def gemma3_27b() -> FakeHeader:
     return dense(
         "gemma3", 5376, 62, 32, 16, 21504, 262208, tied=True, attention__sliding_window=1024
     )
+
+
+DEEPSEEK_R1: dict[str, object] = {
+    "model_type": "deepseek_v3", "num_hidden_layers": 61, "hidden_size": 7168,
+    "vocab_size": 129280, "num_attention_heads": 128, "num_key_value_heads": 128,
+    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+    "v_head_dim": 128, "intermediate_size": 18432, "moe_intermediate_size": 2048,
+    "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1,
+    "first_k_dense_replace": 3, "num_nextn_predict_layers": 1, "max_position_embeddings": 163840,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+DISTILL_32B: dict[str, object] = {
+    "model_type": "qwen2", "num_hidden_layers": 64, "hidden_size": 5120, "vocab_size": 152064,
+    "num_attention_heads": 40, "num_key_value_heads": 8, "intermediate_size": 27648,
+    "max_position_embeddings": 131072, "tie_word_embeddings": False, "sliding_window": 131072,
+    "use_sliding_window": False,
+}  # fmt: skip
+MIXTRAL: dict[str, object] = {
+    "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096, "vocab_size": 32000,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32768,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+GEMMA3_27B: dict[str, object] = {
+    "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
+    "text_config": {
+        "model_type": "gemma3_text", "num_hidden_layers": 62, "hidden_size": 5376,
+        "vocab_size": 262208, "num_attention_heads": 32, "num_key_value_heads": 16,
+        "head_dim": 128, "intermediate_size": 21504, "sliding_window": 1024,
+        "sliding_window_pattern": 6, "max_position_embeddings": 131072,
+    },
+}  # fmt: skip
+QWEN3_235B: dict[str, object] = {
+    "model_type": "qwen3_moe", "num_hidden_layers": 94, "hidden_size": 4096,
+    "vocab_size": 151936, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128,
+    "intermediate_size": 12288, "moe_intermediate_size": 1536, "num_experts": 128,
+    "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    "max_position_embeddings": 40960, "sliding_window": None, "tie_word_embeddings": False,
+}  # fmt: skip
+QWEN3_NEXT: dict[str, object] = {
+    "model_type": "qwen3_next", "num_hidden_layers": 48, "hidden_size": 2048,
+    "vocab_size": 151936, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+    "intermediate_size": 5120, "linear_num_value_heads": 32, "full_attention_interval": 4,
+    "max_position_embeddings": 262144,
+}  # fmt: skip

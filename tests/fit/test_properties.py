@@ -20,7 +20,7 @@ from console.models.sizing.loader_flags import llama_plan, sglang_plan
 from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import Attention, BadFacts, Experts, Kind, ModelFacts, Weight
 from console.models.sizing.placement import HOST, place, places
-from tests.fit.headers import FakeHeader, FakeTensor
+from tests.fit.tiny import FakeHeader, FakeTensor
 
 GIB = 1 << 30
 sizes = st.integers(0, 64 * GIB)
@@ -116,17 +116,13 @@ def test_every_byte_is_placed_once(model: ModelFacts, plan: LlamaPlan, machine: 
 def test_more_free_memory_is_never_worse(
     model: ModelFacts, plan: LoaderPlan, machine: Machine, more: int, where: str
 ) -> None:
-    first, second = machine.cards
-    richer = {
-        "ram": lambda: replace(machine, ram_available=(machine.ram_available or 0) + more),
-        "swap": lambda: replace(machine, swap_free=(machine.swap_free or 0) + more),
-        "a": lambda: replace(
-            machine, cards=(replace(first, free=(first.free or 0) + more), second)
-        ),
-        "b": lambda: replace(
-            machine, cards=(first, replace(second, free=(second.free or 0) + more))
-        ),
-    }[where]()
+    gains = {where: more}
+    richer = replace(
+        machine, ram_available=(machine.ram_available or 0) + gains.get("ram", 0),
+        swap_free=(machine.swap_free or 0) + gains.get("swap", 0),
+        cards=tuple(replace(one, free=(one.free or 0) + gains.get(one.name, 0))
+                    for one in machine.cards),
+    )  # fmt: skip
     before, after = assess(model, plan, machine), assess(model, plan, richer)
     assert ORDER.index(after.verdict) <= ORDER.index(before.verdict)
 

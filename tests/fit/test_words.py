@@ -20,31 +20,50 @@ from console.models.sizing.load_curve import Envelope
 from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan
 from console.models.sizing.model_facts import BadFacts
-from tests.fit import configs, shapes
-from tests.fit.headers import FakeHeader, FakeTensor, header_of
-from tests.fit.models import (
+from tests.fit import shapes
+from tests.fit.site import (
+    BASELINE,
     DISTILL,
     DISTILL_BF16,
+    GB,
+    GIB,
     INT8,
     KT,
+    LARGE,
+    MEASURED,
     Q3,
     Q4,
     Q4_OLD,
+    ROOMY,
+    SETS,
+    SITE,
+    SMALL,
+    SMALLER,
+    TWELVE,
     served,
     sglang,
 )
-from tests.fit.site import BASELINE, GB, GIB, LARGE, MEASURED, SETS, SITE, SMALL
-from tests.fit.test_facts import HOSTILE, hostile
-from tests.fit.test_flags import BAD_SGLANG, BAD_WORDS
-from tests.fit.test_windows import CASES as WINDOWED
-from tests.fit.test_windows import windows
-from tests.fit.tiny import MODELS, llama
+from tests.fit.test_real import WINDOWED, windows
+from tests.fit.tiny import MODELS, FakeHeader, FakeTensor, header_of, llama
 
-TWELVE = "-ngl 12 -ts 75,25 -c 8192"
-ROOMY = replace(SITE, ram_available=900 * GIB)
-SMALLER = replace(SITE, ram_available=100 * GIB)
-
-
+BAD_WORDS = [
+    "-ngl many", "-ngl -5", "-c 8k", "-c 99999999999999", "-np 0", "-ts a,b", "-ts -1,2",
+    "-ts 0,0", "-ctk q3_0", "-ub 0", "-sm rings", "-ot exps", "-ot [=CPU", "-lm fast", "-c",
+]  # fmt: skip
+BAD_SGLANG = [
+    "--tp two", "--mem-fraction-static 2", "--cpu-offload-gb nan", "--kv-cache-dtype q4",
+]  # fmt: skip
+HOSTILE: list[tuple[str, object]] = [
+    *(("block_count", bad) for bad in (-1, 0, 2**63, 10**5000, "three", 1.5)),
+    ("block_count", Array("INT32", 2, (1, 2))), ("attention.head_count", 2**40),
+    ("attention.head_count", -4), ("attention.head_count_kv", Array("INT32", 1, (2,))),
+    ("attention.head_count_kv", Array("FLOAT32", 3, (1.0, 2.0, 3.0))),
+    ("attention.head_count_kv", Array("STRING", 3)), ("attention.key_length", -1),
+    ("attention.sliding_window", 2**62),
+    ("attention.sliding_window_pattern", Array("INT32", 2, (1, 0))), ("context_length", "long"),
+    ("expert_used_count", 9), ("nextn_predict_layers", 3), ("embedding_length", [1]),
+    ("ssm.state_size", 2**50),
+]  # fmt: skip
 CASES: dict[str, tuple[Any, Any, Machine, dict[str, Any]]] = {
     "the baseline": (Q3, BASELINE, SITE, {"reference": MEASURED, "alternatives": SETS}),
     "an old conversion": (Q4_OLD, BASELINE, SITE, {"alternatives": SETS}),
@@ -74,6 +93,8 @@ CASES: dict[str, tuple[Any, Any, Machine, dict[str, Any]]] = {
     "a conversion, no disk": (INT8, ConversionPlan(), replace(ROOMY, disk_free=900 * GIB), {}),
     "a conversion of GGUF": (Q4, ConversionPlan(), ROOMY, {}),
     "halves": (DISTILL_BF16, sglang("--tp 2 --context-length 32768"), SITE, {}),
+    "halves, turned": (DISTILL_BF16, sglang("--tp 2 --context-length 32768"),
+                       replace(SITE, cards=(SMALL, LARGE)), {}),
     "halves of rows": (from_gguf(shapes.llama_70b()).scaled(75 * GB),
                        served("-ngl 99 -sm row -ts 50,50 -c 8192 -np 1"), SITE, {}),
     "four ranks": (DISTILL_BF16, sglang("--tp 4"), SITE, {}),
@@ -87,7 +108,8 @@ CASES: dict[str, tuple[Any, Any, Machine, dict[str, Any]]] = {
     "a gap": (replace(DISTILL, missing=("llama.x (a fact)",)), served("-c 8192"), SITE, {}),
     "a long context": (DISTILL, served("-c 262144 -np 1"), SITE, {}),
     "tight": (DISTILL, served("-ngl 99 -np 1 -c 12288"),
-              Machine(cards=(Card("card", 24 * GIB, 24 * GIB),), ram_available=64 * GIB), {}),
+              Machine(cards=(Card("card", total=24 * GIB, free=24 * GIB),),
+                      ram_available=64 * GIB), {}),
     "uncounted": (DISTILL, served("-c 8192 -md d.gguf --mmproj p.gguf -ot exps=Vulkan"), SITE, {}),
 }  # fmt: skip
 
@@ -135,19 +157,24 @@ def test_what_is_missing_or_cannot_be(snapshot: SnapshotAssertion) -> None:
     facts = [
         from_gguf(FakeHeader(kv, [gap])), from_gguf(FakeHeader(kv, None)),
         from_gguf(FakeHeader(without, tensors)), from_gguf(FakeHeader(compressed, tensors)), Q4_OLD,
-        from_config(configs.QWEN3_NEXT, GIB), from_config({"model_type": "x"}, GIB),
+        from_config(shapes.QWEN3_NEXT, GIB), from_config({"model_type": "x"}, GIB),
     ]  # fmt: skip
     assert [(one.missing, one.notes) for one in facts] == snapshot
     refused = []
+    kv |= {
+        "llama.attention.sliding_window": 512, "llama.ssm.conv_kernel": 4,
+        "llama.ssm.inner_size": 8,
+    }  # fmt: skip
     for key, value in HOSTILE:
         with pytest.raises(BadFacts) as caught:
-            hostile(key, value)
+            from_gguf(FakeHeader(kv | {f"llama.{key}": value}, tensors))
         refused.append(caught.value.lines())
     assert refused == snapshot
 
 
 def test_what_a_command_line_gets_wrong(snapshot: SnapshotAssertion) -> None:
     plans: list[Any] = [served(words) for words in BAD_WORDS]
+    assert plans == [LlamaPlan(problems=plan.problems) for plan in plans]
     plans += [sglang(words) for words in BAD_SGLANG]
     plans += [
         BASELINE, served("-md draft.gguf --mmproj p.gguf --lora a.gguf"), served("-sm graph"),

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import httpcore
 import pytest
 
-from console.common.units import format_duration
 from console.models.gguf.byte_source import FIRST_READ, GgufError, Kind
 from console.models.gguf.http import HEADS, SLOW_BYTES, SLOW_S, Wire
 from console.models.gguf.read import read_architecture, read_header
@@ -25,19 +24,22 @@ SECRET = "Signature=5ecret"
 FIRST = f"bytes 0-{FIRST_READ - 1}/{len(DATA)}"
 
 
-def refused(
-    answer: Answer,
-    read: Callable[..., object] = read_header,
-    **options: object,
-) -> GgufError:
+def error_of(url: str, read: Callable[..., object] = read_header, **options: object) -> GgufError:
     """The error, which must be harmless and keep every secret."""
-    with serving(answer) as server, pytest.raises(GgufError) as caught:
-        read(f"{server.url}/x.gguf?{SECRET}", token=TOKEN, **options)
+    with pytest.raises(GgufError) as caught:
+        read(url, **options)
     said = "\n".join(caught.value.lines())
     assert said.replace("\n", "").isprintable()
     assert "5ecret" not in said
     assert TOKEN not in said
     return caught.value
+
+
+def refused(
+    answer: Answer, read: Callable[..., object] = read_header, **options: object
+) -> GgufError:
+    with serving(answer) as server:
+        return error_of(f"{server.url}/x.gguf?{SECRET}", read, token=TOKEN, **options)
 
 
 def says(status: int, body: bytes = b"", **headers: str) -> Answer:
@@ -53,20 +55,15 @@ def test_ranges_ignored_and_the_first_range_are_enough() -> None:
     assert found.file_bytes == len(DATA) + 8 * 2**20
 
 
-def test_ranges_ignored_and_more_is_needed() -> None:
-    for chunked in (False, True):
+def test_ranges_ignored_in_a_body_of_chunks() -> None:
+    def answer(exchange: Exchange) -> None:
+        exchange.send_response(200)
+        exchange.send_header("Transfer-Encoding", "chunked")
+        exchange.end_headers()
+        exchange.put(b"%x\r\n%s\r\n0\r\n\r\n" % (len(LATE), LATE))
 
-        def answer(exchange: Exchange, chunked: bool = chunked) -> None:
-            if not chunked:
-                return exchange.send(200, LATE)
-            exchange.send_response(200)
-            exchange.send_header("Transfer-Encoding", "chunked")
-            exchange.end_headers()
-            return exchange.put(b"%x\r\n%s\r\n0\r\n\r\n" % (len(LATE), LATE))
-
-        error = refused(answer, read_architecture)
-        assert error.kind is Kind.NO_RANGES
-        assert "60.0 KiB" in error.detail
+    error = refused(answer, read_architecture)
+    assert (error.kind, "60.0 KiB" in error.detail) == (Kind.NO_RANGES, True)
 
 
 def test_a_small_file_without_ranges() -> None:
@@ -131,16 +128,14 @@ MISBEHAVING: dict[str, Answer] = {
     "an escape for a place": _short("\x1b[31mbytes"),
     "beyond its own end": _short(f"bytes 0-{FIRST_READ - 1}/100"),
     "more than asked": says(206, DATA, Content_Range=FIRST),
-    "compressed though not asked":
-        says(206, ZIPPED, Content_Range=FIRST, Content_Encoding="gzip"),
+    "compressed though not asked": says(206, ZIPPED, Content_Range=FIRST, Content_Encoding="gzip"),
     "a body that breaks off": _breaks_off,
     "another ETag": second(sends(DATA, ETag='"two"', X_Repo_Commit="c1")),
     "another commit": second(sends(DATA, ETag='"one"', X_Repo_Commit="c2")),
     "another size": second(sends(DATA + b"x", ETag='"one"')),
     "another linked size": sends(DATA, X_Linked_Size=str(len(DATA) + 1)),
     "ranges ignored from the second on": second(says(200, DATA)),
-    "in a circle":
-        lambda exchange: exchange.redirect("/b" if exchange.path == "/a" else "/a"),
+    "in a circle": lambda exchange: exchange.redirect("/b" if exchange.path == "/a" else "/a"),
     "led to a file": leads("file:///etc/passwd"),
     "led to two words": leads("http://a b/"),
     "led to FTP": leads("ftp://x/y"),
@@ -153,8 +148,7 @@ MISBEHAVING: dict[str, Answer] = {
     "a web page": says(200, HTML, Content_Type="text/html"),
     "a 403 that repeats the token":
         says(403, X_Error_Message=f"no access for {TOKEN} \x1b[31mhere"),
-    "an error as JSON":
-        says(200, b'{"error": "bad token %s"}' % TOKEN.encode()),
+    "an error as JSON": says(200, b'{"error": "bad token %s"}' % TOKEN.encode()),
     "401": says(401),
     "403": says(403, X_Error_Code="GatedRepo"),
     "404, no file": says(404, X_Error_Code="EntryNotFound"),
@@ -162,22 +156,11 @@ MISBEHAVING: dict[str, Answer] = {
     "404": says(404),
     "429 with a window": says(429, RateLimit='"api";r=0;t=55'),
     "429 with seconds": says(429, Retry_After="120"),
-    "429 with a date":
-        says(429, Retry_After="Mon, 12 Jan 1970 13:46:50 GMT"),
+    "429 with a date": says(429, Retry_After="Mon, 12 Jan 1970 13:46:50 GMT"),
     "429 with junk": says(429, RateLimit="junk", Retry_After="soon"),
     "503": says(503, Retry_After="7"),
     **{str(status): says(status) for status in (500, 418, 204, 302)},
 }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "wait"),
-    [("429 with a window", 56), ("429 with seconds", 120), ("429 with a date", 10),
-     ("429 with junk", None), ("503", 7), ("500", None)],
-)  # fmt: skip
-def test_when_to_ask_again(name: str, wait: float | None) -> None:
-    hint = refused(MISBEHAVING[name], clock=FakeClock()).hint
-    assert ("later" if wait is None else f"in {format_duration(wait)}") in hint
 
 
 def test_a_short_range_is_gone_on_from() -> None:
@@ -258,37 +241,13 @@ def test_nobody_answers() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        with pytest.raises(GgufError) as caught:
-            read_header(f"http://127.0.0.1:{port}/x.gguf?{SECRET}")
-    assert caught.value.kind is Kind.UNREACHABLE
-    assert "5ecret" not in "".join(caught.value.lines())
-
-
-ADDRESSES = [
-    "http://me:5ecret@host/x", "http://host/x y", "http://host/\x1b[2J", "http:///x.gguf",
-    "http://host:99999/x", "http://a..b/x",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("url", ADDRESSES)
-def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(GgufError) as caught:
-        read_header(url)
-    said = "".join(caught.value.lines())
-    assert caught.value.kind is Kind.UNSUPPORTED
-    assert "5ecret" not in said
-    assert said.isprintable()
+        assert error_of(f"http://127.0.0.1:{port}/x.gguf?{SECRET}").kind is Kind.UNREACHABLE
 
 
 def test_a_token_that_cannot_be_sent_is_not_quoted() -> None:
-    with pytest.raises(GgufError) as caught:
-        read_header("http://127.0.0.1:1/x", token=f"{TOKEN}\n")
-    assert TOKEN not in "".join(caught.value.lines())
+    error_of("http://127.0.0.1:1/x", token=f"{TOKEN}\n")
 
 
 def test_a_proxy_that_is_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "socks5://me:5ecret@host:1")
-    with pytest.raises(GgufError) as caught:
-        read_header("http://models.test/x.gguf")
-    assert caught.value.kind is Kind.UNSUPPORTED
-    assert "5ecret" not in "".join(caught.value.lines())
+    assert error_of("http://models.test/x.gguf").kind is Kind.UNSUPPORTED

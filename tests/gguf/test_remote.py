@@ -1,10 +1,14 @@
-"""Reading by ranges from servers that behave: how many bytes and exchanges, and to whom."""
+"""Reading by ranges from servers that behave: how many bytes and exchanges, to whom; and by TLS."""
 
 from __future__ import annotations
 
+import shutil
+import ssl
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +18,7 @@ from console.models.gguf.header import Array
 from console.models.gguf.header import ValueType as T
 from console.models.gguf.read import read_architecture, read_header
 from console.models.gguf.remote import STEP
-from tests.gguf.raw import LLAMA, array, header, pair, string, tensor, text, u64
+from tests.gguf.raw import LLAMA, array, header, string, tensor, text, u64
 from tests.gguf.server import Exchange, Server, hub, serving
 
 TOKENS = array(b"tokenizer.ggml.tokens", T.STRING, 200_000, string(b"0123456789abc") * 200_000)
@@ -100,38 +104,6 @@ def test_ranges_of_one_server_share_a_connection() -> None:
     assert len(peers) == 1
 
 
-def test_the_architecture_last() -> None:
-    data = header(TOKENS, SCORES, LLAMA)
-    with repository(data) as (near, _):
-        found = read_architecture(near.url)
-    assert found.header.architecture == "llama"
-    assert found.body_bytes <= len(data) + STEP
-
-
-def test_a_template_of_100_mb_before_the_architecture_is_not_fetched() -> None:
-    length = 100 * 10**6
-    template = pair(b"tokenizer.chat_template", T.STRING, u64(length))
-    start = header(template, count=2)
-    end = LLAMA + bytes(FIRST_READ)
-    total = len(start) + length + len(end)
-
-    def answer(exchange: Exchange) -> None:
-        assert exchange.request_seen.range is not None
-        first, last = exchange.request_seen.range
-        body = (start.ljust(FIRST_READ, b"x") if not first else end)[: last - first + 1]
-        said = f"bytes {first}-{first + len(body) - 1}/{total}"
-        exchange.send(206, body, Content_Range=said)
-
-    with serving(answer) as server:
-        found = read_architecture(server.url)
-    assert found.header.architecture == "llama"
-    assert [one.range for one in server.requests] == [
-        (0, FIRST_READ - 1),
-        (len(start) + length, len(start) + length + FIRST_READ - 1),
-    ]
-    assert found.body_bytes <= 2 * FIRST_READ
-
-
 def test_a_header_that_jumps_for_ever_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each string of the list is 3 MB long: to pass over it is to ask for the next."""
     part = u64(3 * 10**6) * 8192
@@ -158,3 +130,71 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
         found = read_architecture("http://models.test/x.gguf")
     assert found.header.architecture == "llama"
     assert [one.path for one in proxy.requests] == ["http://models.test/x.gguf"]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and its own certificate for 127.0.0.1, in one file."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    place = tmp_path_factory.mktemp("tls")
+    key, cert, both = place / "key.pem", place / "cert.pem", place / "both.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
+         "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    both.write_text(key.read_text() + cert.read_text())
+    return both
+
+
+@pytest.fixture
+def tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@pytest.fixture
+def trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_header_over_tls(tls: ssl.SSLContext) -> None:
+    with serving(lambda exchange: exchange.part(DATA), tls=tls) as server:
+        found = read_header(server.url, token=TOKEN)
+    assert found.header.architecture == "llama"
+    assert found.exchanges == len(server.requests) == 4
+    assert server.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.usefixtures("trusted")
+def test_ranges_ignored_over_tls(tls: ssl.SSLContext) -> None:
+    with serving(lambda exchange: exchange.send(200, DATA), tls=tls) as server:
+        assert read_architecture(server.url).body_bytes <= FIRST_READ
+
+
+def test_a_certificate_nobody_vouches_for(tls: ssl.SSLContext) -> None:
+    with (
+        serving(lambda exchange: exchange.part(DATA), tls=tls) as server,
+        pytest.raises(GgufError) as caught,
+    ):
+        read_header(server.url, token=TOKEN)
+    assert caught.value.kind is Kind.UNREACHABLE
+    assert "certificate" in caught.value.detail
+    assert server.requests == []
+
+
+@pytest.mark.usefixtures("trusted")
+def test_nobody_is_led_from_https_to_http(tls: ssl.SSLContext) -> None:
+    with serving(lambda exchange: exchange.part(DATA)) as plain:
+        where = f"{plain.url}/x?Signature=5ecret"
+        with (
+            serving(lambda exchange: exchange.redirect(where), tls=tls) as server,
+            pytest.raises(GgufError) as caught,
+        ):
+            read_header(server.url, token=TOKEN)
+    assert (caught.value.kind, plain.requests) == (Kind.PROTOCOL, [])
+    assert "5ecret" not in "".join(caught.value.lines())

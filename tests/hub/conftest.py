@@ -13,12 +13,13 @@ import pytest
 from console.models.hub import errors, listing_child
 from console.models.hub.errors import Asked
 from console.models.hub.listing import Listing, RemoteFile, read
-from tests.testbed.hub import LocalHub
+from tests.testbed.hub import LocalHub, Repo
 
 
 @pytest.fixture(autouse=True)
 def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """HF_HOME of its own; no token, no endpoint, no proxy."""
+    """HF_HOME of its own; no token, no endpoint, no proxy; time for a busy machine to answer."""
+    monkeypatch.setattr("console.models.hub.listing.DEADLINE_S", 120.0)
     for name in list(os.environ):
         if name.startswith(("HF_", "HUGGING")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -50,6 +51,17 @@ def asks(hub: LocalHub) -> Iterator[Any]:
 
     yield ask
     close_session()
+
+
+def listed(hub: LocalHub, repo: Repo) -> Listing:
+    """A repository on the hub, and its listing."""
+    hub.add(repo)
+    rows = [
+        {"path": path, "size": file.size, "sha256": file.sha256 if file.lfs else None}
+        for path, file in repo.files.items()
+    ]  # fmt: skip
+    about = {"commit": repo.commit, "files": rows}
+    return read(Asked(repo.name, "main", hub.url, False), about, None)
 
 
 def listing(*rows: tuple[str, int | None], repo: str = "org/model") -> Listing:

@@ -1,17 +1,22 @@
-"""Small JSON from a repository, and everything that only looks like it."""
+"""The environment as `hf` reads it, small JSON from a repository, and what only looks like it."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from console.models.hub import errors, model_config
+from console.common.errors import UsageError
+from console.models.hub import errors, model_config, settings
 from console.models.hub.errors import Asked
-from console.models.hub.listing import Listing, read
+from console.models.hub.listing import Listing
+from tests.hub.conftest import listed
 from tests.testbed.hub import File, LocalHub, Repo, files
 
 CONFIG = {"architectures": ["X"], "hidden_size": 7168}
@@ -19,12 +24,7 @@ CONFIG = {"architectures": ["X"], "hidden_size": 7168}
 
 def served(hub: LocalHub, body: bytes | File, **trouble: Any) -> Listing:
     """config.json with that body, and its listing."""
-    repo = Repo("org/model", files({"config.json": body}), **trouble)
-    hub.add(repo)
-    rows = [{"path": path, "size": file.size} for path, file in repo.files.items()]
-    return read(
-        Asked(repo.name, "main", hub.url, False), {"commit": repo.commit, "files": rows}, None
-    )
+    return listed(hub, Repo("org/model", files({"config.json": body}), **trouble))
 
 
 def test_the_file_of_the_pinned_commit(hub: LocalHub) -> None:
@@ -49,20 +49,6 @@ def test_the_token_stays_with_the_hub(hub: LocalHub, monkeypatch: pytest.MonkeyP
     listing = served(hub, File.of(body, lfs=True))
     assert model_config.fetch_config(listing) == CONFIG
     assert [(seen.cdn, seen.token) for seen in hub.seen] == [(False, "secret"), (True, "")]
-
-
-NONE = [
-    b"", b"<html>", b"\xff\xfe{}", b"[1]", b'{"a": NaN}', b'{"a": ' + b"9" * 5000 + b"}",
-    b'{"a":' * 200_000, b"[" * 2_000_001,
-    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-]  # fmt: skip
-
-
-def test_what_is_no_configuration() -> None:
-    """Why is held by the test of words."""
-    for body in NONE:
-        with pytest.raises(errors.HubAnswer):
-            model_config.parse("config.json", body)
 
 
 def test_too_large_by_the_listing_is_not_fetched(hub: LocalHub) -> None:
@@ -182,3 +168,74 @@ def test_quantization_as_config_json_says(
     described = model_config.describe(said)
     assert words in (described, None)
     assert model_config.kind(described) == short
+
+
+ENVIRONMENTS: list[dict[str, str]] = [
+    {},
+    {"HF_HUB_CACHE": "/x/cache"},
+    {"HF_HOME": "/x/home"},
+    {"HF_HOME": "", "XDG_CACHE_HOME": "/x/xdg"},
+    {"HF_HOME": "$HOME/there", "HUGGINGFACE_HUB_CACHE": "~/legacy"},
+    {"HF_ENDPOINT": "https://mirror.lan/"},
+]
+"""An empty value stands for a variable that is not set."""
+ASK = """
+import importlib, json, os, sys
+from huggingface_hub import constants as c
+told = []
+for env in json.loads(sys.argv[1]):
+    before = dict(os.environ)
+    os.environ.update(env)
+    for name in [name for name, value in env.items() if not value]:
+        del os.environ[name]
+    importlib.reload(c)
+    told.append([c.HF_HUB_CACHE, c.HF_HOME, c.ENDPOINT])
+    os.environ.clear()
+    os.environ.update(before)
+print(json.dumps(told))
+"""
+
+
+def test_places_are_the_librarys_own() -> None:
+    argv = [sys.executable, "-c", ASK, json.dumps(ENVIRONMENTS)]
+    told = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    for env, expected in zip(ENVIRONMENTS, told, strict=True):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+                if not value:
+                    patch.delenv(name)
+            ours = [str(settings.cache()), str(settings.home()), settings.endpoint()]
+        assert ours == expected, env
+
+
+def test_token_of_the_environment_then_of_the_file(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings.token() == ""
+    (login / "token").write_text("stored\n")
+    assert settings.token() == "stored"
+    monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
+    assert settings.token() == ""
+    monkeypatch.setenv("HF_TOKEN", "fromenv")
+    assert settings.token() == "fromenv"
+    for unusable in ("two words", "esc\x1b"):
+        monkeypatch.setenv("HF_TOKEN", unusable)
+        assert settings.token() == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["ftp://x", "huggingface.co", "https://", "http://a b", "http://x?y", "http://[::1"]
+)
+def test_an_address_that_is_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", text)
+    with pytest.raises(UsageError) as caught:
+        settings.endpoint()
+    assert "HF_ENDPOINT" in caught.value.hint
+
+
+def test_an_address_with_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://op:geheim@mirror.lan")
+    with pytest.raises(UsageError) as caught:
+        settings.endpoint()
+    assert "geheim" not in "\n".join(caught.value.lines())

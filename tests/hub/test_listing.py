@@ -1,32 +1,136 @@
-"""Asking a hub: the real library, in its own process, against the real routes."""
+"""What an operator types, and asking a hub: the real library in its own process."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from console.common.text import clean
 from console.models.hub import errors, listing
 from console.models.hub.errors import Asked
 from console.models.hub.listing import Listing, look_up, read
-from console.models.hub.reference import BadReference
+from console.models.hub.reference import (
+    BadReference,
+    RepoReference,
+    check_path,
+    check_repo,
+    check_revision,
+    parse,
+    typed,
+)
 from tests.gguf.server import serving
 from tests.testbed.hub import File, LocalHub, Repo, files
+
+SHARD = "Q4_K_M/m-00001-of-00009.gguf"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpt2", RepoReference("gpt2")),
+        (" org/name ", RepoReference("org/name")),
+        ("org/name@main", RepoReference("org/name", "main")),
+        ("org/name@refs/pr/7", RepoReference("org/name", "refs/pr/7")),
+        ("https://huggingface.co/org/name", RepoReference("org/name")),
+        ("https://huggingface.co/org/name/", RepoReference("org/name")),
+        ("https://hf.co/org/name/tree/v1.0", RepoReference("org/name", "v1.0")),
+        ("https://huggingface.co/org/name/tree/main/Q4_K_M",
+         RepoReference("org/name", "", "Q4_K_M")),
+        (f"https://huggingface.co/org/name/resolve/main/{SHARD}?download=true",
+         RepoReference("org/name", "", SHARD)),
+        (f"https://huggingface.co/org/name/blob/abc/{SHARD}#L1",
+         RepoReference("org/name", "abc", SHARD)),
+        ("https://huggingface.co/org/name/tree/refs%2Fpr%2F1/a",
+         RepoReference("org/name", "refs/pr/1", "a")),
+        ("https://huggingface.co/org/name/tree/refs/pr/1/a",
+         RepoReference("org/name", "refs/pr/1", "a")),
+        ("https://huggingface.co/gpt2/tree/main", RepoReference("gpt2")),
+        ("http://mirror.lan:8080/base/org/name/raw/v2/a.gguf",
+         RepoReference("org/name", "v2", "a.gguf")),
+        ("hf://org/name", RepoReference("org/name")),
+        ("hf://models/org/name@v2/dir/a.gguf", RepoReference("org/name", "v2", "dir/a.gguf")),
+        ("hf://org/name@refs/pr/3/a.gguf", RepoReference("org/name", "refs/pr/3", "a.gguf")),
+        ("/nvme/models/r1", Path("/nvme/models/r1")),
+        ("./org/name", Path("org/name")),
+        ("..", Path("..")),
+        ("here/deep/model.gguf", Path("here/deep/model.gguf")),
+        ("here.gguf", Path("here.gguf")),
+    ],
+)  # fmt: skip
+def test_forms(
+    text: str, expected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here/deep/model.gguf", "here.gguf", "org/name"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", "http://mirror.lan:8080/base")
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("org/name", "./org/name"), (" r1 ", "./r1"), ("other/name", "other/name"),
+        ("./r1", "./r1"), ("/r1", "/r1"), ("hf://org/name", "hf://org/name"), ("", ""),
+    ],
+)  # fmt: skip
+def test_what_is_here_is_meant_by_whoever_types_its_name(
+    text: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("org/name", "r1"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert typed(text) == meant
+
+
+def test_a_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/op")
+    assert parse("~/models") == Path("/home/op/models")
+
+
+PIECES = st.sampled_from(
+    ["hf://", "https://huggingface.co/", "org", "name", "/", "@", "..", "\x1b[2J", "%2e%2e", "%00",
+     "\\", "-", "main", "tree", "resolve", ":", "?", "#", "\u202e", "é", " ", "\n"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.text(max_size=4), max_size=12).map("".join))
+def test_anything_is_a_harmless_reference_or_refused(text: str) -> None:
+    found: object = None
+    lines: list[str] = []
+    try:
+        found = parse(text)
+    except BadReference as error:
+        lines = error.lines()
+    assert [clean(line) for line in lines] == lines
+    if isinstance(found, RepoReference):
+        assert check_repo(found.repo)
+        assert not found.repo.startswith("-")
+        assert not found.revision or check_revision(found.revision)
+        assert not found.path or check_path(found.path)
+
 
 MEMBERS = frozenset({"member"})
 COMMIT = "a" * 40
 ASKED = Asked("org/model", "main", "https://hub.example", False)
 
 
-def model(name: str = "org/model", **trouble: Any) -> Repo:
+def model(**trouble: Any) -> Repo:
     held = files(
         {".gitattributes": "x", "config.json": "{}", "m.gguf": b"GGUF", "s.bin": 642 << 30}
     )
     held["odd.txt"] = File(3, b"odd", lfs=False, declared=False)
-    return Repo(name, held, members=MEMBERS, **trouble)
+    return Repo("org/model", held, members=MEMBERS, **trouble)
+
+
+def made(rows: list[dict[str, Any]]) -> Listing:
+    return read(ASKED, {"commit": COMMIT, "files": rows}, None)
 
 
 def test_a_listing_is_pinned_and_true(hub: LocalHub) -> None:
@@ -121,66 +225,6 @@ def test_a_bad_name_is_never_sent(hub: LocalHub, repo: str) -> None:
     assert hub.seen == []
 
 
-TROUBLES: dict[str, type[errors.HubError]] = {
-    "gone": errors.RepositoryMissing, "revision": errors.RevisionMissing,
-    "disabled": errors.RepositoryDisabled, "empty": errors.RepositoryEmpty,
-    "limited": errors.RateLimited, "503": errors.HubUnreachable, "refused": errors.HubUnreachable,
-    "login page": errors.HubAnswer, "other json": errors.HubAnswer, "nested": errors.HubAnswer,
-    "traversal": errors.HubAnswer, "escape": errors.HubAnswer, "no commit": errors.HubAnswer,
-    "twice": errors.HubAnswer,
-}  # fmt: skip
-
-
-def refused(hub: LocalHub, asks: Any, trouble: str) -> errors.HubError:
-    """What is said where the hub has this trouble."""
-    hub.rate_limited_s = None
-    hub.add(model(disabled=trouble == "disabled"))
-    if trouble == "empty":
-        hub.add(Repo("org/model", files({".gitattributes": "x"})))
-    if trouble == "limited":
-        hub.rate_limited_s = 55
-    hub.broken = {
-        "503": (503, b"oops", "text/plain"),
-        "login page": (200, b"<html>Sign in</html>", "text/html"),
-    }.get(trouble)
-    hub.body = {
-        "other json": b"{}",
-        "nested": b"[" * 100_000,
-        "traversal": about([{"rfilename": "../../root/.ssh/authorized_keys", "size": 1}]),
-        "escape": about([{"rfilename": "a\x1b]0;x\x07", "size": 1}]),
-        "no commit": about([], sha="main"),
-        "twice": about([{"rfilename": "a", "size": 1}, {"rfilename": "a", "size": 2}]),
-    }.get(trouble)
-    found: errors.HubError = asks(
-        "org/gone" if trouble == "gone" else "org/model",
-        "v9" if trouble == "revision" else "main",
-        "http://127.0.0.1:1" if trouble == "refused" else "",
-    )
-    return found
-
-
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_every_refusal_has_its_kind(hub: LocalHub, asks: Any, trouble: str) -> None:
-    """Its words are held by the test of words."""
-    error = refused(hub, asks, trouble)
-    assert type(error) is TROUBLES[trouble]
-    assert error.hint
-    assert all(line.isprintable() for line in error.lines())
-
-
-def about(rows: list[dict[str, Any]], sha: str = COMMIT) -> bytes:
-    return json.dumps({"id": "org/model", "sha": sha, "siblings": rows}).encode()
-
-
-def test_rate_limit_says_when() -> None:
-    told = errors.rate_limited(ASKED, '"api";r=0;t=55')
-    assert "in 55.0 s" in told.hint
-    assert "in 2 min 00 s" in errors.rate_limited(ASKED, "120").hint
-    for unreadable in ("Wed, 21 Oct 2026 07:28:00 GMT", "٣"):
-        assert "later" in errors.rate_limited(ASKED, unreadable).hint
-    assert "HF_TOKEN" in told.hint
-
-
 @pytest.mark.parametrize("size", [None, -1, True, "5", 1.5, 1 << 63])
 def test_a_size_that_is_none_stays_unknown(size: object) -> None:
     found = made([{"path": "a.gguf", "size": size}, {"path": "b.gguf", "size": 7}])
@@ -192,7 +236,3 @@ def test_a_listing_without_end_is_refused() -> None:
     rows = [{"path": f"f{n}", "size": 1} for n in range(100_001)]
     with pytest.raises(errors.HubAnswer, match="more than 100000 files"):
         made(rows)
-
-
-def made(rows: list[dict[str, Any]]) -> Listing:
-    return read(ASKED, {"commit": COMMIT, "files": rows}, None)

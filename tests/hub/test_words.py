@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,77 @@ from console.models.hub.reference import BadReference, parse
 from console.runner.executors.download import fetch
 from tests.clock import FakeClock
 from tests.hub.conftest import listing
-from tests.hub.test_checkpoint import GB, shards
-from tests.hub.test_config import NONE
+from tests.hub.test_checkpoint import GB, HELD, shards, write
 from tests.hub.test_download import scripted
-from tests.hub.test_here import HELD, write
-from tests.hub.test_listing import ASKED, TROUBLES, refused
-from tests.hub.test_reference import BAD
-from tests.hub.test_said import SAID
-from tests.testbed.hub import LocalHub
+from tests.hub.test_listing import ASKED, COMMIT, model
+from tests.testbed.hub import LocalHub, Repo, files
+
+HUB = "https://huggingface.co"
+BAD = [
+    "", "org/../etc", "org/na..me", "org/name@", "org/name@../../x", "org/name@--upload-pack=x",
+    "-rf/name", "org/\x1b[31mname", "org/na\u202eme", "a/b/c", "missing.gguf", "org/name.git",
+    "org/" + "x" * 97, f"{HUB}/datasets/org/name", "hf://spaces/org/name",
+    f"{HUB}/org/name/discussions/1", f"{HUB}/org/name/resolve/main/../../x",
+    f"{HUB}/org/name/resolve/main/%2e%2e/x", f"{HUB}/org/name/resolve/main/a%00b",
+    "https://hub:secret@huggingface.co/org/name", f"{HUB}.evil.example/org/name",
+    "file:///etc/passwd", "https://[::1/org/name", HUB, "org/name:Q4_K_M",
+]  # fmt: skip
+NONE = [
+    b"", b"<html>", b"\xff\xfe{}", b"[1]", b'{"a": NaN}', b'{"a": ' + b"9" * 5000 + b"}",
+    b'{"a":' * 200_000, b"[" * 2_000_001,
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+]  # fmt: skip
+SAID = [
+    "Error: Access denied. Model 'org/model' requires approval.",
+    "Error: Model 'org/model' not found.", "Error: Repository not found.",
+    "Error: Revision not found in model 'org/model'.",
+    "Error: File not found in model 'org/model'.", "OSError: [Errno 28] No space left on device",
+    "Error: 401 Client Error: Unauthorized for url: http://h/x",
+    "Error: Invalid credentials in Authorization header",
+    "PermissionError: [Errno 13] Permission denied: '/m/a'", "No module named huggingface_hub",
+    "Error: Invalid value. The file is too large to be downloaded using the regular download"
+    " method.", "[Errno 111] Connection refused",
+    "Error: Consistency check failed: file should be of size 9",
+    "HTTP Error 429 thrown while requesting GET http://h/x", "",
+]  # fmt: skip
+"""The downloader's last words, as `hf` 2.4 and 1.18 print them."""
+
+
+def about(rows: list[dict[str, Any]], sha: str = COMMIT) -> bytes:
+    return json.dumps({"id": "org/model", "sha": sha, "siblings": rows}).encode()
+
+
+BROKEN = {
+    "503": (503, b"oops", "text/plain"), "login page": (200, b"<html>Sign in</html>", "text/html"),
+}  # fmt: skip
+BODIES = {
+    "other json": b"{}",
+    "nested": b"[" * 100_000,
+    "traversal": about([{"rfilename": "../../root/.ssh/authorized_keys", "size": 1}]),
+    "escape": about([{"rfilename": "a\x1b]0;x\x07", "size": 1}]),
+    "no commit": about([], sha="main"),
+    "twice": about([{"rfilename": "a", "size": 1}, {"rfilename": "a", "size": 2}]),
+}
+TROUBLES = ("gone", "revision", "disabled", "empty", "limited", *BROKEN, "refused", *BODIES)
+
+
+def kind(error: HubError | None) -> list[str]:
+    return [type(error).__name__, *error.lines()] if error else []
+
+
+def refused(hub: LocalHub, asks: Any, trouble: str) -> HubError:
+    """What is said where the hub has this trouble."""
+    hub.add(model(disabled=trouble == "disabled"))
+    if trouble == "empty":
+        hub.add(Repo("org/model", files({".gitattributes": "x"})))
+    hub.rate_limited_s = 55 if trouble == "limited" else None
+    hub.broken, hub.body = BROKEN.get(trouble), BODIES.get(trouble)
+    found: HubError = asks(
+        "org/gone" if trouble == "gone" else "org/model",
+        "v9" if trouble == "revision" else "main",
+        "http://127.0.0.1:1" if trouble == "refused" else "",
+    )
+    return found
 
 
 def test_amounts(snapshot: SnapshotAssertion) -> None:
@@ -50,7 +114,9 @@ def test_references(snapshot: SnapshotAssertion) -> None:
 
 
 def test_checkpoints(snapshot: SnapshotAssertion) -> None:
-    lacking = [row for row in shards("m-Q4_K_M", 9) if row[0][9:14] not in ("00002", "00005")]
+    lacking = [
+        row for row in shards("m-Q4_K_M", 9) if row[0][9:14] not in ("00002", "00005", "00006")
+    ]
     both = [*shards("model", 2, suffix="safetensors"), ("consolidated.safetensors", 2 * GB)]
     named = frozenset(path for path, _ in shards("model", 2, suffix="safetensors"))
     fp8 = {"quantization_config": {"quant_method": "fp8"}}
@@ -95,10 +161,10 @@ def test_files_that_are_here(snapshot: SnapshotAssertion, tmp_path: Path) -> Non
 
 
 def test_refusals(snapshot: SnapshotAssertion, hub: LocalHub, asks: Any) -> None:
-    said = {trouble: refused(hub, asks, trouble).lines() for trouble in TROUBLES}
+    said = {trouble: kind(refused(hub, asks, trouble)) for trouble in TROUBLES}
     shown = {trouble: [line.replace(hub.url, "HUB") for line in one] for trouble, one in
              said.items()}  # fmt: skip
-    waits = ['"api";r=0;t=55', "120", "soon"]
+    waits = ['"api";r=0;t=55', "120", "soon", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"]
     assert shown == snapshot
     assert [errors.rate_limited(ASKED, wait).lines() for wait in waits] == snapshot
 
@@ -106,7 +172,7 @@ def test_refusals(snapshot: SnapshotAssertion, hub: LocalHub, asks: Any) -> None
 def test_what_is_no_configuration(snapshot: SnapshotAssertion) -> None:
     said = []
     for body in NONE:
-        with pytest.raises(HubError) as caught:
+        with pytest.raises(errors.HubAnswer) as caught:
             model_config.parse("config.json", body)
         said.append(caught.value.lines())
     assert said == snapshot
@@ -114,10 +180,10 @@ def test_what_is_no_configuration(snapshot: SnapshotAssertion) -> None:
 
 def test_last_words(snapshot: SnapshotAssertion) -> None:
     said = {}
-    for words, _ in SAID:
+    for words in SAID:
         for with_token in (False, True):
-            found = explain(listing(("a", 1)), ["Downloading", words], with_token)
-            said[f"{words} {with_token}"] = found and found.lines()
+            found = explain(listing(("a", 1)), ["Downloading", words, "trailing"], with_token)
+            said[f"{words} {with_token}"] = kind(found)
     assert said == snapshot
 
 

@@ -57,20 +57,10 @@ def test_one_by_its_id_in_any_form(capsys: Capture) -> None:
     assert "F-020" in one["lesson"]["linked_from"]
 
 
-def test_words_and_nothing_found(capsys: Capture) -> None:
-    code, out, _ = said(capsys, "shallow", "clone")
-    assert (code, ids(out)[0]) == (0, "F-013")
+def test_nothing_found(capsys: Capture) -> None:
     code, out, _ = said(capsys, "no", "such\x1b[2Jthing")
     assert (code, "suchthing" in out) == (4, True)
     assert told(capsys, "zebra") == (4, {"query": "zebra", "lessons": [], "problems": []})
-
-
-def test_a_bad_file_is_said_and_the_others_are_listed(capsys: Capture, put: Put) -> None:
-    place = f"{put('F-043', status='nonsense')}:5:9: 'status'"
-    code, out, err = said(capsys, "shallow")
-    assert (code, ids(out)[0], place in err) == (2, "F-013", True)
-    code, out, err = said(capsys, "F-043")
-    assert (code, out, place in err) == (2, "", True)
 
 
 def test_a_file_whose_name_is_no_lessons_is_said(capsys: Capture, put: Put) -> None:
@@ -89,33 +79,17 @@ def test_a_file_whose_name_is_no_lessons_is_said(capsys: Capture, put: Put) -> N
         assert meant in line
 
 
-def test_what_is_due_by_the_clock(capsys: Capture, clock: FakeClock) -> None:
-    code, out, _ = said(capsys, "--due")
-    assert (code, ids(out)) == (0, ["P-001", "A-001"])
-    clock.time = NOON - 40 * 86400
-    assert ids(said(capsys, "--due")[1]) == []
-    clock.time = NOON + 86400
-    assert len(told(capsys, "--due")[1]["due"]) == 20
-
-
 def test_rechecks_say_what_they_found_and_change_nothing(
     capsys: Capture, put: Put, clock: FakeClock
 ) -> None:
     clock.time = NOON - 40 * 86400
     more = "due: 2026-01-01\nrecheck: {{output: [echo, {0}], matches: '^yes$', words: w}}\n"
     paths = [put("F-028", more.format("yes")), put("F-029", more.format("no"))]
-    paths.append(put("F-030", more.format("x").replace("echo", "no-such-command")))
-    paths.append(put("F-031", "due: 2026-01-02\nreview: look at it\n"))
     before = [path.read_bytes() for path in paths]
     code, found = told(capsys, "--due", "--run")
-    assert code == 4
-    assert [(one["lesson"], one["answer"]) for one in found["rechecks"]] == [
-        ("F-028", "passed"), ("F-029", "changed"), ("F-030", "failed"),
-    ]  # fmt: skip
-    assert len(found["due"]) == 4
+    assert (code, [one["answer"] for one in found["rechecks"]]) == (4, ["passed", "changed"])
     assert [path.read_bytes() for path in paths] == before
     paths[1].unlink()
-    paths[2].unlink()
     assert said(capsys, "--due", "--run")[0] == 0
 
 

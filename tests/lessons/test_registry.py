@@ -62,33 +62,6 @@ def test_the_contradictions_of_the_log_are_told(registry: Registry) -> None:
         assert frozenset(pair) in told, pair
 
 
-FACTS = {
-    "F-002": ["6.1 tok/s", "10.75 tok/s", "40 %", "75,25"],
-    "F-003": ["3.68 tok/s", "300 %", "GGML_CUDA_NO_VMM=ON"],
-    "F-019": ["layer 3", "49 hours", "59 layers", "163 shards", "642 GB"],
-    "F-020": ["642 GB", "584 GB", "207 GB", "88.5 GB", "7.03 GiB"],
-    "F-022": ["23 GB", "319 GB", "375 GB", "376 GB+", "23:15:21", "-9", "163 files"],
-    "F-024": ["31.5 GB", "100 GB", "256 experts", "-mla 2"],
-    "F-027": ["10.35 tok/s", "14 to 16 tok/s", "4 to 8 hours"],
-    "S-005": ["5.2 tok/s", "10.9 tok/s", "20.5 tok/s", "CbsDfCmnDramNpsSHP=NPS1"],
-    "S-010": ["38 MB/s", "56 to 60 MB/s", "12 MB/s", "163 files"],
-    "D-003": ["624 GB", "474 GB", "312 GB", "11 s", "7.57 tok/s", "8 to 12"],
-}
-
-
-def test_figures_are_carried(registry: Registry) -> None:
-    texts = {one.id: str(one.model.model_dump()) for one in registry.lessons}
-    lacking = [(one, fact) for one, facts in FACTS.items() for fact in facts
-               if fact not in texts[one]]  # fmt: skip
-    assert lacking == []
-
-
-def test_what_has_a_history_shows_the_turns(registry: Registry) -> None:
-    mem0 = registry.get("F-006")
-    assert mem0 is not None
-    assert [one.status for one in mem0.model.history] == ["blocked", "resurrected", "blocked"]
-
-
 def test_what_is_blocked_or_deferred_is_looked_at_again(registry: Registry) -> None:
     waiting = [one for one in registry.lessons if one.model.status in ("blocked", "deferred")]
     assert len(waiting) > 3
@@ -102,15 +75,6 @@ def test_rules_and_lessons_name_each_other(registry: Registry) -> None:
     assert by_rule ^ by_lesson == set()
 
 
-def test_every_version_of_the_log_is_a_date_of_some_status(registry: Registry) -> None:
-    words = [
-        change.words for one in registry.lessons for change in one.model.history
-        if "of the log" in change.words
-    ]  # fmt: skip
-    told = {int(n) for text in words for n in re.findall(r"version v1\.(\d+)", text)}
-    assert told == set(range(1, 16))  # v1.0 is the day the log began: docs/reference/lessons.md
-
-
 def test_what_the_log_calls_blocked_is_blocked(registry: Registry) -> None:
     blocked = {one.id for one in registry.lessons if one.model.status == "blocked"}
     assert blocked == {"F-006", "F-008", "F-018", "F-022", "F-023", "F-026", "D-002"}
@@ -120,8 +84,3 @@ def test_no_recheck_is_a_shell_line(registry: Registry) -> None:
     for one in registry.lessons:
         if one.model.recheck is not None:
             assert one.model.recheck.output[0] not in ("sh", "bash", "env", "sudo"), one.id
-
-
-def test_files_are_the_packages_data() -> None:
-    packed = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert '"config/lessons/*.yaml", "config/lessons/registry/*.yaml"' in packed

@@ -22,23 +22,16 @@ from tests.run.unit import reported
 ROOT = Path(__file__).parents[2]
 TODAY = date(2026, 11, 22)
 REFUSED = [
-    "colour: red",
-    "cuase: x",
-    "due: 2026-02-30",
-    "due: 2027-01-01",
-    "links: [{to: F-220, words: x}]",
-    "links: [{to: F-99, words: x}]",
+    "colour: red", "cuase: x", "due: 2026-02-30", "due: 2027-01-01",
+    "links: [{to: F-220, words: x}]", "links: [{to: F-99, words: x}]",
     "contradictions: [{with: [F-900], words: x}]",
     "history: [{date: 2026-11-01, status: open, words: x}]",
     "history: [{date: 2026-11-02, status: open, words: x}, "
     "{date: 2026-11-01, status: stands, words: x}]",
-    "recheck: {output: [x], words: y}",
-    "recheck: {output: [x], matches: '(', words: y}",
+    "recheck: {output: [x], words: y}", "recheck: {output: [x], matches: '(', words: y}",
     "recheck: {output: [], matches: x, words: y}",
-    "recheck: {output: [x], matches: x, words: y, timeout: 2h}",
-    "rules: [Not A Rule]",
-    "id: F-029",
-]
+    "recheck: {output: [x], matches: x, words: y, timeout: 2h}", "rules: [Not A Rule]", "id: F-029",
+]  # fmt: skip
 RECHECKED = "due: 2026-01-01\nrecheck: {{output: [{0}], matches: '^yes$', words: why}}\n"
 
 

@@ -35,21 +35,6 @@ def test_info_alone_ends_well(script: Path) -> None:
     assert main(["lint", str(script)]) == Exit.OK
 
 
-def test_json_has_every_part_and_what_is_suppressed(
-    script: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    comment = "# omni: ignore ggml-cuda-no-vmm F-003 measured\n"
-    script.write_text(comment + script.read_text())
-    assert main(["lint", "--json", str(script), str(script.parent / "gone.sh")]) == Exit.USAGE
-    said = json.loads(capsys.readouterr().out)
-    assert said["files"] == 1
-    assert len(said["refused"]) == 1
-    first = said["findings"][0]
-    assert (first["rule"], first["line"], first["suppressed"]) == (
-        "ggml-cuda-no-vmm", 2, "F-003: measured",
-    )  # fmt: skip
-
-
 def test_sarif_names_rule_level_place_and_suppression(
     script: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from console.checks.lint import files, run
 from console.checks.lint.run import NO_KIND, Outcome, lint
 from console.checks.lint.unit import Kind
-from tests.lint.facts import UNEQUAL
+from tests.lint.faults import UNEQUAL
 
 KILL = "pkill -f sglang\n"
 IMAGE = "services:\n  a: {image: mem0/mem0-api-server}\n"

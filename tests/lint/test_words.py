@@ -15,8 +15,20 @@ from console.checks.lint.yaml_tree import NotYaml, parse
 from console.cli import main
 from console.config.playbook.load import load_playbook
 from console.runner.prepare.admission import LintRefused, check
-from tests.lint.facts import EQUAL, NOTHING, UNEQUAL, found
-from tests.lint.faults import CASES, COMMENTS, DOCKERFILES, NO_TEXT, NOT_YAML, C, D, S
+from tests.lint.faults import (
+    CASES,
+    COMMENTS,
+    DOCKERFILES,
+    EQUAL,
+    NO_TEXT,
+    NOT_YAML,
+    NOTHING,
+    UNEQUAL,
+    C,
+    D,
+    S,
+    found,
+)
 
 KILL = "pkill -f sglang\n"
 SCRIPTS = ("echo\nif true; then\n  echo a\n", 'echo a\necho "b\nls\n', "echo $(a\n")
@@ -94,7 +106,12 @@ def test_the_command(
 ) -> None:  # fmt: skip
     monkeypatch.delenv("OMNI_SITE", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    (tmp_path / "x.sh").write_text("cmake -DGGML_CUDA_NO_VMM=ON\ndocker build -t mine .\n" + KILL)
+    fault, suppressed = (
+        "cmake -DGGML_CUDA_NO_VMM=ON\n",
+        "# omni: ignore ggml-cuda-no-vmm F-003 measured\n",
+    )
+    text = f"{fault}docker build -t mine .\n{KILL}{suppressed}{fault}"
+    (tmp_path / "x.sh").write_text(text)
     codes = [main(["lint", *form, str(tmp_path / "x.sh"), str(tmp_path / "gone.sh")])]
     codes.append(main(["lint", *form]))
     out, err = capsys.readouterr()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.config.playbook.measuring_steps import base_unit, read_output
-from tests.playbook.book import Book
+from tests.playbook.conftest import Book
 
 NUMBER = "([0-9.]+)"
 

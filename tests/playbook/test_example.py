@@ -1,15 +1,22 @@
-"""The example of the format's description: what `plan` says about it."""
+"""The example of the format's page as `plan` shows it, the page itself, and each kind of step."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic import BaseModel
 
 from console.cli import main
 from console.common.errors import Exit
+from console.config.playbook.kinds import KINDS, WRITTEN
+from console.config.playbook.load import load_playbook
+from console.config.playbook.playbook import reference
+from console.config.playbook.steps import Step
+from console.runner.executors import executor
 
 EXAMPLE = Path(__file__).parent / "data" / "example.yaml"
 SITE = """\
@@ -29,25 +36,6 @@ def site(tmp_path: Path) -> str:
     path = tmp_path / "site.yaml"
     path.write_text(SITE)
     return str(path)
-
-
-@pytest.fixture
-def shown(site: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    assert main(["plan", str(EXAMPLE), "--site", site]) == Exit.OK
-    return capsys.readouterr().out.splitlines()
-
-
-def marked(shown: list[str], mark: str) -> list[str]:
-    rows = (re.match(rf"{re.escape(mark)} *\d+\. ([\w:-]+): ", line) for line in shown)
-    return [row[1] for row in rows if row]
-
-
-def test_every_row_is_there_in_order_with_the_outage_marked(shown: list[str]) -> None:
-    assert marked(shown, "!") == ["baseline:stop"]
-    assert marked(shown, "│") == DOWN[1:]
-    assert marked(shown, "") == [row for row in ROWS if row not in DOWN]
-    assert [line[0] for line in shown if "THE BASELINE STOPS HERE" in line] == ["!"]
-    assert [line[0] for line in shown if "CLIENTS REACH" in line] == ["│"]
 
 
 def test_secrets_are_named_and_never_read(
@@ -86,6 +74,50 @@ def test_inputs_are_checked_and_reach_the_url(
     assert "http://127.0.0.1:9001/health" in capsys.readouterr().out
 
 
-def test_lint_of_what_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["lint", str(tmp_path / "nope.yaml"), str(EXAMPLE)]) == Exit.USAGE
-    assert "nope.yaml" in capsys.readouterr().out
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_file_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "--markdown"]) == 0
+    assert capsys.readouterr().out == (DOCS / "reference" / "format.md").read_text(), (
+        "omni-console schema --markdown > docs/reference/format.md"
+    )
+
+
+def test_every_kind_and_every_link_leads_somewhere() -> None:
+    text = reference()
+    step = text.split("\n## step\n")[1].split("\n## ")[0]
+    assert [kind for kind in WRITTEN if f"| `{kind}` |" not in step] == []
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert len(titles) == len(set(titles)) > 25
+    anchors = {re.sub(r"[^a-z0-9 _-]", "", title.lower()) for title in titles}
+    assert [link for link in re.findall(r"\(#(.+?)\)", text) if link not in anchors] == []
+
+
+def test_the_walked_playbook_loads(tmp_path: Path) -> None:
+    text = (DOCS / "tutorial" / "write-a-playbook.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "my-trial.yaml"
+    path.write_text(blocks[0])
+    demo = frozenset({"fast", "slow"})
+    assert load_playbook(path, site_services=demo).name == "my-trial"
+    head, tail = blocks[0].split("phases:")
+    path.write_text(
+        f"{head}{blocks[1]}phases:{tail.replace('${{ inputs.candidate }}', 'candidate')}"
+    )
+    assert load_playbook(path).services()["candidate"].exclusive
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_has_an_executor(kind: str) -> None:
+    assert callable(executor(kind))
+
+
+def test_each_that_is_written_is_a_key_of_a_step_and_its_services_are_keys_below() -> None:
+    for kind in WRITTEN:
+        (model,) = (
+            one for one in get_args(Step.model_fields[kind].annotation) if one is not type(None)
+        )
+        for key in KINDS[kind].services:
+            assert issubclass(model, BaseModel), kind
+            assert key in model.model_fields, (kind, key)

@@ -1,4 +1,4 @@
-"""Loading a playbook: every problem in one pass, each with its place, nothing ignored."""
+"""Loading a playbook: every problem in one pass, with its place; lessons, and old service names."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from console.cli import main
+from console.common import paths
 from console.common.errors import InvalidFile, UsageError
-from console.config.playbook.load import load_playbook
-from tests.playbook.book import Book, steps_text
+from console.config.playbook.load import load_playbook, rename
+from console.config.yaml import parse
+from tests.playbook.conftest import Book, steps_text
 
 NOTE = steps_text("{id: a, note: hi}")
 
@@ -29,13 +32,6 @@ def test_a_gate_on_a_broken_step_is_not_reported_on_top_of_it(book: Book) -> Non
     broken = "{id: b, benchmark: {service: cand, runs: none}}"
     (said,) = book.step_problems(broken, "{id: g, gate: [{metric: b.tok_s, go: '>= 2'}]}")
     assert "'runs' is 'none'" in said
-
-
-def test_outputs_can_be_judged_in_their_unit(book: Book) -> None:
-    measured = "{id: m, run: [x], outputs: {size: {pattern: '([0-9]+)', unit: B}}}"
-    book.steps(measured, "{id: g, gate: [{metric: m.size, go: '<= 20GiB'}]}")
-    (said,) = book.step_problems(measured, "{id: g, gate: [{metric: m.size, go: '<= 20'}]}")
-    assert said.startswith("<= 20 ")
 
 
 def test_a_service_of_the_site_cannot_be_taken(book: Book) -> None:
@@ -83,6 +79,116 @@ def test_an_unknown_input_on_the_command_line(book: Book) -> None:
     assert "port" in caught.value.detail
 
 
-def test_the_shipped_playbook_loads() -> None:
-    path = Path(__file__).parents[2] / "playbooks" / "demo.yaml"
-    assert load_playbook(path, site_services=frozenset({"fast", "slow"})).name == "demo"
+WITH_LESSONS = """\
+schema: omni.playbook/v1
+name: x
+title: x
+lessons: {lessons}
+phases: [{{title: t, steps: [{{id: n, note: hi}}]}}]
+"""
+
+
+def lessons_book(place: Path, lessons: str) -> Path:
+    path = place / "x.yaml"
+    path.write_text(WITH_LESSONS.format(lessons=lessons))
+    return path
+
+
+def test_ids_of_the_registry_load(tmp_path: Path) -> None:
+    loaded = load_playbook(lessons_book(tmp_path, "[F-002, S-013, P-001, D-004]"))
+    assert loaded.model.lessons == ["F-002", "S-013", "P-001", "D-004"]
+
+
+def test_ones_own_counts_and_a_runs_copy_outlives_it(tmp_path: Path) -> None:
+    paths.lessons_dir().mkdir(parents=True)
+    mine = paths.lessons_dir() / "F-028.yaml"
+    mine.touch()
+    path = lessons_book(tmp_path, "[F-028]")
+    assert load_playbook(path).model.lessons == ["F-028"]
+    mine.unlink()
+    with pytest.raises(InvalidFile):
+        load_playbook(path)
+    assert load_playbook(path, pinned=True).model.lessons == ["F-028"]
+
+
+ALIASES = "{old-engine: new-engine, deepseek-v32: deepseek-r1}"
+SITE = f"""\
+schema: omni.site/v1
+name: ws
+baseline: {{container: deepseek-r1, url: "http://127.0.0.1:8000"}}
+gpus: [{{uuid: GPU-a}}, {{uuid: GPU-b}}]
+services: {{new-engine: {{process: {{argv: [serve]}}, url: "http://127.0.0.1:8004"}}}}
+aliases: {ALIASES}
+"""
+BOOK = """\
+schema: omni.playbook/v1
+name: older
+title: An older plan
+services:
+  mine:
+    compose: {file: stack.yaml, service: deepseek-v32}
+    url: http://127.0.0.1:8005
+guards: [{log: old-engine, matches: CUDA error}]
+phases:
+  - title: Trial
+    steps:
+      - {id: up, service: {start: old-engine}}
+      - {id: bench, benchmark: {service: old-engine, runs: 3}}
+      - {id: also, service: {start: mine}}
+"""
+
+
+@pytest.fixture
+def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OMNI_SITE", str(tmp_path / "site.yaml"))
+    (tmp_path / "site.yaml").write_text(SITE)
+    path = tmp_path / "older.yaml"
+    path.write_text(BOOK)
+    return path
+
+
+def test_lint_knows_the_old_name(older: Path) -> None:
+    assert main(["lint", str(older)]) == 0
+
+
+def test_a_name_that_the_playbook_declares_is_its_own() -> None:
+    data = parse(BOOK.replace("  mine:", "  old-engine:"), "", "").data
+    aliases = {"old-engine": "new-engine", "deepseek-v32": "deepseek-r1"}
+    (note,) = rename(data, aliases, {"new-engine"})
+    assert note.split()[0] == "deepseek-v32"
+    assert data["phases"][0]["steps"][0]["service"] == {"start": "old-engine"}
+
+
+@pytest.mark.parametrize("name", ["deepseek-v32", "deepseek-r1", "baseline"])
+def test_the_baseline_goes_by_its_container_and_its_old_names(
+    older: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    older.write_text(BOOK.replace("service: old-engine, runs", f"service: {name}, runs"))
+    assert main(["lint", str(older)]) == 0
+    capsys.readouterr()
+    assert main(["plan", str(older)]) == 0
+    assert "against baseline" in capsys.readouterr().out
+
+
+def test_an_alias_may_lead_to_the_baseline_itself(older: Path) -> None:
+    site = older.with_name("site.yaml")
+    site.write_text(SITE.replace("deepseek-v32: deepseek-r1", "deepseek-v32: baseline"))
+    older.write_text(BOOK.replace("service: old-engine, runs", "service: deepseek-v32, runs"))
+    assert (main(["lint", str(older)]), main(["plan", str(older)])) == (0, 0)
+
+
+@pytest.mark.parametrize("alias", ["old-engine: gone", "older-engine: new-engine"])
+def test_a_name_that_leads_nowhere_is_refused_as_it_was_written(
+    older: Path, capsys: pytest.CaptureFixture[str], alias: str
+) -> None:
+    older.with_name("site.yaml").write_text(SITE.replace("old-engine: new-engine", alias))
+    for command in ("plan", "lint"):
+        assert main([command, str(older)]) == {"plan": 2, "lint": 9}[command]
+        said = "".join(capsys.readouterr())
+        assert "'old-engine'" in said
+        assert "gone" not in said
+
+
+def test_a_document_that_is_none_is_left_to_the_model() -> None:
+    for data in ({}, {"phases": 3}, {"phases": [{"steps": [None, {"run": 1}]}]}):
+        assert rename(data, {"a": "b"}) == ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from console.config.playbook.threshold import Threshold
 from console.config.playbook.verdict import Criterion, Evidence, Verdict, judge
-from tests.playbook.evidence import RANK, SPREAD, criterion, moved, of, tok_s
+from tests.playbook.conftest import RANK, SPREAD, criterion, moved, of, tok_s
 
 GO, HOLD, NO_GO = Verdict.GO, Verdict.HOLD, Verdict.NO_GO
 DECIDED = {
@@ -95,11 +95,6 @@ def test_the_ratio_of_both_decides_against_the_baseline() -> None:
 def test_few_samples_of_the_baseline_stand_as_their_point() -> None:
     assert judge(criterion(">= 1.4 x baseline"), of(moved(-5.0), (10.0,))).verdict is GO
     assert judge(criterion(">= 1.5 x baseline"), of(moved(-5.0), (10.0,))).verdict is HOLD
-
-
-def test_min_samples_holds_for_the_baseline_too() -> None:
-    found = judge(criterion(">= 1.4 x baseline", min_samples=5), of(moved(-5.0), (10.0,)))
-    assert found.verdict is HOLD
 
 
 QUARREL = [

@@ -16,12 +16,21 @@ from console.config.playbook.measuring_steps import read_output
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.verdict import Evidence, judge
 from console.config.site.site import load_site
-from tests.playbook.book import HEAD, SERVICES, Book, steps_text
-from tests.playbook.evidence import SPREAD, criterion, moved, of, tok_s
-from tests.playbook.test_alias import BOOK, SITE
+from tests.playbook.conftest import (
+    HEAD,
+    SERVICES,
+    SPREAD,
+    Book,
+    criterion,
+    moved,
+    of,
+    steps_text,
+    tok_s,
+)
 from tests.playbook.test_decidable import MEASURED
 from tests.playbook.test_example import EXAMPLE
 from tests.playbook.test_example import SITE as PLAIN
+from tests.playbook.test_load import ALIASES, BOOK, SITE
 
 NOTE = steps_text("{id: a, note: hi}")
 GUARDS = [
@@ -178,6 +187,10 @@ CUTOVERS = [
     [UP, "{id: cut, cutover: {to: cand}, retry: {attempts: 3}}"],
     [UP, "{id: cut, cutover: {to: cand, then: promote}}"],
 ]  # fmt: skip
+NOT_AT_THE_END = [
+    "service: {start: cand}", "approval: {prompt: x}", "manual: {do: x}",
+    "build: {context: x, tag: y}", "benchmark: {service: baseline}",
+]  # fmt: skip
 FILES = [
     "", "- a\n", "just words\n", HEAD, f"{HEAD}phases: []\n", f"{HEAD}phases:\n",
     f"{HEAD}phases: [{{title: p, steps: []}}]\n", f"{HEAD}inputs: [a]\n{NOTE}",
@@ -185,17 +198,9 @@ FILES = [
     f"{HEAD.replace(': x', ': X y')}{NOTE}", f"{HEAD}{NOTE}a: {{<<: {{b: 1}}}}\n",
     f"{HEAD}lease: 30\n{NOTE}", f"{HEAD}lessons: [F-001, F-22, f002, F-028, hello]\n{NOTE}",
     f"{HEAD}{NOTE}finally: [{{id: a, note: x}}]\n",
-    *(
-        f"{HEAD}{SERVICES}{NOTE}finally: [{{id: z, {kind}}}]\n"
-        for kind in (
-            "service: {start: cand}", "approval: {prompt: x}", "manual: {do: x}",
-            "build: {context: x, tag: y}", "benchmark: {service: baseline}",
-        )
-    ),
-    *(
-        f"{HEAD}services: {{{name!r}: {{process: {{argv: [x]}}, url: 'http://a:1'}}}}\n{NOTE}"
-        for name in ("baseline", "../up", "a/b", "", "A", "a b", "x" * 42, "cutover")
-    ),
+    *(f"{HEAD}{SERVICES}{NOTE}finally: [{{id: z, {kind}}}]\n" for kind in NOT_AT_THE_END),
+    *(f"{HEAD}services: {{{name!r}: {{process: {{argv: [x]}}, url: 'http://a:1'}}}}\n{NOTE}"
+      for name in ("baseline", "../up", "a/b", "", "A", "a b", "x" * 42, "cutover")),
 ]  # fmt: skip
 MANY = """\
 objectve: faster
@@ -258,6 +263,7 @@ JUDGED = [
     (criterion("< 85", metric="gpu.peak_temperature", of="max"), Evidence(91.0, "count", 600)),
     (criterion(">= 20"), tok_s(1.0, reason_missing="stale\x1b[2J\nsince 12:00")),
     (criterion(), tok_s(20.0)), (criterion(">= 10 s"), tok_s(20.0)),
+    (criterion("<= 10"), Evidence(5.0, "B", 9)),
     (criterion(">= 20"), of(SPREAD)), (criterion(">= 20"), of(moved(2.0))),
     (criterion(">= 20", "< 10"), of(moved(-5.0))),
     (criterion(">= 1.5 x baseline"), of(moved(-5.0), (10.0,) * 9)),
@@ -356,11 +362,8 @@ def test_verdicts(snapshot: SnapshotAssertion) -> None:
 
 
 def test_thresholds(snapshot: SnapshotAssertion) -> None:
-    shown = [
-        parse_threshold(" <=  117GB "),
-        Threshold("<", 5.0, "s"),
-        Threshold(">=", 1.1, "", True),
-    ]
+    shown = [parse_threshold(" <=  117GB "), Threshold("<", 5.0, "s")]
+    shown.append(Threshold(">=", 1.1, "", True))
     with pytest.raises(ValueError, match="like") as caught:
         parse_threshold("20")
     assert [*map(str, shown), str(caught.value)] == snapshot
@@ -370,9 +373,7 @@ def test_sites(book: Book, snapshot: SnapshotAssertion) -> None:
     """The aliases of a site, which only a plan shows."""
     site, said = book.path.with_name("site.yaml"), []
     for aliases in ("{a: b, b: c}", "{a: a}", "{new-engine: other}"):
-        site.write_text(
-            SITE.replace("{old-engine: new-engine, deepseek-v32: deepseek-r1}", aliases)
-        )
+        site.write_text(SITE.replace(ALIASES, aliases))
         with pytest.raises(ConsoleError) as caught:
             load_site(site)
         said += caught.value.lines()[1:]

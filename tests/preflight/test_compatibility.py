@@ -1,18 +1,27 @@
-"""The table: strict as data, each row with a source and a day, and the operator's lessons in it."""
+"""The table, strict as data; cards against kernels and drivers; and what the host has."""
 
 from __future__ import annotations
 
 import re
+import socket
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.checks.preflight import compatibility
+from console.checks.preflight import host
 from console.checks.preflight.compatibility import TABLE, Question, check, table
-from console.common.errors import Finding, InvalidFile, Level
+from console.checks.preflight.gpu import parse_archs, runs_on
+from console.common.errors import Finding, InvalidFile, Level, worst
+from console.host import machine, process
 from console.host.sample import Card, Machine
+from console.runtime.docker import oneoff
+from tests.ports import free_port
+from tests.testbed.engine import Engine
 
 GIB = 1 << 30
 PRO, SMALL = (
@@ -37,24 +46,6 @@ def test_every_row_says_where_it_is_from() -> None:
     assert all(rule.words for rule in rows.rules)
     assert all(rule.hint for rule in rows.rules if rule.level == "fail" and "belongs" not in
                rule.words and rule.about not in ("method", "format"))  # fmt: skip
-
-
-def test_the_engines_and_the_lessons_are_in_it() -> None:
-    rows = table()
-    assert {"sglang", "vllm", "kt-kernel", "ktransformers", "exllamav3", "ik_llama.cpp",
-            "llama.cpp"} <= set(rows.engines())  # fmt: skip
-    cited = {lesson for rule in rows.rules for lesson in rule.lessons}
-    cited |= {lesson for row in rows.cards for lesson in row.lessons}
-    assert cited >= {
-        "F-001", "F-002", "F-003", "F-008", "F-009", "F-011", "F-012", "F-013", "F-018", "F-019",
-        "F-020", "F-022", "F-023", "F-024", "F-025", "F-026", "F-027", "P-005", "S-001", "S-003",
-        "S-008", "S-009", "S-013", "S-014",
-    }  # fmt: skip
-
-
-def test_it_lies_beside_the_module() -> None:
-    """So that an installed package has it: pyproject names the folder's *.yaml."""
-    assert TABLE.parent == Path(compatibility.__file__).parent
 
 
 MET = [
@@ -110,3 +101,131 @@ def test_a_table_that_is_wrong_is_refused(tmp_path: Path, old: str, new: str, wo
     path.write_text(TABLE.read_text().replace(old, new, 1))
     with pytest.raises(InvalidFile, match=re.escape(words)):
         table(path)
+
+
+BIG = Card("PRO 6000", "GPU-1", compute=(12, 0))
+ADA = Card("RTX 4090", "GPU-2", compute=(8, 9))
+DARK = Card("?", "GPU-3")
+
+
+LISTS: dict[str, tuple[str, ...] | None] = {
+    "['sm_75', 'sm_80', 'sm_120']": ("sm_75", "sm_80", "sm_120"), "[]": (), "None": (), "": (),
+    "sm_90a compute_90": ("sm_90a", "compute_90"), "Traceback (most recent call last)": None,
+}  # fmt: skip
+
+
+def test_pytorchs_list() -> None:
+    assert {text: parse_archs(text) for text in LISTS} == LISTS
+
+
+RUNS: list[tuple[list[str], tuple[int, int], bool]] = [
+    (["sm_120"], (12, 0), True), (["sm_120"], (12, 1), True), (["sm_121"], (12, 0), False),
+    (["sm_90", "sm_100"], (12, 0), False), (["sm_80"], (8, 9), True),
+    (["sm_90a"], (9, 0), True), (["sm_120a"], (12, 1), False), (["sm_120f"], (12, 1), True),
+    (["compute_90"], (12, 0), True), (["compute_120"], (9, 0), False),
+    (["compute_90a"], (12, 0), False), (["nonsense"], (12, 0), False), ([], (12, 0), False),
+]  # fmt: skip
+
+
+def test_what_runs_where() -> None:
+    assert [one for one in RUNS if runs_on(*one[:2]) is not one[2]] == []
+
+
+DRIVERS: list[tuple[str, tuple[int, int] | None, str, str]] = [
+    ("580.95.05", (13, 0), "6.8.0-45-generic", ""), ("570.86.15", (13, 0), "6.8.0", ""),
+    ("525.60.13", (12, 8), "", ""), ("515.43", (12, 1), "", ""), ("580.95.05", None, "6.19.1", ""),
+    ("580.126.09", None, "6.19.1", ""), ("580.95.05", (19, 0), "", ""), ("", (12, 8), "", ""),
+    ("\x1b[31m", None, "", ""), ("580.95.05", None, "", "580.95.05"),
+    ("580.95.05", None, "", "580.126"), ("590.1", None, "", "580.126.09"), ("", None, "", "580"),
+]  # fmt: skip
+"""Driver, CUDA, kernel, and the oldest driver that will do."""
+
+
+DECIDES = {
+    (): Level.OK, (Level.OK, Level.WARN): Level.WARN,
+    (Level.WARN, Level.UNKNOWN, Level.OK): Level.UNKNOWN,
+    (Level.UNKNOWN, Level.FAIL, Level.WARN): Level.FAIL,
+}  # fmt: skip
+
+
+def test_what_is_not_known_is_no_good_news() -> None:
+    assert {of: worst(Finding(level, "t", "w") for level in of) for of in DECIDES} == DECIDES
+
+
+def test_ports() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        found, odd = host.ports([taken, 70_000])
+    assert found.level is Level.FAIL
+    assert f"sport = :{taken}" in found.hint
+    assert odd.level is Level.FAIL
+    # one that is free now may be another test's in a moment: not all of them are
+    assert Level.OK in {host.ports([free_port()])[0].level for _ in range(9)}
+    assert host.ports([taken], "203.0.113.1")[0].level is Level.UNKNOWN
+
+
+def test_a_real_disk(tmp_path: Path) -> None:
+    found = host.disk(tmp_path / "not/yet", 1 << 60)
+    assert found.level is Level.FAIL
+    assert machine.disk_free(tmp_path) > 0
+
+
+@pytest.mark.engine
+def test_an_engine_that_answers(engine: Engine) -> None:
+    found = host.engine(engine.host)
+    assert found.level is Level.OK
+    assert engine.host in found.words
+
+
+@pytest.mark.engine
+def test_compose_files(
+    tmp_path: Path, engine: Engine, docker_env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in docker_env.items():
+        monkeypatch.setenv(name, value)
+    good, bad, open_ = (tmp_path / f"{name}.yaml" for name in ("good", "bad", "open"))
+    good.write_text("services:\n  a: {image: x}\n  b: {image: x, profiles: [p]}\n")
+    bad.write_text("services:\n  a: {image: x, ports: {1: 2}}\n")
+    open_.write_text("services:\n  a: {image: 'x:$TAG'}\n")
+    at: tuple[dict[str, str], str] = ({}, engine.host)
+    assert host.compose_file([good], *at)[0].level is Level.OK
+    (broken,) = host.compose_file([bad], *at)
+    assert broken.level is Level.FAIL
+    assert "ports" in broken.words
+    (unset,) = host.compose_file([open_], *at)
+    assert unset.level is Level.WARN
+    assert "$TAG" in unset.words
+    (gone,) = host.compose_file([tmp_path / "missing.yaml"], *at)
+    assert gone.level is Level.FAIL
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (nobody,) = host.compose_file([good], *at)
+    assert nobody.level is Level.UNKNOWN
+
+
+MINE = oneoff.console_mark()[oneoff.CONSOLE_LABEL]
+PID, START, BOOT = MINE.split(" ")
+
+
+@pytest.mark.parametrize(
+    ("mark", "removed"),
+    [
+        (MINE, False), (f"{PID} {int(START) + 1} {BOOT}", True), (f"{PID} {START} another", True),
+        (f"{PID} None {BOOT}", True), ("", True), (None, True),
+    ],
+    ids=["it runs", "another process", "another boot", "no start", "empty", "none"],
+)  # fmt: skip
+def test_a_container_whose_console_runs_is_left_whatever_the_clock_says(
+    mark: str | None, removed: bool
+) -> None:
+    """The wall clock of a machine may be set a day forward while a check runs."""
+    labels = {} if mark is None else {oneoff.CONSOLE_LABEL: mark}
+    row = {"Id": "c", "Created": time.time() - 86400, "Labels": labels}
+    gone: list[str] = []
+
+    def remove(container: str, **_: Any) -> None:
+        gone.append(container)
+
+    api = SimpleNamespace(containers=lambda **_: [row], remove_container=remove)
+    client: Any = SimpleNamespace(api=api)
+    assert oneoff.sweep(client) == len(gone) == removed
+    assert process.boot_id() == BOOT

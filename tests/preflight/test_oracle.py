@@ -1,8 +1,10 @@
-"""What two witnesses come to, and what is remembered of it."""
+"""What two witnesses come to, and what is remembered of it; and builds that are on this machine."""
 
 from __future__ import annotations
 
 import json
+import stat
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from console.checks.preflight.architecture import support
+from console.checks.preflight.architecture import on_host, support
 from console.checks.preflight.architecture.check import locate
 from console.checks.preflight.architecture.names import Presence, Said, Scan
+from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
 from console.common.errors import Level, ServiceError
+from tests.fit.loading import logged
+from tests.ports import free_port
+from tests.testbed.plugin import lacking
 
 YES, NO = Said(True, "key not found"), Said(False, "unknown model architecture: 'x'")
 
@@ -53,14 +59,6 @@ class Build:
         return self.like
 
 
-def test_both_witnesses_agree() -> None:
-    verdict = accepts("x", Build({"x": YES}))
-    assert (verdict.accepted, verdict.agree, verdict.witness) == (True, True, Witness.LOADER)
-    assert verdict.finding().level is Level.OK
-    assert "build 1" in verdict.words
-    assert verdict.hint == ""
-
-
 def test_a_refusal_cites_the_lesson_and_names_what_the_loader_confirms() -> None:
     build = Build({"x": NO, "x2": YES, "x3": NO}, Presence.ABSENT, ("x2", "x3", "not a name"))
     verdict = accepts("x", build)
@@ -71,39 +69,7 @@ def test_a_refusal_cites_the_lesson_and_names_what_the_loader_confirms() -> None
     assert "x2" in found.hint
 
 
-@pytest.mark.parametrize(
-    ("said", "presence", "agree", "level"),
-    [
-        (YES, Presence.TAIL, True, Level.OK),
-        (YES, Presence.ABSENT, False, Level.WARN),
-        (YES, None, None, Level.OK),
-        (NO, Presence.WHOLE, False, Level.FAIL),
-        (NO, Presence.TAIL, None, Level.FAIL),
-        (NO, Presence.ABSENT, True, Level.FAIL),
-    ],
-)
-def test_disagreement_is_said_and_the_loader_decides(
-    said: Said, presence: Presence | None, agree: bool | None, level: Level
-) -> None:
-    verdict = accepts("x", Build({"x": said}, presence))
-    assert (verdict.accepted, verdict.agree) == (said.accepted, agree)
-    assert verdict.finding().level is level
-    assert ("Yet" in verdict.second) == (agree is False)
-
-
-def test_without_the_loader_only_an_absent_name_is_refused() -> None:
-    absent = accepts("x", Build(trouble="it hangs", presence=Presence.ABSENT))
-    assert (absent.accepted, absent.witness) == (False, Witness.LIBRARY)
-    assert "it hangs" in absent.words
-    assert "disk full" in accepts("x", Build(trouble="disk full")).words
-    there = accepts("x", Build(presence=Presence.WHOLE))
-    assert (there.accepted, there.witness) == (None, Witness.LIBRARY)
-    assert there.finding().level is Level.UNKNOWN
-
-
-def test_the_package_is_a_fallback_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = accepts("llama", Build(trouble="no engine", presence=None))
-    assert (listed.accepted, listed.witness) == (None, Witness.PACKAGE)
+def test_without_even_a_package_nobody_is_a_witness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(support, "package_list", lambda: None)
     nobody = accepts("llama", Build(presence=None))
     assert (nobody.accepted, nobody.witness) == (None, Witness.NOBODY)
@@ -208,3 +174,112 @@ def test_a_folder_named_like_a_repository_is_meant_by_its_path(
         assert locate(meant, ()) == (first, ())
     Path(first).unlink()
     assert locate(f"./{second}", ()) == (second, ("the repository lacks shard 1 of 2",))
+
+
+DEMO = (
+    sys.executable, "-P", "-m", "console.rehearsal.demo.engine", "--model", "x.gguf", "--port", "1",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take its time, and a port that nobody else takes meanwhile."""
+    monkeypatch.setattr(on_host, "ASK_S", 120.0)
+    monkeypatch.setattr(on_host, "_free_port", free_port)
+
+
+@pytest.fixture(scope="module")
+def demo() -> HostProgram:
+    found = demo_engine(DEMO)
+    if found is None:
+        lacking("no real part: xllamacpp is not installed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def loaded(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bool]:
+    """Of each architecture, whether this build loaded a whole model of it."""
+    folder, how = tmp_path_factory.mktemp("loaded"), {"n_ctx": 256, "n_parallel": 1}
+    logs = logged(folder, [(path, how) for path in models.values()])
+    return {name: "all slots are idle" in log for name, log in zip(models, logs, strict=True)}
+
+
+@pytest.mark.alone
+def test_the_loader_says_what_happens_to_whole_models(
+    demo: HostProgram, loaded: dict[str, bool]
+) -> None:
+    answers = demo.ask(list(loaded))
+    assert {name: said.accepted for name, said in answers.items()} == loaded
+    assert sum(loaded.values()) >= 8
+    assert sum(not one for one in loaded.values()) >= 4
+    assert loaded["deepseek2"]
+    assert not loaded["deepseek3_2"]
+
+
+@pytest.mark.alone
+def test_a_name_that_is_absent_from_the_library_never_loads(
+    demo: HostProgram, loaded: dict[str, bool]
+) -> None:
+    """The second witness: it may hold names that do not load, never lack one that does."""
+    for name in ("llama", "qwen3moe", "deepseek2", "deepseek32", "gemma3", "mamba"):
+        scan = demo.scan(name)
+        assert scan is not None
+        assert loaded[name]
+        assert scan.presence is not Presence.ABSENT, name
+    missing = demo.scan("deepseek3_2")
+    assert missing is not None
+    assert missing.presence is Presence.ABSENT
+
+
+def test_the_lesson_before_the_download(demo: HostProgram) -> None:
+    verdict = accepts("deepseek3_2", demo)
+    assert (verdict.accepted, verdict.witness, verdict.agree) == (False, Witness.LOADER, True)
+    assert "'deepseek3_2'" in verdict.words
+    assert verdict.lessons == ("F-008",)
+    assert verdict.knows[0] == "deepseek32", "the most alike first"
+    assert "deepseek2" in verdict.knows
+    assert accepts("deepseek3_2", demo).remembered
+
+
+def test_a_listed_architecture_that_is_not_built_is_refused(demo: HostProgram) -> None:
+    verdict = accepts("gptj", demo)
+    assert (verdict.accepted, verdict.agree) == (False, False)
+    assert "unsupported" in verdict.said
+    assert verdict.second
+
+
+def test_a_process_service_is_asked_as_it_is_run(demo: HostProgram) -> None:
+    verdict = accepts("deepseek2", demo)
+    assert (verdict.accepted, verdict.agree) == (True, True)
+    assert verdict.engine.digest
+    assert verdict.engine.name.endswith("with xllamacpp.abi3.so")
+
+
+def test_a_server_program_is_called_with_nothing_but_the_model(
+    tmp_path: Path, demo: HostProgram
+) -> None:
+    """A real loader behind a program of the usual name, which refuses what it does not know."""
+    script = tmp_path / "llama-server"
+    script.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && { echo "version: 6512 (0cb51d1)"; exit 0; }\n'
+        '[ "$1 $3 $5" = "-m --host --port" ] && [ $# = 6 ] || { echo "error: $*"; exit 1; }\n'
+        f'exec {sys.executable} -P -m console.rehearsal.demo.engine --model "$2" --port "$6"\n'
+    )
+    script.chmod(stat.S_IRWXU)
+    engine = HostProgram([str(script), "-m", "/models/x.gguf", "--device", "CUDA0"])
+    verdict = accepts("deepseek32", engine)
+    assert verdict.accepted is True
+    assert verdict.engine.build == "build 6512"
+    assert verdict.second
+    assert verdict.engine.key == "", "its library may change: nothing is remembered"
+    assert accepts("deepseek3_2", engine).accepted is False
+
+
+def test_programs_that_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_host, "ASK_S", 0.2)
+    never = tmp_path / "llama-server"
+    never.write_text("#!/bin/sh\nexec sleep 100\n")
+    never.chmod(stat.S_IRWXU)
+    for argv in ([str(never)], ["/nowhere/llama-server"], ["sleep", "0"]):
+        verdict = accepts("llama", HostProgram(argv))
+        assert (verdict.accepted, verdict.witness) == (None, Witness.PACKAGE)

@@ -1,17 +1,37 @@
-"""How a service's program is given the probe, and what its loader's words mean."""
+"""How a program is given the probe, what its loader's words mean, what a library names."""
 
 from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.checks.preflight.architecture.names import Call, call, is_name, probe, read, version
+from console.checks.preflight.architecture import names
+from console.checks.preflight.architecture.names import (
+    MARK,
+    Call,
+    HostPlace,
+    Presence,
+    call,
+    digest,
+    find,
+    is_name,
+    near,
+    probe,
+    read,
+    survey,
+    version,
+)
 from console.common.text import clean
 from console.models.gguf.parser import parse
 from tests.gguf.raw import LLAMA, Pieces, header
 
 PROBE = "/p.gguf"
+DEMO = ("python", "-m", "console.rehearsal.demo.engine")
 SERVER = ("-m", PROBE, "--host", "127.0.0.1", "--port", "9")
 MISSED = "0.00.057 E llama_model_load: error loading model: error loading model hyperparameters: "
 MISSED += "key not found in model: deepseek2.context_length"
@@ -29,56 +49,32 @@ def test_a_probe_is_a_few_dozen_bytes() -> None:
     [
         (["llama-server", "-m", "x"], ("llama-server", *SERVER), ("llama-server",)),
         (["/app/llama-server"], ("/app/llama-server", *SERVER), ("/app/llama-server",)),
-        (
-            ["numactl", "--interleave=all", "llama-server", "--device", "CUDA0", "-m", "x.gguf"],
-            ("numactl", "--interleave=all", "llama-server", *SERVER),
-            ("numactl", "--interleave=all", "llama-server"),
-        ),
-        (
-            ["sh", "-c", "exec env A=b /app/llama-server -m /models/x.gguf -ngl 99"],
-            ("/app/llama-server", *SERVER),
-            ("/app/llama-server",),
-        ),
+        (["numactl", "--interleave=all", "llama-server", "--device", "CUDA0", "-m", "x.gguf"],
+         ("numactl", "--interleave=all", "llama-server", *SERVER),
+         ("numactl", "--interleave=all", "llama-server")),
+        (["sh", "-c", "exec env A=b /app/llama-server -m /models/x.gguf -ngl 99"],
+         ("/app/llama-server", *SERVER), ("/app/llama-server",)),
         (["/server", "-m", "x"], ("/server", *SERVER), ("/server",)),
         (["llama-cli", "-m", "x"], ("llama-cli", "-m", PROBE), ("llama-cli",)),
-        (
-            ["/app/tools.sh", "--server", "-m", "/models/x.gguf", "-c", "8192"],
-            ("/app/tools.sh", "--server", "-m", PROBE, "-c", "8192"),
-            (),
-        ),
-        (
-            [
-                "python",
-                "-m",
-                "console.rehearsal.demo.engine",
-                "--model=/m/x.gguf",
-                "--port",
-                "8000",
-            ],
-            ("python", "-m", "console.rehearsal.demo.engine", f"--model={PROBE}", "--port", "9"),
-            (),
-        ),
+        (["/app/tools.sh", "--server", "-m", "/models/x.gguf", "-c", "8192"],
+         ("/app/tools.sh", "--server", "-m", PROBE, "-c", "8192"), ()),
+        ([*DEMO, "--model=/m/x.gguf", "--port", "8000"],
+         (*DEMO, f"--model={PROBE}", "--port", "9"), ()),
     ],
-)
+)  # fmt: skip
 def test_the_probe_takes_the_models_place(
     words: list[str], argv: tuple[str, ...], program: tuple[str, ...]
 ) -> None:
     assert call(words, PROBE, 9) == Call(argv, program)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_what_is_no_llama_cpp_is_not_called() -> None:
+    for words in (
         ["python", "-m", "sglang.launch_server", "--model", "/models/deepseek-r1"],
-        ["vllm", "serve", "meta-llama/Llama-3"],
-        ["sh", "-c", "it's not closed"],
-        ["sleep", "1"],
-        ["./start.sh", "server", "main"],
-        [],
-    ],
-)
-def test_what_is_no_llama_cpp_is_not_called(words: list[str]) -> None:
-    assert call(words, PROBE, 9) is None
+        ["vllm", "serve", "meta-llama/Llama-3"], ["sh", "-c", "it's not closed"], ["sleep", "1"],
+        ["./start.sh", "server", "main"], [],
+    ):  # fmt: skip
+        assert call(words, PROBE, 9) is None
 
 
 def test_what_is_missed_after_the_name_accepts_it() -> None:
@@ -87,18 +83,15 @@ def test_what_is_missed_after_the_name_accepts_it() -> None:
     assert "deepseek2.context_length" in said.line
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_refusal_is_one_in_every_builds_words() -> None:
+    for line in (
         "E llama_model_load: error loading model: unknown model architecture: 'x'",
         "llama_model_load: error loading model: error loading model architecture: "
         "unknown model architecture: 'x'",
         "error loading model: unsupported model architecture: 'x'",
         "error loading model: CLIP cannot be used as main model, use it with --mmproj instead",
-    ],
-)
-def test_a_refusal_is_one_in_every_builds_words(line: str) -> None:
-    assert read([line], "x").accepted is False
+    ):
+        assert read([line], "x").accepted is False
 
 
 def test_anything_else_is_not_known_and_keeps_the_loaders_line() -> None:
@@ -109,16 +102,12 @@ def test_anything_else_is_not_known_and_keeps_the_loaders_line() -> None:
     assert read([], "x") == read(["", " "], "x")
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("version: 0.7.0 (build 11669, commit Debian)", "build 11669"),
-        ("version: 6512 (0cb51d1)", "build 6512"),
-        ("built with GNU 16.2.0", ""),
-    ],
-)
-def test_the_builds_own_number(line: str, words: str) -> None:
-    assert version(["ggml_cuda_init: no device", line]) == words
+def test_the_builds_own_number() -> None:
+    for line, words in {
+        "version: 0.7.0 (build 11669, commit Debian)": "build 11669",
+        "version: 6512 (0cb51d1)": "build 6512", "built with GNU 16.2.0": "",
+    }.items():  # fmt: skip
+        assert version(["ggml_cuda_init: no device", line]) == words
 
 
 def test_what_can_be_a_name() -> None:
@@ -132,3 +121,88 @@ def test_no_output_breaks_the_reader(lines: list[str], name: str) -> None:
     said = read(lines, name)
     assert clean(said.line) == said.line
     assert len(said.line) <= 300
+
+
+LIBRARY = b"\0llama\0nomic-bert\0deepseek2\0deepseek32\0deepseek-v3\0mamba"
+
+
+def cut(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[at : at + size] for at in range(0, len(data), size))
+
+
+STANDS = {
+    "llama": Presence.WHOLE, "deepseek32": Presence.WHOLE, "bert": Presence.TAIL,
+    "deepseek3_2": Presence.ABSENT, "deepseek": Presence.ABSENT,
+    "mamba": Presence.ABSENT,  # no end: the file stops in the middle of it
+}  # fmt: skip
+
+
+def test_how_a_name_stands() -> None:
+    for size in (1, 7, 1000):
+        assert {name: find(cut(LIBRARY, size), name) for name in STANDS} == STANDS
+
+
+def test_a_name_across_two_blocks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "CHUNK", 2048)
+    noise = random.Random(1)
+    for at in range(2000, 2100, 3):
+        data = bytearray(noise.randbytes(6000).replace(b"\0", b"\1"))
+        data[at : at + 12] = b"\0deepseek32\0"
+        assert find(cut(bytes(data), 100), "deepseek32") is Presence.WHOLE
+        assert "deepseek32" in near(cut(bytes(data), 100), "deepseek3_2")
+
+
+def test_a_name_that_opens_the_file_is_whole() -> None:
+    assert find([b"llama\0"], "llama") is Presence.WHOLE
+    assert find([], "llama") is Presence.ABSENT
+
+
+def test_names_like_it_come_the_most_alike_first() -> None:
+    assert near([LIBRARY + b"\0"], "deepseek3_2") == ("deepseek32", "deepseek2", "deepseek-v3")
+    assert near([LIBRARY], "3x") == ()
+
+
+def test_the_way_from_a_program_to_its_library(tmp_path: Path) -> None:
+    """As Debian has it: the program names one library, that one the next, with a run path."""
+    folder = tmp_path / "opt/lib/own"
+    folder.mkdir(parents=True)
+    program = tmp_path / "opt/bin/llama-server"
+    program.parent.mkdir()
+    program.write_bytes(b"\x7fELF\0libllama-server-impl.so\0$ORIGIN/../lib/own\0")
+    (folder / "libllama-server-impl.so").write_bytes(b"\x7fELF\0libllama-core.so.1\0libm.so.6\0")
+    (folder / "libllama-core.so.1").write_bytes(b"\x7fELF\0" + MARK + LIBRARY + b"\0")
+    found = survey(HostPlace(), str(program), {})
+    assert found is not None
+    assert Path(found.path) == (folder / "libllama-core.so.1")
+    assert [Path(path).name for path in found.files] == [
+        "llama-server", "libllama-server-impl.so", "libllama-core.so.1",
+    ]  # fmt: skip
+    before = digest(found.files)
+    (folder / "libllama-core.so.1").write_bytes(b"\x7fELF\0" + MARK + b"\0other\0")
+    assert digest(found.files) != before
+
+
+def test_a_program_that_leads_nowhere(tmp_path: Path) -> None:
+    script = tmp_path / "llama-server"
+    script.write_text("#!/bin/sh\nexec something\n")
+    assert survey(HostPlace(), str(script), {"LD_LIBRARY_PATH": f"{tmp_path}:relative"}) is None
+    (tmp_path / "libllama.so").write_bytes(b"\0" + MARK + LIBRARY)
+    found = survey(HostPlace(), str(script), {})
+    assert found is not None, "a library beside the program is found without being named"
+    assert survey(HostPlace(), str(tmp_path), {}) is None
+
+
+def test_the_search_ends(tmp_path: Path) -> None:
+    """Libraries that name each other for ever."""
+    for number in range(60):
+        following = f"libllama{number + 1}.so".encode()
+        (tmp_path / f"libllama{number}.so").write_bytes(b"\0" + following + b"\0")
+    reads: list[str] = []
+
+    class Counting(HostPlace):
+        def has(self, path: str) -> bool:
+            reads.append(path)
+            return super().has(path)
+
+    assert survey(Counting(), str(tmp_path / "libllama0.so"), {}) is None
+    assert len(reads) < names.MOST_TRIES + 3 * names.MOST_FILES

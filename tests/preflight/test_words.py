@@ -21,10 +21,17 @@ from console.cli import main
 from console.common.errors import Finding
 from console.host.gpu.inventory import Cards
 from console.host.sample import Card, Machine
-from tests.preflight.test_compatibility import MET, WORKSTATION, XEON, ZEN5
-from tests.preflight.test_example_site import BAD_WORDS
-from tests.preflight.test_gpu import ADA, DARK, DRIVERS, PRO
+from tests.preflight.test_compatibility import ADA, BIG, DARK, DRIVERS, MET, WORKSTATION, XEON, ZEN5
+from tests.preflight.test_example_site import INT8, R1
 from tests.preflight.test_oracle import NO, YES, Build
+
+BAD_WORDS = [
+    ["checkpoint", "../../etc"], ["checkpoint", R1, "--engine", "nothing"],
+    ["checkpoint", INT8, "--line", "fast"], ["checkpoint", INT8, "--ctx", "-5"],
+    ["checkpoint", INT8, "--engine", "sglang", "--loader", "mmap"],
+    ["host", "--disk", ".", "--need", "7"], ["checkpoint", "http://127.0.0.1:1/org/name"],
+    ["host", "--cuda", "twelve"], ["gguf", "org/na\x1b[31mme"],
+]  # fmt: skip
 
 
 def shown(found: Iterable[Finding]) -> list[str]:
@@ -52,11 +59,11 @@ def test_the_table(snapshot: SnapshotAssertion) -> None:
 
 def test_cards_and_drivers(snapshot: SnapshotAssertion) -> None:
     found: list[Finding] = [
-        check_archs([PRO, ADA], ("sm_75", "sm_86", "sm_89"), "PyTorch 2.1"),
-        check_archs([PRO, ADA], ("sm_86", "sm_120"), "PyTorch"), check_archs([PRO], (), "PyTorch"),
-        check_archs([PRO], None, "PyTorch"), check_archs([PRO, DARK], ("sm_120",), "PyTorch"),
-        check_archs([DARK], ("sm_120",), "PyTorch"), *check_cuda([PRO, ADA], (12, 8), "x"),
-        *check_cuda([PRO, ADA], (12, 4), "image x"), *check_cuda([PRO], None, "image"),
+        check_archs([BIG, ADA], ("sm_75", "sm_86", "sm_89"), "PyTorch 2.1"),
+        check_archs([BIG, ADA], ("sm_86", "sm_120"), "PyTorch"), check_archs([BIG], (), "PyTorch"),
+        check_archs([BIG], None, "PyTorch"), check_archs([BIG, DARK], ("sm_120",), "PyTorch"),
+        check_archs([DARK], ("sm_120",), "PyTorch"), *check_cuda([BIG, ADA], (12, 8), "x"),
+        *check_cuda([BIG, ADA], (12, 4), "image x"), *check_cuda([BIG], None, "image"),
         *check_cuda([Card("new", compute=(15, 0))], (13, 0), "image"),
     ]  # fmt: skip
     found += [check_driver(*asked[:3], least=asked[3]) for asked in DRIVERS]
@@ -81,16 +88,16 @@ def test_the_host(
     (tmp_path / "sys/kernel/sched_ext").mkdir(parents=True)
     found += [host.kernel(sched_ext=True, root=tmp_path, release="6.14.0")]
     found += [host.numa(Machine(numa_nodes=nodes)) for nodes in (1, 4, None)]
-    for free, need in ((100, 10), (100, 101), (100, 99), (100, None)):
-        monkeypatch.setattr(host, "disk_free", lambda path, free=free: free << 30)
-        found.append(host.disk(Path("/models"), need and need << 30))
+    for free, need in (
+        (100 << 30, 10 << 30), (100 << 30, 101 << 30), (100 << 30, 99 << 30), (100 << 30, None),
+        (10**12, 960 * 10**9), (10**12, 940 * 10**9),
+    ):  # fmt: skip
+        monkeypatch.setattr(host, "disk_free", lambda path, free=free: free)
+        found.append(host.disk(Path("/models"), need))
     there = Cards((Card("a", "GPU-1"), Card("b", "GPU-2")))
-    for uuids, cards in (
-        (["GPU-1"], there),
-        (["GPU-1", "GPU-9"], there),
-        (["GPU-1"], Cards(words="none")),
-    ):
-        found += host.cards_present(uuids, cards)
+    for uuids in (["GPU-1"], ["GPU-1", "GPU-9"]):
+        found += host.cards_present(uuids, there)
+    found += host.cards_present(["GPU-1"], Cards(words="none"))
     assert host.cards_present([], there) == ()
     found += [*host.ports([70_000]), host.engine("unix:///nowhere/no.sock")]
     assert shown(found) == snapshot
@@ -108,6 +115,7 @@ def test_an_architecture(snapshot: SnapshotAssertion, monkeypatch: pytest.Monkey
         "it knows": Build({"x": NO, "x2": YES}, Presence.ABSENT, ("x2",), key=""),
         "it hangs": Build(trouble="it hangs", presence=Presence.ABSENT, key=""),
         "nothing": Build(trouble="no engine", presence=None, key=""),
+        "no room": Build(trouble="disk full", key=""),
         "a projector": Build({"x": clip}, key=""),
     }
     said: dict[str, Any] = {}
@@ -130,6 +138,6 @@ def test_bad_words(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     said = {}
     for argv in BAD_WORDS:
-        main(["check", *argv])
-        said[" ".join(argv[1:])] = capsys.readouterr().err
+        code = main(["check", *argv])
+        said[" ".join(argv[1:])] = [int(code), capsys.readouterr().err]
     assert said == snapshot

@@ -1,28 +1,44 @@
 """Loads models in a real llama.cpp, each in a process of its own, and passes on what it logs.
 
-Called with a JSON file: [{"model": PATH, "parameters": {NAME: VALUE}}]. Before each model a line
-`@@ INDEX` is written. A cache's type is given by its name. A process is ended as soon as it has
-logged that it is ready or has failed: its log is written by a thread, and taking a server down in
-order may wait for ever.
+`logged` runs this module with a JSON file: [{"model": PATH, "parameters": {NAME: VALUE}}]. Before
+each model a line `@@ INDEX` is written. A cache's type is given by its name. A process is ended as
+soon as it has logged that it is ready or has failed: its log is written by a thread, and taking a
+server down in order may wait for ever.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import xllamacpp
-
-LIMIT_S = 30
+LIMIT_S, ALL_S = 30, 250
 LAST_WORDS = (b"all slots are idle", b"exiting due to")
+
+
+def logged(folder: Path, cases: list[tuple[Path, dict[str, Any]]]) -> list[str]:
+    """The log of each case: a model's file, and the parameters it is loaded with."""
+    wanted = folder / "wanted.json"
+    asked = [{"model": str(path), "parameters": how} for path, how in cases]
+    wanted.write_text(json.dumps(asked), "utf-8")
+    done = subprocess.run(
+        [sys.executable, __file__, wanted], capture_output=True, check=True, timeout=ALL_S
+    )
+    text = (done.stdout + done.stderr).decode(errors="replace")
+    found = re.split(r"^@@ \d+$", text, flags=re.MULTILINE)[1:]
+    assert len(found) == len(cases)
+    return found
 
 
 def load(model: str, parameters: dict[str, Any]) -> None:
     """Load one model and wait to be ended."""
+    import xllamacpp
+
     signal.alarm(LIMIT_S)
     params = xllamacpp.CommonParams()
     params.model.path = model
