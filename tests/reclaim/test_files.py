@@ -142,8 +142,7 @@ def test_what_a_process_uses_stays(attic: Attic) -> None:
     target = attic.download("kimi-k2-words", {"weights-x.gguf": 8192})
     site = attic.site()
     child = subprocess.Popen(  # as an engine is started
-        ["sh", "-c", "sleep 60; :", "x", str(target / "weights-x.gguf")],
-        start_new_session=True,
+        ["sh", "-c", "sleep 60; :", "x", str(target / "weights-x.gguf")], start_new_session=True
     )
     try:  # for a moment after it is started, the kernel knows no words of it
         words = Path(f"/proc/{child.pid}/cmdline")

@@ -98,9 +98,7 @@ def test_a_process_of_it_names_the_groups_nobody_foresaw(monkeypatch: pytest.Mon
     monkeypatch.setattr(cgroup, "processes", lambda: {ID: 77})
     monkeypatch.setattr(cgroup, "paths_of", lambda pid: rows if pid == 77 else [])
     monkeypatch.setattr(
-        cgroup,
-        "inode_of",
-        lambda path: 9 if path.startswith(("/two/custom", "/mem/odd")) else 0,
+        cgroup, "inode_of", lambda path: 9 if path.startswith(("/two/custom", "/mem/odd")) else 0
     )
     trees = [Hierarchy("/two"), Hierarchy("/mem", "memory"), Hierarchy("/cpu", "cpu")]
     assert cgroup.find(ID, trees) == (

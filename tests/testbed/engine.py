@@ -14,16 +14,6 @@ from pathlib import Path
 from tests.testbed import cache, compose, debian
 from tests.testbed.cache import Shared, Unavailable, command, folder, locked
 
-__all__ = [
-    "Engine",
-    "Unavailable",
-    "clean",
-    "ensure_engine",
-    "in_use",
-    "running",
-    "stop_engine",
-]
-
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 # A unix socket's address holds 107 characters, and dockerd makes longer ones beneath this one.
