@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from collections.abc import Callable
-
 import pytest
 
 from console.recovery.rollback import standby
-from console.recovery.rollback.command import rollback
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.trigger import ASKED, EMERGENCY, LEAVE, QUIT, SENTINEL
 from tests.rollback.conftest import Stage
-from tests.rollback.test_warm import start_standby  # noqa: F401
-
-Start = Callable[[], subprocess.Popen[bytes]]
-
-
-def test_a_stopped_standby_is_ended_by_the_rollback_that_gave_it_up(
-    stage: Stage,
-    start_standby: Start,  # noqa: F811
-) -> None:
-    stage.point(alive=True)
-    child = start_standby()
-    os.kill(child.pid, signal.SIGSTOP)
-    assert rollback(None, False, stage.lines.append).serving
-    assert child.wait(10) == -signal.SIGKILL
 
 
 def line(who: str, stage: str = "done") -> str:

@@ -17,29 +17,20 @@ from console.host import process
 from console.recovery.rollback import records
 from console.recovery.rollback.command import rollback
 from console.recovery.rollback.records import Pointer
-from tests.rollback.conftest import Stage
-from tests.rollback.test_command import NOBODY, as_root
+from tests.rollback.conftest import NOBODY, Stage, as_root
 
 
-def test_a_runner_of_another_boot_is_nobody(stage: Stage) -> None:
+@pytest.mark.parametrize("boot", ["another", process.boot_id()])
+def test_a_runner_of_another_boot_is_nobody(stage: Stage, boot: str) -> None:
     """Pid and start time, both equal, are another process's after a reboot."""
     who = stage.sleeper("no")
-    stage.point(pid=who[0], start=who[1], boot="another")
+    stage.point(pid=who[0], start=who[1], boot=boot)
     found = records.read(os.getuid())
     assert found is not None
-    assert (found.run_id, found.pid, found.start) == (stage.plan.run_id, 0, 0)
+    named = (0, 0) if boot == "another" else who
+    assert (found.run_id, found.pid, found.start) == (stage.plan.run_id, *named)
     assert rollback(None, False, stage.lines.append).serving
-    assert process.alive(*who)
-
-
-@pytest.mark.parametrize("plan", [True, False])
-def test_a_runner_of_this_boot_is_ended(stage: Stage, plan: bool) -> None:
-    who = stage.sleeper("no")
-    stage.point(pid=who[0], start=who[1], boot=process.boot_id())
-    if not plan:
-        (stage.plan.rollback_dir / "plan.json").unlink()
-    rollback(None, False, stage.lines.append)
-    assert not process.alive(*who)
+    assert process.alive(*who) is (boot == "another")
 
 
 def test_a_pointer_of_an_older_release_is_of_the_boot_that_it_was_written_in(stage: Stage) -> None:
