@@ -41,8 +41,6 @@ OneOff = Callable[..., tuple[int, bytes]]
 
 
 class Box:
-    """A container that runs, and commands in it."""
-
     def __init__(self, place: Place) -> None:
         self.place, self.client = place, place.client
         self.id = place.create(*FOREVER)
