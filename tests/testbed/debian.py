@@ -21,7 +21,6 @@ def find(program: str) -> str | None:
 
 
 def codename() -> str:
-    """The suite that this machine runs, such as bookworm."""
     try:
         release = platform.freedesktop_os_release()
     except OSError as error:
@@ -32,7 +31,6 @@ def codename() -> str:
 
 
 def require_program(program: str, packages: Sequence[str]) -> str:
-    """The path of ``program``; its packages are installed where it is missing."""
     present = find(program)
     if present:
         return present

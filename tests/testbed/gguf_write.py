@@ -62,7 +62,6 @@ def encode(kv: Mapping[str, Item], tensors: Sequence[Planned] = ()) -> bytes:
 
 
 def data_bytes(tensor: Planned) -> int:
-    """Bytes of a tensor's data, without padding."""
     first, *rest = tensor.dims or (1,)
     size = row_bytes(BY_NUMBER[tensor.type], first)
     for one in rest:

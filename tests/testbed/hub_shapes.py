@@ -281,13 +281,11 @@ def distill() -> dict[str, File]:
 
 @cache
 def distill_gguf() -> dict[str, File]:
-    """Its Q4_K_M: one file of 19.9 GB."""
     (one,) = gguf(qwen_metadata(), list(qwen_tensors()))
     return {"DeepSeek-R1-Distill-Qwen-32B-Q4_K_M.gguf": one} | files({"README.md": "GGUF"})
 
 
 def missing_shard() -> dict[str, File]:
-    """The Q3_K_M set without its fourth file."""
     gone = "-00004-of-00007.gguf"
     return {path: file for path, file in r1_gguf().items()
             if "Q3_K_M" in path and not path.endswith(gone)}  # fmt: skip

@@ -50,7 +50,6 @@ def ensure_llama_image(engine: Engine) -> str:
 
 
 def ensure_busy_image(engine: Engine) -> str:
-    """The tag of a 3 MB image with sh, sleep, nc, httpd and the other busybox tools."""
     return _ensure(engine, _BUSY)
 
 

@@ -22,7 +22,6 @@ _PYTHON = _Recipe(PYTHON, ("python3", "busybox-static"), debian.codename, True)
 
 
 def ensure_python_image(engine: Engine) -> str:
-    """The tag of an image with python3 and the busybox tools; no entrypoint."""
     return _ensure(engine, _PYTHON)
 
 

@@ -30,8 +30,6 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Ssh:
-    """A server that lets this user in."""
-
     port: int
     key: Path
     user: str

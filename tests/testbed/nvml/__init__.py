@@ -45,7 +45,6 @@ class Card:
     hang: Mapping[str, int] | None = None
 
     def lines(self, number: int) -> list[str]:
-        """This card as lines of a script."""
         plain = "name uuid mem_total mem_used pci util temp power power_limit fan pstate clock"
         values = {key: getattr(self, key) for key in (*plain.split(), "capability", "mig")}
         values["lost"] = int(self.lost)
@@ -58,7 +57,6 @@ class Card:
         ]
 
     def but(self, **changes: object) -> Card:
-        """The same card with other values."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
