@@ -11,22 +11,13 @@ from console.common.errors import Exit
 from tests.reclaim.conftest import Attic
 
 
-def test_a_list_removes_nothing(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
-    target = attic.download("kimi-k2-words", {"a.gguf": 3 << 20})
-    attic.site()
-    assert main(["clean", "--site", str(attic.root / "site.yaml")]) == Exit.OK
-    out = capsys.readouterr().out
-    assert "Downloads  3.0 MiB" in out
-    assert str(target) in out
-    assert "1 of 1" in out
-    assert (target / "a.gguf").exists()
-
-
-def test_yes_alone_is_refused(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("words", "code"), [([], Exit.OK), (["--yes"], Exit.USAGE)])
+def test_neither_a_list_nor_yes_alone_removes_anything(
+    attic: Attic, words: list[str], code: Exit
+) -> None:
     target = attic.download("kimi-k2-words", {"a.gguf": 10})
     attic.site()
-    assert main(["clean", "--site", str(attic.root / "site.yaml"), "--yes"]) == Exit.USAGE
-    assert capsys.readouterr().err
+    assert main(["clean", "--site", str(attic.root / "site.yaml"), *words]) == code
     assert (target / "a.gguf").exists()
 
 
