@@ -160,6 +160,12 @@ class Stage(RollsBack):
         assert base.process is not None
         return process.read_record(self.plan.records_dir, base.name, base.process)
 
+    def running(self) -> tuple[int, int]:
+        """The baseline's process, which is on record."""
+        found = self.baseline_process()
+        assert found is not None
+        return found
+
     def start_baseline(self) -> tuple[int, int]:
         """Start the baseline as an earlier run left it: running and with a record."""
         base = self.plan.baseline

@@ -165,8 +165,7 @@ def test_script_goes_on_after_a_hang_up(stage: Stage, stubborn: tuple[int, int])
     os.kill(terminal.pid, signal.SIGHUP)
     assert terminal.ended() == 0
     assert serves(stage)
-    running = stage.baseline_process()
-    assert running is not None
+    running = stage.running()
     with open(f"/proc/{running[0]}/status") as file:
         ignored = next(int(x.split()[1], 16) for x in file if x.startswith("SigIgn:"))
     assert not ignored & 1 << (signal.SIGTSTP - 1), "the baseline gets the usual signals back"

@@ -54,8 +54,7 @@ def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     assert lines == stage.lines
     assert (lines[-1]["rung"], lines[-1]["serving"]) == ("done", True)
     assert all({"trigger", "rung", "state", "at", "t", "detail"} <= set(line) for line in lines)
-    before = stage.baseline_process()
-    assert before is not None
+    before = stage.running()
     stage.lines.clear()
     again = stage.roll_back()
     assert (again.nothing_to_do, again.serving, again.restore_s) == (True, True, None)
@@ -374,8 +373,7 @@ def test_a_baseline_that_hangs_is_ended_and_started_once(
 
 def test_the_commands_to_type_by_hand_end_what_hangs(stage: Stage) -> None:
     stage.roll_back()
-    hung = stage.baseline_process()
-    assert hung is not None
+    hung = stage.running()
     process.send(*hung, signal.SIGSTOP)
     end = next(one for one in commands(stage.plan) if "kill" in one)
     subprocess.run(["sh", "-c", end], check=True)

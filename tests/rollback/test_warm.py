@@ -75,8 +75,7 @@ def test_emergency_byte_kills_the_runner_and_restores(
     assert done(stage)[-1]["serving"] is True
     assert not process.alive(*runner)
     assert child.wait(60) == 0, "nobody needs a way back any more"
-    running = stage.baseline_process()
-    assert running is not None
+    running = stage.running()
     assert score(running[0]) == score(os.getpid())
 
 
