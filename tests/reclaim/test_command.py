@@ -22,7 +22,7 @@ def test_neither_a_list_nor_yes_alone_removes_anything(
 
 
 def test_ids_as_json(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
-    target = attic.download("kimi-k2-words", {"a.gguf": 10})
+    target = attic.download("big/kimi-k2-words", {"a.gguf": 10})
     attic.site()
     site = ["--site", str(attic.root / "site.yaml"), "--json"]
     assert main(["clean", *site]) == Exit.OK
@@ -33,4 +33,5 @@ def test_ids_as_json(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
     said = json.loads(capsys.readouterr().out)
     assert (said["freed"], said["removed"][0]["where"]) == (10, str(target))
     assert not target.exists()
+    assert target.parent.is_dir(), "what is above an empty directory stays"
     assert main(["clean", *site, "--yes", item["id"]]) == Exit.USAGE

@@ -54,14 +54,6 @@ def test_a_download_goes_with_what_it_brought_and_nothing_else(attic: Attic) -> 
     assert found.id in line
 
 
-def test_an_empty_directory_goes_too_but_not_above_it(attic: Attic) -> None:
-    target = attic.download("big/kimi-k2", {"a.gguf": 10})
-    site = attic.site()
-    gone(site, one(site, "download").id)
-    assert not target.exists()
-    assert target.parent.is_dir()
-
-
 def test_what_was_there_before_is_not_the_downloads(attic: Attic) -> None:
     target = attic.root / "d-words"
     target.mkdir()

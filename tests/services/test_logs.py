@@ -271,6 +271,14 @@ def test_a_file_above_its_cap_keeps_the_newest_half(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_full_disk_loses_lines_but_says_so() -> None:
+    file = CappedFile(Path("/dev/full"), cap_bytes=10_000)
+    for _ in range(3):
+        file.line(b"lost")
+    assert file.unwritten == 3
+    file.close()
+
+
 def test_after_a_full_disk_the_loss_is_written_down(path: Path) -> None:
     file = CappedFile(path / "missing" / "service.log")
     file.line(b"lost")

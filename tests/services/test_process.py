@@ -173,12 +173,6 @@ def test_stop_group_reaches_a_group_of_its_own_in_the_session(start: Start, log:
     assert process.members(pid, begun) == []
 
 
-def test_stop_group_leaves_a_reused_number_alone(start: Start) -> None:
-    pid, begun = start("sleep", "600")
-    assert not process.stop_group(pid, begun - 1, grace_s=0, clock=FakeClock())
-    assert process.alive(pid, begun)
-
-
 def test_own_group_is_never_a_member() -> None:
     me = os.getpid()
     found = process.members(os.getsid(0), 0)
