@@ -1,5 +1,4 @@
-"""What the services say: of containers and processes that ended, of engines that are not well, of
-what is refused, and of a service on its way to be ready."""
+"""What the services say: of ends, refusals, engines that are not well, and the way to be ready."""
 
 from __future__ import annotations
 

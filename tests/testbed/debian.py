@@ -69,11 +69,8 @@ def mirror() -> str:
 
 
 def fetch(suite: str, packages: Sequence[str], into: Path, *, depends: bool) -> list[Path]:
-    """Download packages of ``suite`` (and what they depend on) without touching the system's apt.
-
-    An empty status file makes apt believe that nothing is installed, so that ``depends`` gets
-    everything down to the C library.
-    """
+    """Download packages of ``suite`` without touching the system's apt. An empty status file makes
+    apt believe that nothing is installed: ``depends`` gets everything down to the C library."""
     source = mirror()
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
     with locked("apt-fetch"):

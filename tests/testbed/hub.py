@@ -30,10 +30,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 @dataclass(frozen=True)
 class File:
-    """`size` bytes, of which `head` are the first; all others are zero.
-
-    `declared` False leaves the size out of listings, as mirrors do.
-    """
+    """`size` bytes, `head` first and then zeros; not `declared`, listings lack its size."""
 
     size: int
     head: bytes = b""

@@ -1,8 +1,7 @@
 """Repositories with the true shapes of real ones: names, sizes, config.json and GGUF headers.
 
-Sizes follow from the models' public dimensions: a GGUF file's size is its header and the data of
-the tensors it declares, in the types that llama.cpp's Q3_K_M and Q4_K_M use. The operator's own
-notes say GB where their tool counted GiB: 642 "GB" is 642 GiB or 689 GB, Q3_K_M 298, Q4_K_M 377.
+A GGUF file's size is its header and the data of the tensors it declares, in the types that
+llama.cpp's Q3_K_M and Q4_K_M use. Where operators' notes say 642 GB, their tool counted GiB.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Two images made from Debian packages, because no image registry need be in reach.
-
-Packages are laid out without running their scripts: that needs neither debootstrap nor a chroot,
-and gives 70 MB for a real llama.cpp where a bootstrapped system has 280.
-"""
+"""Two images of Debian packages that are laid out without their scripts: no image registry need be
+in reach, nor a chroot, and a real llama.cpp takes 70 MB."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""A real sshd on a loopback port with a throwaway key, for one test.
-
-As root it needs /run/sshd, and notes each login with a terminal in wtmp and lastlog, as it always
-does; nothing else outside the test's folder is written.
-"""
+"""A real sshd on a loopback port with a throwaway key, for one test. As root it needs /run/sshd,
+and notes each login with a terminal in wtmp and lastlog."""
 
 from __future__ import annotations
 
