@@ -1,14 +1,17 @@
-"""The table of exit codes, and errors as an operator reads them."""
+"""The table of exit codes, errors as an operator reads them, and the command line's own."""
 
 from __future__ import annotations
 
 import inspect
+import json
 
 import pytest
 
+from console.cli import main
 from console.common import errors
 from console.common.errors import EXIT_MEANING, ConsoleError, Exit, InvalidFile, Problem
 from console.config.yaml import Document
+from console.frontends.cli import arguments
 
 CODES = {
     "ConsoleError": 1, "UsageError": 2, "InvalidFile": 2, "EngineError": 5, "EngineTimeout": 5,
@@ -23,11 +26,6 @@ def tree() -> dict[str, type[ConsoleError]]:
         for name, kind in inspect.getmembers(errors, inspect.isclass)
         if issubclass(kind, ConsoleError)
     }
-
-
-def test_exit_codes_are_the_contract() -> None:
-    assert [int(code) for code in EXIT_MEANING] == [*range(10), 130]
-    assert set(EXIT_MEANING) == set(Exit)
 
 
 def test_every_error_has_its_code() -> None:
@@ -71,3 +69,17 @@ def test_problems_come_once_and_in_the_order_of_the_file() -> None:
     error = InvalidFile("bad", problems, "hint")
     assert error.lines() == ["bad", "  f:2:1: x", "  f:2:5: x", "  f:9:1: x", "  hint: hint"]
     assert error.problems == problems
+
+
+def test_each_command_is_in_the_group_that_makes_it() -> None:
+    for make, names in arguments.GROUPS:
+        commands = arguments.Parser().add_subparsers(parser_class=arguments.Parser)
+        make(commands)
+        assert set(commands.choices) == names
+
+
+def test_bad_usage_is_one_object_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", "--json", "--nope"])
+    assert ended.value.code == Exit.USAGE
+    assert json.loads(capsys.readouterr().out)["exit_code"] == Exit.USAGE

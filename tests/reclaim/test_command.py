@@ -11,27 +11,18 @@ from console.common.errors import Exit
 from tests.reclaim.conftest import Attic
 
 
-def test_a_list_removes_nothing(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
-    target = attic.download("kimi-k2-words", {"a.gguf": 3 << 20})
-    attic.site()
-    assert main(["clean", "--site", str(attic.root / "site.yaml")]) == Exit.OK
-    out = capsys.readouterr().out
-    assert "Downloads  3.0 MiB" in out
-    assert str(target) in out
-    assert "1 of 1" in out
-    assert (target / "a.gguf").exists()
-
-
-def test_yes_alone_is_refused(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("words", "code"), [([], Exit.OK), (["--yes"], Exit.USAGE)])
+def test_neither_a_list_nor_yes_alone_removes_anything(
+    attic: Attic, words: list[str], code: Exit
+) -> None:
     target = attic.download("kimi-k2-words", {"a.gguf": 10})
     attic.site()
-    assert main(["clean", "--site", str(attic.root / "site.yaml"), "--yes"]) == Exit.USAGE
-    assert capsys.readouterr().err
+    assert main(["clean", "--site", str(attic.root / "site.yaml"), *words]) == code
     assert (target / "a.gguf").exists()
 
 
 def test_ids_as_json(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
-    target = attic.download("kimi-k2-words", {"a.gguf": 10})
+    target = attic.download("big/kimi-k2-words", {"a.gguf": 10})
     attic.site()
     site = ["--site", str(attic.root / "site.yaml"), "--json"]
     assert main(["clean", *site]) == Exit.OK
@@ -42,4 +33,5 @@ def test_ids_as_json(attic: Attic, capsys: pytest.CaptureFixture[str]) -> None:
     said = json.loads(capsys.readouterr().out)
     assert (said["freed"], said["removed"][0]["where"]) == (10, str(target))
     assert not target.exists()
+    assert target.parent.is_dir(), "what is above an empty directory stays"
     assert main(["clean", *site, "--yes", item["id"]]) == Exit.USAGE

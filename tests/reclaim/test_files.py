@@ -1,4 +1,4 @@
-"""Downloads and runs: what may go, what stays and why, and that nothing else is touched."""
+"""Downloads, runs and layers: what may go, what stays and why, and what it frees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.host import process
 from console.journal.lock import HostLock
 from console.models.hub import local_files
 from console.runner.cleanup.clean import remove, survey
-from console.runner.cleanup.leftover import Leftover, Spared
+from console.runner.cleanup.leftover import Leftover, Spared, Stored, together
 from tests.reclaim.conftest import Attic
 from tests.waiting import until
 
@@ -52,14 +52,6 @@ def test_a_download_goes_with_what_it_brought_and_nothing_else(attic: Attic) -> 
     assert local_files.every_taken() == []
     [line] = (attic.root / "state/omni-console/clean.jsonl").read_text().splitlines()
     assert found.id in line
-
-
-def test_an_empty_directory_goes_too_but_not_above_it(attic: Attic) -> None:
-    target = attic.download("big/kimi-k2", {"a.gguf": 10})
-    site = attic.site()
-    gone(site, one(site, "download").id)
-    assert not target.exists()
-    assert target.parent.is_dir()
 
 
 def test_what_was_there_before_is_not_the_downloads(attic: Attic) -> None:
@@ -142,8 +134,7 @@ def test_what_a_process_uses_stays(attic: Attic) -> None:
     target = attic.download("kimi-k2-words", {"weights-x.gguf": 8192})
     site = attic.site()
     child = subprocess.Popen(  # as an engine is started
-        ["sh", "-c", "sleep 60; :", "x", str(target / "weights-x.gguf")],
-        start_new_session=True,
+        ["sh", "-c", "sleep 60; :", "x", str(target / "weights-x.gguf")], start_new_session=True
     )
     try:  # for a moment after it is started, the kernel knows no words of it
         words = Path(f"/proc/{child.pid}/cmdline")
@@ -211,3 +202,46 @@ def test_nothing_goes_while_a_run_is_on(attic: Attic) -> None:
 def test_an_engine_that_is_away_is_said(attic: Attic) -> None:
     [note] = survey(attic.site()).notes
     assert "no.sock" in note
+
+
+LAYERS = {"base": 100, "a": 10, "b": 20, "c": 5, "d": 7}
+
+
+def images(**made: str) -> tuple[Stored, ...]:
+    """Images by name, each the names of its layers; sizes and what is shared as an engine says."""
+    piles = {name: tuple(words.split()) for name, words in made.items()}
+    found = []
+    for name, pile in piles.items():
+        others = [one for other, one in piles.items() if other != name]
+        deep = max(sum(pile[: n + 1] == one[: n + 1] for n in range(len(pile))) for one in others)
+        size, shared = (sum(LAYERS[one] for one in part) for part in (pile, pile[:deep]))
+        found.append(Stored(name, size, shared, pile))
+    return tuple(found)
+
+
+TWINS = images(x="base a", y="base a", z="base a", other="base b")
+
+
+@pytest.mark.parametrize(
+    ("going", "freed"),
+    [("x", 0), ("x y", 0), ("x y z", 10), ("x y z other", 130), ("other", 20), ("", 0)],
+)
+def test_a_layer_goes_with_the_last_that_has_it(going: str, freed: int) -> None:
+    assert together(going.split(), TWINS) == (freed, True)
+
+
+def test_the_order_of_the_list_says_nothing() -> None:
+    assert together(["x", "y", "z"], TWINS[::-1]) == (10, True)
+
+
+def test_it_is_at_least_what_is_known() -> None:
+    # x and y stand on `base a`, which neither shares with anything as deep as that
+    pile = images(x="base a b c", x2="base a b c", y="base a b d", y2="base a b d", far="base d")
+    freed, exact = together(["x", "x2", "y", "y2"], pile)
+    true = sum(LAYERS[one] for one in "abcd")
+    assert (freed <= true, exact) == (True, False)
+
+
+def test_without_layers_each_has_its_own() -> None:
+    blind = (Stored("x", 10, 4), Stored("y", 10, 4))
+    assert together(["x", "y"], blind) == (12, False)

@@ -24,16 +24,31 @@ from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import live, records
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Line, Result, new_trigger
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
+from console.runtime.probe import Health, health
 from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.waiting import until
 
 STANDIN = Path(__file__).with_name("standin.py")
+NOBODY = 65534
+HOLDER = f"""
+import fcntl, os, socket, sys, time
+os.setgroups([])
+os.setuid({NOBODY})
+if sys.argv[1].isdigit():
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+elif sys.argv[1] != "-":
+    fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+"""
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 
 
 class RollsBack:
@@ -48,7 +63,6 @@ class RollsBack:
         return Procedure(self.plan, clock=clock, trigger=trigger, emit=self.lines.append).run()
 
     def said(self, stage: str, state: str) -> list[str]:
-        """The details of the lines of a rollback's stage in this state."""
         return [x["detail"] for x in self.lines if (x["rung"], x["state"]) == (stage, state)]
 
 
@@ -65,14 +79,20 @@ class Stage(RollsBack):
     def live(self) -> Path:
         return self.plan.rollback_dir / live.LIVE
 
+    @property
+    def port(self) -> int:
+        return int(self.plan.baseline.url.rpartition(":")[2])
+
+    def of_site(self, **changes: Any) -> SealedPlan:
+        """The plan as a site file says it, without a run."""
+        return replace(self.plan, **{"run_id": "", "run_dir": "", **changes})
+
     def seal(self, **changes: object) -> SealedPlan:
-        """Change the plan and write it again."""
         self.plan = replace(self.plan, **changes)  # type: ignore[arg-type]
         sealed.write(self.plan, self.plan.rollback_dir / sealed.PLAN)
         return self.plan
 
     def base(self, **changes: Any) -> None:
-        """Change the plan's baseline and write the plan again."""
         self.seal(baseline=replace(self.plan.baseline, **changes))
 
     def spawn(self, argv: list[str], cookie: str = "") -> tuple[int, int]:
@@ -87,9 +107,31 @@ class Stage(RollsBack):
 
     def up(self, body: str, cookie: str = "no") -> tuple[int, int]:
         """A process that runs this shell script, once it has printed "up"."""
-        found, log = self.spawn(["sh", "-c", body], cookie), self.root / "log"
-        until(lambda: "up" in log.read_text(), "it says up")
+        found = self.spawn(["sh", "-c", body], cookie)
+        self.until_said("up")
         return found
+
+    def until_said(self, word: str) -> None:
+        until(lambda: word in (self.root / "log").read_text(), f"it says {word}")
+
+    def until_it_is(self, state: Health = Health.SERVING) -> None:
+        until(lambda: health(self.plan.baseline.url)[0] is state, f"its health is {state}")
+
+    def holder(self, what: object, *words: str, cookie: str = "theirs") -> tuple[int, int]:
+        """A process of another user that holds a file's lock or listens on a port."""
+        (self.root / "log").unlink(missing_ok=True)
+        found = self.spawn([sys.executable, "-S", "-c", HOLDER, str(what), *words], cookie)
+        self.until_said("held")
+        return found
+
+    def tool(self, name: str, body: str) -> str:
+        """A PATH on which a shell script of this body comes first under this name."""
+        tools = self.root / "bin"
+        tools.mkdir(exist_ok=True)
+        (tools / name).unlink(missing_ok=True)
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+        return f"{tools}:{os.environ['PATH']}"
 
     def record(self, kind: str, name: str, who: tuple[int, int]) -> None:
         live.append(self.live, live.Live(kind, name, *who))
@@ -108,7 +150,6 @@ class Stage(RollsBack):
         return records.write(replace(made, **changes))
 
     def usual_site(self) -> Path:
-        """Create an empty file where the default site file is looked for."""
         path = paths.default_site()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -118,6 +159,12 @@ class Stage(RollsBack):
         base = self.plan.baseline
         assert base.process is not None
         return process.read_record(self.plan.records_dir, base.name, base.process)
+
+    def running(self) -> tuple[int, int]:
+        """The baseline's process, which is on record."""
+        found = self.baseline_process()
+        assert found is not None
+        return found
 
     def start_baseline(self) -> tuple[int, int]:
         """Start the baseline as an earlier run left it: running and with a record."""
@@ -203,13 +250,26 @@ def _a_process_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def kill_now(who: tuple[int, int]) -> None:
     process.send(*who, signal.SIGKILL)
+    until(lambda: not process.alive(*who), "it is dead")
+
+
+def selected(seal: Callable[[], SealedPlan] | None, *given: Any, **more: Any) -> SelectedPlan:
+    """What the finder selects; `given`: whether the site was asked for, and who gets the notes."""
+    found = Finder(seal, *(given or (False, print)), **more).find()
+    assert found is not None
+    return found
+
+
+def open_up(path: Path) -> None:
+    for parent in [path, *path.parents]:
+        if parent.stat().st_uid == os.getuid() and parent != Path("/tmp"):
+            parent.chmod(parent.stat().st_mode | 0o055)
 
 
 DASH = shutil.which("dash")
 
 
 def run_script(stage: Stage, path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-    """Run rollback.sh with this PATH and `more` variables."""
     made = write.write(stage.plan, stage.plan.rollback_dir)
     assert made.stat().st_mode & 0o777 == 0o755
     env = {"PATH": path or os.environ["PATH"], "HOME": str(stage.root), **more}

@@ -1,12 +1,11 @@
 """A stand-in for llama-server, for tests without an engine: health, slots, chat completions.
 
-    python standin.py PORT [--loading N] [--tok-s X] [--slow S] [--ignore-term]
-        [--outlive FILE] [--once FILE] [--host ADDRESS]
+    python standin.py PORT [--loading N] [--ignore-term] [--outlive FILE] [--once FILE]
+        [--host ADDRESS]
 
-With `--loading N` it answers 503 to the first N requests of /health. With `--slow S` a completion
-takes S seconds. With `--outlive FILE` it completes nothing before the process whose pid is in that
-file has ended. With `--once FILE` it creates the file and ends after its first completion, unless
-the file exists. It uses the standard library only.
+With `--loading N` it answers 503 to the first N requests of /health. With `--outlive FILE` it
+completes nothing before the process whose pid is in that file has ended. With `--once FILE` it
+creates the file and ends after its first completion, unless the file exists.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+TOK_S = 50.0
+
 
 class Handler(BaseHTTPRequestHandler):
     loading = 0
-    tok_s = 50.0
-    slow = 0.0
     outlive = ""
     once = ""
 
@@ -40,7 +39,6 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         while Handler.outlive and not has_ended(Handler.outlive):
             time.sleep(0.01)
-        time.sleep(Handler.slow)
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count = int(asked["max_tokens"])
         self.answer(
@@ -48,10 +46,7 @@ class Handler(BaseHTTPRequestHandler):
             {
                 "choices": [{"message": {"role": "assistant", "content": "ready " * count}}],
                 "usage": {"completion_tokens": count},
-                "timings": {
-                    "predicted_n": count,
-                    "predicted_ms": (count - 1) * 1000 / Handler.tok_s,
-                },
+                "timings": {"predicted_n": count, "predicted_ms": (count - 1) * 1000 / TOK_S},
             },
         )
 
@@ -85,22 +80,16 @@ def has_ended(file: str) -> bool:
 
 
 def main(arguments: list[str]) -> None:
-    if "--loading" in arguments:
-        Handler.loading = int(arguments[arguments.index("--loading") + 1])
-    if "--tok-s" in arguments:
-        Handler.tok_s = float(arguments[arguments.index("--tok-s") + 1])
-    if "--slow" in arguments:
-        Handler.slow = float(arguments[arguments.index("--slow") + 1])
-    if "--outlive" in arguments:
-        Handler.outlive = arguments[arguments.index("--outlive") + 1]
-    if "--once" in arguments:
-        Handler.once = arguments[arguments.index("--once") + 1]
+    def after(flag: str, usual: str = "") -> str:
+        return arguments[arguments.index(flag) + 1] if flag in arguments else usual
+
+    Handler.loading = int(after("--loading", "0"))
+    Handler.outlive, Handler.once = after("--outlive"), after("--once")
     if "--ignore-term" in arguments:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ThreadingHTTPServer.allow_reuse_address = True
     print("stand-in listens", flush=True)
-    host = arguments[arguments.index("--host") + 1] if "--host" in arguments else "127.0.0.1"
-    ThreadingHTTPServer((host, int(arguments[0])), Handler).serve_forever()
+    ThreadingHTTPServer((after("--host", "127.0.0.1"), int(arguments[0])), Handler).serve_forever()
 
 
 if __name__ == "__main__":

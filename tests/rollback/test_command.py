@@ -17,19 +17,14 @@ import pytest
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
 from console.host import process
-from console.host.process import ProcessSpec
 from console.recovery.rollback import command, finder, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
 from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import Result, asked
 from console.recovery.rollback.sealed_plan import SealedPlan
-from tests.rollback.conftest import Stage
+from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected
 from tests.services.serving import in_child
-from tests.waiting import until
-
-NOBODY = 65534
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 
 
 def test_pointer_round_trip(stage: Stage) -> None:
@@ -86,14 +81,6 @@ def test_symlinked_pointer_means_nothing(stage: Stage) -> None:
     assert records.find_all() == []
 
 
-def test_own_run_first(stage: Stage) -> None:
-    stage.point()
-    result = rollback(None, False, stage.lines.append)
-    assert result.serving
-    assert result.exit_code is Exit.OK
-    assert len(stage.said("plan", "note")) == 1
-
-
 def test_no_run_and_no_site_is_nothing_to_do(stage: Stage) -> None:
     result = rollback(None, False, stage.lines.append)
     assert result.nothing_to_do
@@ -106,7 +93,7 @@ def test_explicit_site_comes_before_an_old_run(stage: Stage) -> None:
 
     def seal() -> SealedPlan:
         seen.append("sealed")
-        return replace(stage.plan, run_id="", run_dir="")
+        return stage.of_site()
 
     old = paths.runs_dir() / "old" / "rollback" / "plan.json"
     sealed.write(replace(stage.plan, run_dir=str(old.parent.parent)), old)
@@ -128,20 +115,11 @@ def test_newest_usable_run_without_a_pointer(stage: Stage) -> None:
 
 def test_site_alone(stage: Stage) -> None:
     stage.usual_site()
-    plan = replace(stage.plan, run_id="", run_dir="")
-    assert rollback(lambda: plan, False, stage.lines.append).serving
+    assert rollback(stage.of_site, False, stage.lines.append).serving
     assert (paths.state_dir() / "rollback" / "ladder.jsonl").exists()
 
 
-def open_up(path: Path) -> None:
-    """Let another user walk to a test's directory."""
-    for parent in [path, *path.parents]:
-        if parent.stat().st_uid == os.getuid() and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-
-
 def give_to_nobody(stage: Stage, path: Path) -> None:
-    """Give the pointer and the plan to another user."""
     for one in (path, stage.plan.rollback_dir / "plan.json"):
         os.chown(one, NOBODY, NOBODY)
     open_up(stage.plan.rollback_dir)
@@ -149,14 +127,12 @@ def give_to_nobody(stage: Stage, path: Path) -> None:
 
 @as_root
 def test_root_acts_as_the_owner_of_the_run(stage: Stage) -> None:
-    """Root acts on another user's plan with that user's rights only."""
     give_to_nobody(stage, stage.point(uid=NOBODY))
 
     def act() -> object:
         notes: list[str] = []
-        selected = Finder(None, False, notes.append).find()
-        assert selected is not None
-        return [selected.plan.run_id, os.getresuid(), os.getresgid(), os.getgroups(), notes]
+        plan = selected(None, False, notes.append).plan
+        return [plan.run_id, os.getresuid(), os.getresgid(), os.getgroups(), notes]
 
     run_id, uids, gids, groups, notes = in_child(act)
     assert run_id == stage.plan.run_id
@@ -173,20 +149,9 @@ def test_roots_own_run_comes_before_what_another_user_wrote(stage: Stage, alive:
     os.chown(stage.point(uid=NOBODY, run_id="made-up", alive=alive, started_at=9e9), NOBODY, NOBODY)
 
     def act() -> object:
-        selected = Finder(None, False, print).find()
-        return [selected is not None and selected.source, os.getuid()]
+        return [selected(None).source, os.getuid()]
 
     assert in_child(act) == ["this user's run", 0]
-
-
-HOLDER = """
-import fcntl, os, sys, time
-os.setgroups([])
-os.setuid(int(sys.argv[2]))
-fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
-print("held", flush=True)
-time.sleep(600)
-"""
 
 
 def run_of_nobody(stage: Stage, holds: bool = True) -> None:
@@ -198,8 +163,7 @@ def run_of_nobody(stage: Stage, holds: bool = True) -> None:
     lock = path if holds else stage.root / "another"
     lock.touch()
     open_up(stage.root)
-    pid, start = stage.spawn([sys.executable, "-S", "-c", HOLDER, str(lock), str(NOBODY)])
-    until(lambda: "held" in (stage.root / "log").read_text(), "it holds the lock")
+    pid, start = stage.holder(lock)
     made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start)
     os.chown(made, NOBODY, NOBODY)
 
@@ -214,9 +178,7 @@ def test_a_run_of_another_user_that_is_really_on_ends_first(
     stage.point()
     monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
     run_of_nobody(stage, holds)
-    selected = Finder(None, False, print).find()
-    assert selected is not None
-    assert selected.source == "this user's run"
+    assert selected(None).source == "this user's run"
     assert first == (["theirs"] if holds else [])
 
 
@@ -248,11 +210,11 @@ def test_a_run_that_is_just_starting_is_ended(stage: Stage) -> None:
 def test_a_run_that_begins_during_the_climb_is_rolled_back_too(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = replace(stage.plan, run_id="", run_dir="", site_name="mine")
+    site = stage.of_site(site_name="mine")
     rolled_back: list[str] = []
 
-    def roll_back(selected: SelectedPlan, *_: object) -> Result:
-        rolled_back.append(selected.plan.run_id or selected.plan.site_name)
+    def roll_back(one: SelectedPlan, *_: object) -> Result:
+        rolled_back.append(one.plan.run_id or one.plan.site_name)
         if len(rolled_back) == 1:
             stage.point(alive=True)
         else:
@@ -274,14 +236,14 @@ def test_plan_of_another_user_is_never_acted_on(stage: Stage, own_site: bool) ->
     open_up(stage.plan.rollback_dir)
     open_up(foreign.parent)
     open_up(stage.usual_site().parent)
-    plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
+    plan = stage.of_site(site_name="mine")
 
     def act() -> object:
         os.setgroups([])
         os.setuid(NOBODY)
         notes: list[str] = []
-        selected = Finder((lambda: plan) if own_site else None, False, notes.append).find()
-        return [selected.plan.site_name if selected else None, notes]
+        one = Finder((lambda: plan) if own_site else None, False, notes.append).find()
+        return [one and one.plan.site_name, notes]
 
     found, notes = in_child(act)
     assert found == ("mine" if own_site else None)
@@ -310,7 +272,6 @@ def test_asking_follows_no_link_and_waits_for_no_fifo(stage: Stage) -> None:
 
 
 def old_plan(stage: Stage, name: str, site: str, at: float) -> Path:
-    """Write the plan of an earlier run."""
     path = paths.runs_dir() / name / "rollback" / "plan.json"
     run_dir = str(path.parent.parent)
     plan = replace(stage.plan, run_id=name, run_dir=run_dir, site_path=site, sealed_at=at)
@@ -320,8 +281,8 @@ def old_plan(stage: Stage, name: str, site: str, at: float) -> Path:
 
 
 def selected_by(seal: Callable[[], SealedPlan] | None) -> str:
-    selected = Finder(seal, False, print).find()
-    return (selected.plan.run_id or selected.plan.site_name) if selected else ""
+    plan = selected(seal).plan
+    return plan.run_id or plan.site_name
 
 
 def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
@@ -329,7 +290,7 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
     site.parent.mkdir(parents=True, exist_ok=True)
     site.write_text("site")
     named = replace(stage.plan.baseline, name="new")
-    fresh = replace(stage.plan, run_id="", run_dir="", site_name="fresh", baseline=named)
+    fresh = stage.of_site(site_name="fresh", baseline=named)
 
     def refuses() -> SealedPlan:
         raise ConsoleError("the site file cannot be used")
@@ -343,14 +304,12 @@ def test_newest_plan_counts_only_for_its_own_site(stage: Stage) -> None:
     assert selected_by(breaks) == "demo"
     assert selected_by(None) == "demo"
     old_plan(stage, "ours", str(site), now)
-    assert selected_by(lambda: fresh) == "ours"
-    kept = Finder(lambda: fresh, False, print).find()
-    assert kept is not None
-    assert kept.plan.baseline.by_name, "the run is over: its container's id may be a spare one's"
+    kept = selected(lambda: fresh).plan
+    assert kept.run_id == "ours"
+    assert kept.baseline.by_name, "the run is over: its container's id may be a spare one's"
     os.utime(site, (now + 5, now + 5))
-    found = Finder(lambda: fresh, False, print).find()
-    assert found is not None
-    assert (found.plan.run_id, found.plan.baseline) == ("ours", named), "the file changed since"
+    found = selected(lambda: fresh).plan
+    assert (found.run_id, found.baseline) == ("ours", named), "the file changed since"
     assert selected_by(refuses) == "ours"
     site.unlink()
     assert selected_by(lambda: fresh) == "demo", "no site file: the newest run"
@@ -377,16 +336,7 @@ sys.exit(result.exit_code)
 
 
 def test_works_with_everything_else_broken(stage: Stage) -> None:
-    """Only the standard library can be imported here, and the journal is garbage."""
     stage.point()
     Path(stage.plan.run_dir, "journal.db").write_bytes(b"\0" * 4096)
     said = subprocess.check_output([sys.executable, "-c", BROKEN], text=True)
     assert json.loads(said.splitlines()[-1])["serving"] is True
-
-
-def test_failure_is_exit_seven(stage: Stage) -> None:
-    stage.base(process=ProcessSpec(("/nowhere/server",)))
-    stage.point()
-    result = rollback(None, False, None)
-    assert result.exit_code is Exit.ROLLBACK_FAILED
-    assert result.manual

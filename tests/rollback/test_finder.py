@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +20,8 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import Result
 from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
-from tests.rollback.conftest import Stage
-from tests.rollback.test_command import NOBODY, as_root, open_up, run_of_nobody
+from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected
+from tests.rollback.test_command import run_of_nobody
 from tests.services.serving import in_child
 
 
@@ -27,86 +29,66 @@ def never() -> SealedPlan:
     raise AssertionError("there is no site to make a plan of")
 
 
+BehindSudo = Callable[..., Callable[[Callable[[], SealedPlan]], list[object]]]
+
+
+@pytest.fixture
+def behind_sudo(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> BehindSudo:
+    """Puts a user with these things at home behind sudo; what the finder selects then, and who
+    this process is by that."""
+
+    def put(uid: int, has: str = "site") -> Callable[[Callable[[], SealedPlan]], list[object]]:
+        home = stage.root / "home"
+        (home / ".config/omni-console").mkdir(parents=True)
+        if "site" in has:
+            (home / ".config/omni-console/site.yaml").touch()
+        if "runs" in has:
+            (home / ".local/state/omni-console/runs").mkdir(parents=True)
+        for path in (home, *home.rglob("*")):
+            os.chown(path, uid, uid)
+        open_up(stage.root)
+        entry, real = SimpleNamespace(pw_name="behind", pw_gid=uid, pw_dir=str(home)), pwd.getpwuid
+        monkeypatch.setattr(finder.pwd, "getpwuid", lambda one: entry if one == uid else real(one))
+        monkeypatch.setattr(os, "initgroups", lambda *_: None)
+        monkeypatch.setenv("SUDO_UID", str(uid))
+
+        def find(seal: Callable[[], SealedPlan]) -> list[object]:
+            found = Finder(seal, False, print).find()
+            return [found and found.plan.site_name, os.getuid()]
+
+        return find
+
+    return put
+
+
 @as_root
 @pytest.mark.parametrize("root_has_one", [True, False])
-@pytest.mark.parametrize("user_has_one", [True, False])
+@pytest.mark.parametrize("user_has", ["site and runs", "site", "runs"])
 def test_whose_site_counts_is_asked_of_the_user_behind_sudo(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, root_has_one: bool, user_has_one: bool
+    stage: Stage, behind_sudo: BehindSudo, root_has_one: bool, user_has: str
 ) -> None:
     """Root's own home says nothing about the user that root becomes."""
     if root_has_one:
         stage.usual_site()
-    home = stage.root / "home"
-    (home / ".local/state/omni-console/runs").mkdir(parents=True)
-    if user_has_one:
-        (home / ".config/omni-console").mkdir(parents=True)
-        (home / ".config/omni-console/site.yaml").touch()
-    for path in (home, *home.rglob("*")):
-        os.chown(path, NOBODY, NOBODY)
-    open_up(stage.root)
-    entry = SimpleNamespace(pw_name="nobody", pw_gid=NOBODY, pw_dir=str(home))
-    monkeypatch.setattr(finder.pwd, "getpwuid", lambda uid: entry)
-    monkeypatch.setenv("SUDO_UID", str(NOBODY))
-    plan = replace(stage.plan, run_id="", run_dir="", site_name="theirs")
-
-    def act() -> object:
-        selected = Finder((lambda: plan) if user_has_one else never, False, print).find()
-        return [selected and selected.plan.site_name, os.getuid()]
-
-    assert in_child(act) == ["theirs" if user_has_one else None, NOBODY]
-
-
-@as_root
-def test_a_user_behind_sudo_who_has_a_site_and_no_run(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = stage.root / "home"
-    (home / ".config/omni-console").mkdir(parents=True)
-    site = home / ".config/omni-console/site.yaml"
-    site.touch()
-    os.chown(site, NOBODY, NOBODY)
-    open_up(site.parent)
-    entry = SimpleNamespace(pw_name="nobody", pw_gid=NOBODY, pw_dir=str(home))
-    monkeypatch.setattr(finder.pwd, "getpwuid", lambda uid: entry)
-    monkeypatch.setenv("SUDO_UID", str(NOBODY))
-    plan = replace(stage.plan, run_id="", run_dir="", site_name="theirs")
-
-    def act() -> object:
-        selected = Finder(lambda: plan, False, print).find()
-        return [selected and selected.plan.site_name, os.getuid()]
-
-    assert in_child(act) == ["theirs", NOBODY]
+    find, plan = behind_sudo(NOBODY, user_has), stage.of_site(site_name="theirs")
+    own = "site" in user_has
+    found = in_child(lambda: find((lambda: plan) if own else never))
+    assert found == ["theirs" if own else None, NOBODY]
 
 
 @as_root
 @pytest.mark.parametrize("root_has_site", [True, False])
 def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, root_has_site: bool
+    stage: Stage, behind_sudo: BehindSudo, monkeypatch: pytest.MonkeyPatch, root_has_site: bool
 ) -> None:
     """The rollback then restores the baseline of the user behind sudo."""
-    behind = 2222
     if root_has_site:
         stage.usual_site()
-    site = stage.root / "home/.config/omni-console/site.yaml"
-    site.parent.mkdir(parents=True)
-    site.touch()
-    os.chown(site, behind, behind)
-    open_up(site.parent)
-    entry = SimpleNamespace(pw_name="behind", pw_gid=behind, pw_dir=str(stage.root / "home"))
-    real = finder.pwd.getpwuid
-    monkeypatch.setattr(finder.pwd, "getpwuid", lambda uid: entry if uid == behind else real(uid))
-    monkeypatch.setattr(os, "initgroups", lambda *_: None)
-    monkeypatch.setenv("SUDO_UID", str(behind))
+    find, plan = behind_sudo(2222), stage.of_site(site_name="mine")
     run_of_nobody(stage)
     first: list[str] = []
     monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
-    plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
-
-    def act() -> object:
-        selected = Finder(lambda: plan, False, print).find()
-        return [selected and selected.plan.site_name, os.getuid(), first]
-
-    assert in_child(act) == ["mine", behind, ["theirs"]]
+    assert in_child(lambda: [*find(lambda: plan), first]) == ["mine", 2222, ["theirs"]]
 
 
 def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: Stage) -> None:
@@ -119,30 +101,27 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     stage.point()
     records.keep(stage.plan.run_id)
     made = replace(stage.plan.baseline, name="made")
-    now = replace(stage.plan, run_id="", run_dir="", baseline=made, candidates=())
-    again = Finder(lambda: other, False, print, lambda path: replace(now, site_path=path))
-    selected = again.find()
-    assert selected is not None
-    assert selected.plan == stage.plan
+    now = stage.of_site(baseline=made, candidates=())
+
+    def again() -> SelectedPlan:
+        return selected(lambda: other, False, print, lambda path: replace(now, site_path=path))
+
+    assert again().plan == stage.plan
     stage.seal(sealed_at=1.0, candidates=(Candidate("cand", "process"),))
-    selected = again.find()
-    assert selected is not None
-    assert selected.plan == replace(stage.plan, baseline=made), "what the run has left is known"
-    assert selected.anew, "the run's standby has the earlier plan"
+    found = again()
+    assert found.plan == replace(stage.plan, baseline=made), "what the run has left is known"
+    assert found.anew, "the run's standby has the earlier plan"
 
 
 @pytest.mark.parametrize("points", [False, True])
 def test_the_run_that_a_reboot_interrupted_is_the_one_to_roll_back(
     stage: Stage, points: bool
 ) -> None:
-    """The run counts though no pointer names it, and though another run is newer."""
     other = replace(stage.plan, run_id="newer")
     sealed.write(other, paths.runs_dir() / "newer/rollback/plan.json")
     if points:
         stage.point(run_id="newer", run_dir=str(paths.runs_dir() / "newer"))
-    selected = Finder(never, False, print, run_dir=stage.plan.run_dir).find()
-    assert selected is not None
-    assert selected.plan.run_id == stage.plan.run_id
+    assert selected(never, run_dir=stage.plan.run_dir).plan.run_id == stage.plan.run_id
 
 
 @pytest.mark.parametrize("broken", ["listdir", "stat", "open"])
@@ -160,10 +139,7 @@ def test_a_disk_that_gives_errors_hides_one_source_and_no_other(
         return real(path, *more, **named)
 
     monkeypatch.setattr(os, broken, failing)
-    plan = replace(stage.plan, run_id="", run_dir="", site_name="mine")
-    selected = Finder(lambda: plan, False, print).find()
-    assert selected is not None
-    assert selected.plan.site_name == "mine"
+    assert selected(lambda: stage.of_site(site_name="mine")).plan.site_name == "mine"
 
 
 def other_site(stage: Stage) -> tuple[Path, SealedPlan]:
@@ -171,8 +147,7 @@ def other_site(stage: Stage) -> tuple[Path, SealedPlan]:
     stage.seal(site_name="theirs", site_path=str(stage.root / "theirs.yaml"))
     asked = stage.root / "asked.yaml"
     asked.touch()
-    mine = replace(stage.plan, run_id="", run_dir="", site_name="asked", site_path=str(asked))
-    return asked, mine
+    return asked, stage.of_site(site_name="asked", site_path=str(asked))
 
 
 def test_a_site_that_is_asked_for_comes_before_what_a_run_left_behind_on_another(
@@ -181,9 +156,8 @@ def test_a_site_that_is_asked_for_comes_before_what_a_run_left_behind_on_another
     asked, mine = other_site(stage)
     stage.point(site=stage.plan.site_path, over=True)
     notes: list[str] = []
-    selected = Finder(lambda: mine, True, notes.append, site=str(asked)).find()
-    assert selected is not None
-    assert (selected.plan, selected.first) == (mine, False)
+    found = selected(lambda: mine, True, notes.append, site=str(asked))
+    assert (found.plan, found.first) == (mine, False)
     assert any(f"omni-console rollback --site {stage.plan.site_path}" in note for note in notes)
     pointed = records.read(os.getuid())
     assert pointed is not None
@@ -198,14 +172,10 @@ def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:
         raise ConsoleError("the site file cannot be used")
 
     for seal in (lambda: replace(mine, site_name="theirs"), broken):
-        selected = Finder(seal, True, print, site=str(asked)).find()
-        assert selected is not None
-        assert selected.plan == stage.plan
+        assert selected(seal, True, print, site=str(asked)).plan == stage.plan
     asked.unlink()
     asked.symlink_to(stage.plan.site_path)
-    selected = Finder(never, True, print, site=str(asked)).find()
-    assert selected is not None
-    assert selected.plan == stage.plan
+    assert selected(never, True, print, site=str(asked)).plan == stage.plan
 
 
 @pytest.mark.parametrize(("theirs", "code"), [(True, Exit.OK), (False, Exit.ROLLBACK_FAILED)])
@@ -224,8 +194,8 @@ def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
         sealed.write(stage.plan, paths.state_dir() / "rollback/theirs.json")
     rolled_back: list[str] = []
 
-    def roll_back(selected: SelectedPlan, *_: object) -> Result:
-        site = selected.plan.site_name
+    def roll_back(one: SelectedPlan, *_: object) -> Result:
+        site = one.plan.site_name
         rolled_back.append(site)
         return Result(theirs or site == "asked", detail="what there is to say")
 

@@ -72,25 +72,31 @@ def stubborn(stage: Stage) -> tuple[int, int]:
 
 def is_rolling_back(stage: Stage, terminal: Terminal) -> None:
     terminal.read_until(b"plan: this user's run")
-    progress_file = stage.plan.rollback_dir / "ladder.jsonl"
-    until(
-        lambda: (
-            progress_file.exists()
-            and '"rung": "stop", "state": "begin"' in progress_file.read_text()
-        )
-    )
+    file, begun = stage.plan.rollback_dir / "ladder.jsonl", '"rung": "stop", "state": "begin"'
+    until(lambda: file.exists() and begun in file.read_text())
 
 
-def waiting(stage: Stage, terminal: Terminal) -> None:
-    """Wait until the candidate was told to end and the command's main thread sleeps."""
+def interrupted(stage: Stage) -> Terminal:
+    """A command at which Ctrl-C was pressed while its candidate takes its time to end."""
+    stage.seal(grace_s=600.0)  # the candidate must not end before the test has read the warning
+    terminal = on_a_terminal(COMMAND)
     is_rolling_back(stage, terminal)
-    until(lambda: "told" in (stage.root / "log").read_text(), "it says told")
+    stage.until_said("told")
     asleep(terminal)
+    os.write(terminal.master, b"\x03")
+    terminal.read_until(b"Ctrl-C again leaves it unfinished")
+    return terminal
 
 
 def asleep(terminal: Terminal) -> None:
     """Wait until the command sleeps: a signal right before a wait is handled only after that."""
     until(lambda: (seen := process.stat(terminal.pid)) is not None and seen.state == "S")
+
+
+def ends_well(terminal: Terminal) -> None:
+    terminal.read_until(b"the baseline serves")
+    assert terminal.ended() == 0
+    os.close(terminal.master)
 
 
 def serves(stage: Stage) -> bool:
@@ -111,30 +117,18 @@ def test_ctrl_z_does_not_stop_it(stage: Stage, stubborn: tuple[int, int]) -> Non
     terminal = on_a_terminal(COMMAND)
     is_rolling_back(stage, terminal)
     os.kill(terminal.pid, signal.SIGTSTP)
-    terminal.read_until(b"the baseline serves")
-    assert terminal.ended() == 0
-    os.close(terminal.master)
+    ends_well(terminal)
 
 
 def test_first_ctrl_c_goes_on(stage: Stage, stubborn: tuple[int, int]) -> None:
-    stage.seal(grace_s=600.0)  # the candidate must not end before the test has read the warning
-    terminal = on_a_terminal(COMMAND)
-    waiting(stage, terminal)
-    os.write(terminal.master, b"\x03")
-    terminal.read_until(b"Ctrl-C again leaves it unfinished")
+    terminal = interrupted(stage)
     os.killpg(stubborn[0], signal.SIGKILL)
-    terminal.read_until(b"the baseline serves")
-    assert terminal.ended() == 0
+    ends_well(terminal)
     assert serves(stage)
-    os.close(terminal.master)
 
 
 def test_second_ctrl_c_leaves(stage: Stage, stubborn: tuple[int, int]) -> None:
-    stage.seal(grace_s=600.0)
-    terminal = on_a_terminal(COMMAND)
-    waiting(stage, terminal)
-    os.write(terminal.master, b"\x03")
-    terminal.read_until(b"Ctrl-C again")
+    terminal = interrupted(stage)
     asleep(terminal)
     os.write(terminal.master, b"\x03")
     assert terminal.ended() == 130
@@ -149,9 +143,7 @@ def test_terminal_that_takes_nothing_holds_up_the_words_only(
     os.write(terminal.master, b"\x13")  # Ctrl-S
     until(lambda: serves(stage), "it serves")
     os.write(terminal.master, b"\x11")
-    terminal.read_until(b"the baseline serves")
-    assert terminal.ended() == 0
-    os.close(terminal.master)
+    ends_well(terminal)
 
 
 def test_reader_that_goes_away_does_not_change_the_exit_code(stage: Stage) -> None:
@@ -173,8 +165,7 @@ def test_script_goes_on_after_a_hang_up(stage: Stage, stubborn: tuple[int, int])
     os.kill(terminal.pid, signal.SIGHUP)
     assert terminal.ended() == 0
     assert serves(stage)
-    running = stage.baseline_process()
-    assert running is not None
+    running = stage.running()
     with open(f"/proc/{running[0]}/status") as file:
         ignored = next(int(x.split()[1], 16) for x in file if x.startswith("SigIgn:"))
     assert not ignored & 1 << (signal.SIGTSTP - 1), "the baseline gets the usual signals back"

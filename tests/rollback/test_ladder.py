@@ -41,7 +41,6 @@ from tests.waiting import until
 
 
 def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
-    """The file and the callback get the same lines, and a real start's restore time is kept."""
     result = stage.roll_back()
     assert (result.serving, result.exit_code, result.nothing_to_do) == (True, Exit.OK, False)
     assert result.restore_s is not None
@@ -55,8 +54,7 @@ def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     assert lines == stage.lines
     assert (lines[-1]["rung"], lines[-1]["serving"]) == ("done", True)
     assert all({"trigger", "rung", "state", "at", "t", "detail"} <= set(line) for line in lines)
-    before = stage.baseline_process()
-    assert before is not None
+    before = stage.running()
     stage.lines.clear()
     again = stage.roll_back()
     assert (again.nothing_to_do, again.serving, again.restore_s) == (True, True, None)
@@ -74,7 +72,8 @@ Restore = Callable[[], None]
 def test_fence_and_stop(stage: Stage, restore: Restore) -> None:
     stage.seal(protected=("cand",))  # protects a container, not the service of the same name
     base = stage.start_baseline()
-    runner, stray = stage.recorded("runner", "runner", stage.plan.run_id), stage.sleeper()
+    runner = stage.recorded("runner", "runner", stage.plan.run_id)
+    strays = [stage.sleeper() for _ in range(3)]
     step, candidate = stage.recorded("step", "build"), stage.recorded("process", "cand")
     stranger, (pid, start) = stage.sleeper("xx"), stage.sleeper("yy")
     for name in ("baseline", "other"):
@@ -82,7 +81,7 @@ def test_fence_and_stop(stage: Stage, restore: Restore) -> None:
     for kind in ("runner", "process"):
         stage.record(kind, "old", (pid, start - 1))
     restore()
-    for gone in (runner, step, stray, candidate):
+    for gone in (runner, step, *strays, candidate):
         assert not process.alive(*gone)
     for kept in (base, stranger, (pid, start)):
         assert process.alive(*kept)
@@ -216,7 +215,7 @@ def test_follower_climbs_when_the_first_one_dies(
     )
     lock = stage.plan.rollback_dir / "lock"
     holder = stage.spawn([sys.executable, "-c", code, str(lock)], cookie="holder")
-    until(lambda: "held" in (stage.root / "log").read_text(), "it says held")
+    stage.until_said("held")
     results: list[Result] = []
     tries, taken = list[bool](), Lock.taken
 
@@ -238,14 +237,13 @@ def test_follower_climbs_when_the_first_one_dies(
 @pytest.mark.skipif(DASH is None, reason="needs dash")
 def test_a_lock_that_a_stopped_script_holds_is_known_as_such(stage: Stage) -> None:
     """The kernel names the `flock` command, which has ended, as the holder of its lock."""
-    tools, made = stage.root / "bin", write.write(stage.plan, stage.plan.rollback_dir)
-    tools.mkdir()
-    (tools / "curl").write_text("#!/bin/sh\nexec sleep 600\n")
-    (tools / "curl").chmod(0o755)
-    path = f"PATH={tools}:{os.environ['PATH']}"
-    pid, _ = stage.spawn(["env", path, str(DASH), str(made)], cookie="no")
-    lock, waits = Lock(stage.plan.rollback_dir), Lock(stage.plan.rollback_dir)
-    until(lambda: "stop" in (stage.root / "log").read_text(), "it has the lock")
+    path, made = (
+        stage.tool("curl", "exec sleep 600"),
+        write.write(stage.plan, stage.plan.rollback_dir),
+    )
+    pid, _ = stage.spawn(["env", f"PATH={path}", str(DASH), str(made)], cookie="no")
+    lock = Lock(stage.plan.rollback_dir)
+    stage.until_said("stop")
     assert not lock.taken()
     assert not lock.holder_stopped()
     os.kill(pid, signal.SIGSTOP)
@@ -254,7 +252,6 @@ def test_a_lock_that_a_stopped_script_holds_is_known_as_such(stage: Stage) -> No
     os.kill(pid, signal.SIGCONT)
     until(lambda: not lock.holder_stopped(), "it goes on")
     lock.close()
-    waits.close()
 
 
 @pytest.mark.parametrize("emergency", [True, False])
@@ -336,8 +333,6 @@ def test_absent_engine_is_no_failure_when_nothing_needs_it(stage: Stage) -> None
 
 
 def test_what_breaks_costs_itself_only(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A callback that raises stops nothing, and an unforeseen error costs one stage."""
-
     def broken(_: object) -> None:
         raise RuntimeError("boom")
 
@@ -378,8 +373,7 @@ def test_a_baseline_that_hangs_is_ended_and_started_once(
 
 def test_the_commands_to_type_by_hand_end_what_hangs(stage: Stage) -> None:
     stage.roll_back()
-    hung = stage.baseline_process()
-    assert hung is not None
+    hung = stage.running()
     process.send(*hung, signal.SIGSTOP)
     end = next(one for one in commands(stage.plan) if "kill" in one)
     subprocess.run(["sh", "-c", end], check=True)

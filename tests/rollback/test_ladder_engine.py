@@ -22,7 +22,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, Follower, Line, si
 from console.recovery.rollback.script import write
 from console.recovery.rollback.sealed_plan import Baseline, Candidate, EngineAddress, SealedPlan
 from console.recovery.rollback.stages import start, verify
-from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, NoSuchContainer, RawEngine
+from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, RawEngine
 from tests.ports import free_port
 from tests.rollback.conftest import RollsBack, standin
 from tests.services.made_engine import IMAGE, MadeEngine, made_engine
@@ -89,12 +89,8 @@ class Yard(RollsBack):
 @contextmanager
 def in_this_process(path: Path, stack: ExitStack) -> Iterator[Yard]:
     engine = stack.enter_context(made_engine())
-
-    def create(name: str, argv: list[str], labels: dict[str, str]) -> str:
-        return engine.make(name, argv, labels)
-
-    address = EngineAddress(engine.path, engine.host)
-    yield Yard(engine, RawEngine(engine.path, 60.0), sealed_for(path, address), "", IMAGE, create)
+    plan = sealed_for(path, EngineAddress(engine.path, engine.host))
+    yield Yard(engine, RawEngine(engine.path, 60.0), plan, "", IMAGE, engine.make)
 
 
 @contextmanager
@@ -157,6 +153,9 @@ def test_stops_candidates_of_every_source_and_restores(yard: Yard) -> None:
     assert not any(yard.up(one) for one in (labelled, oneoff, recorded))
     assert yard.up(bystander)
     assert yard.up(yard.plan.baseline.container_id)
+    started = yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"]
+    assert yard.roll_back().nothing_to_do
+    assert yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"] == started
 
 
 @pytest.mark.parametrize("yard", ["made"], indirect=True)
@@ -164,7 +163,6 @@ def test_stops_candidates_of_every_source_and_restores(yard: Yard) -> None:
 def test_a_container_that_cannot_answer_is_not_what_answers(
     yard: Yard, state: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The container cannot serve, for example between restarts, while its address answers."""
     yard.roll_back()
     assert yard.roll_back().nothing_to_do
     yard.plan = replace(yard.plan, baseline=replace(yard.plan.baseline, ready_timeout_s=1.0))
@@ -194,14 +192,6 @@ def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
     result = yard.roll_back()
     assert result.serving, yard.lines
     assert any("started anew" in one for one in yard.said("completion", "note"))
-
-
-def test_second_time_nothing_to_do(yard: Yard) -> None:
-    yard.roll_back()
-    started = yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"]
-    result = yard.roll_back()
-    assert result.nothing_to_do
-    assert yard.raw.inspect(yard.plan.baseline.container_id)["State"]["StartedAt"] == started
 
 
 def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:
@@ -351,24 +341,6 @@ def test_wrong_port_owner_is_said(yard: Yard, monkeypatch: pytest.MonkeyPatch) -
     assert "address already in use" in " ".join(x["detail"] for x in yard.lines)
 
 
-@only_real
-def test_script_restores_with_the_docker_command(yard: Yard) -> None:
-    candidate = yard.candidate()
-    recorded = yard.candidate("")
-    yard.record("cand", recorded)
-    made = write.write(yard.plan, yard.plan.rollback_dir)
-    assert isinstance(yard.engine, Engine)
-    path = f"{Path(yard.engine.docker).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["dash", str(made)], env={"PATH": path, "HOME": "/"}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert not yard.up(candidate)
-    assert not yard.up(recorded)
-    assert yard.up(yard.plan.baseline.container_id)
-
-
 def test_a_warm_ladder_restores_as_well(yard: Yard) -> None:
     directory, candidate = yard.plan.rollback_dir, yard.candidate()
     follower = Follower(
@@ -385,16 +357,3 @@ def test_a_warm_ladder_restores_as_well(yard: Yard) -> None:
     assert yard.said("serving", "ok")
     assert not yard.up(candidate)
     assert yard.up(yard.plan.baseline.container_id)
-
-
-def test_unknown_container_is_a_word_of_its_own(yard: Yard) -> None:
-    with pytest.raises(NoSuchContainer):
-        yard.raw.inspect("no-such-container-here")
-    assert yard.raw.ping()
-    assert yard.raw.image_exists(yard.image)
-    assert not yard.raw.image_exists("no/such:image")
-
-
-def test_last_lines_come_from_the_engine(yard: Yard) -> None:
-    talker = yard.candidate(command="echo one; echo two >&2; sleep 600")
-    until(lambda: sorted(yard.raw.last_lines(talker)) == ["one", "two"], "its last lines are there")

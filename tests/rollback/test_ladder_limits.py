@@ -61,33 +61,31 @@ def test_a_baseline_that_is_started_once_more_has_a_grace_of_its_own(
         return stop_group(pid, start, grace_s=grace_s, **more)
 
     monkeypatch.setattr(process, "stop_group", stopped)
-    port, clock = free_port(), FakeClock()
-    loading = standin(port, "--loading", "1000000")
-    base = replace(stage.plan.baseline, url=f"http://127.0.0.1:{port}", process=loading)
-    stage.seal(baseline=replace(base, ready_timeout_s=120.0), grace_s=0.0)
+    clock, loading = FakeClock(), standin(stage.port, "--loading", "1000000")
+    stage.base(process=loading, ready_timeout_s=120.0)
+    stage.seal(grace_s=0.0)
     assert not Procedure(stage.plan, clock=clock, trigger=new_trigger(clock)).run().serving
     assert graces == [10.0]
 
 
 def test_answer_of_somebody_else_is_not_the_baseline(stage: Stage) -> None:
-    port = free_port()
     pid = str(stage.root / "pid")
     dies = ProcessSpec(("sh", "-c", f"echo address already in use; echo $$ > {pid}; exit 1"))
-    stage.base(url=f"http://127.0.0.1:{port}", process=dies)
+    stage.base(process=dies)
     # It answers 503 at first, so that the baseline is started, and 200 after that.
     words = ("--loading", "1", "--outlive", pid)
-    other = stage.spawn([*standin(port, *words).argv], cookie="other")
-    until(lambda: _listens(port), "it listens")
+    other = stage.spawn([*standin(stage.port, *words).argv], cookie="other")
+    until(lambda: _listens(stage.port), "it listens")
     result = stage.roll_back()
     assert not result.serving
     assert process.alive(*other)
 
 
 def test_one_that_ends_after_its_completion_is_proven_anew(stage: Stage) -> None:
-    port, file = free_port(), stage.root / "ended"
-    stage.base(url=f"http://127.0.0.1:{port}", process=standin(port, "--once", str(file)))
+    file = stage.root / "ended"
+    stage.base(process=standin(stage.port, "--once", str(file)))
     result = stage.roll_back()
-    assert (result.serving, file.exists(), _listens(port)) == (True, True, True), stage.lines
+    assert (result.serving, file.exists(), _listens(stage.port)) == (True, True, True), stage.lines
     assert result.tok_s is not None
 
 
@@ -128,18 +126,14 @@ def test_error_nobody_foresaw_is_a_result(stage: Stage, monkeypatch: pytest.Monk
 def test_engine_over_the_network_is_asked_with_the_docker_command(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said, docker = stage.root / "said", stage.root / "bin" / "docker"
+    said = stage.root / "said"
     rows = (
         r"aaa\tcandidate\tcand\t\tomni-cand\nbbb\t\t\t\tomni-web\n"
         r"ccc\t\t\t\trecorded\nddd\toneoff\tx\t\tguarded\n"
         r"eee\tcandidate\tcand\t0:another site\tomni-cand-2\n"
     )
-    docker.parent.mkdir()
-    docker.write_text(
-        f'#!/bin/sh\necho "$DOCKER_HOST $*" >>{said}; case "$1" in ps) printf "{rows}" ;; esac\n'
-    )
-    docker.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
+    body = f'echo "$DOCKER_HOST $*" >>{said}; case "$1" in ps) printf "{rows}" ;; esac'
+    monkeypatch.setenv("PATH", stage.tool("docker", body))
     stage.seal(engine=EngineAddress(docker_host="tcp://10.0.0.1:2376"), protected=("guarded",))
     live.append(stage.live, live.Live("container", "cand", container="ccc"))
     assert stage.roll_back().serving
@@ -147,10 +141,15 @@ def test_engine_over_the_network_is_asked_with_the_docker_command(
     assert stops == ["tcp://10.0.0.1:2376 stop -t 3 aaa ccc"]
 
 
-def context_of(stage: Stage) -> RollbackContext:
+BOXED = {"kind": "container", "container_name": "base", "process": None}
+
+
+def context_of(stage: Stage, **base: Any) -> RollbackContext:
+    """Of the plan with this other baseline, which is not sealed."""
     clock = SystemClock()
     report = Report(stage.root / "lines", new_trigger(clock), clock, None)
-    return RollbackContext(stage.plan, clock, report, None)
+    plan = replace(stage.plan, baseline=replace(stage.plan.baseline, **base))
+    return RollbackContext(plan, clock, report, None)
 
 
 def test_whose_container_it_is() -> None:
@@ -164,12 +163,9 @@ def test_whose_container_it_is() -> None:
 
 def test_after_a_stop_that_failed_a_baseline_nobody_knows_is_not_believed(stage: Stage) -> None:
     """A candidate answers on the baseline's own port, and the engine is away."""
-    url, base = stage.plan.baseline.url, stage.plan.baseline
-    stage.spawn([*standin(int(url.rpartition(":")[2])).argv], cookie="other")
-    until(lambda: _listens(int(url.rpartition(":")[2])), "it listens")
-    context = context_of(stage)
-    boxed = replace(base, kind="container", container_name="base", process=None)
-    context.plan = replace(stage.plan, baseline=boxed)
+    stage.spawn([*standin(stage.port).argv], cookie="other")
+    until(lambda: _listens(stage.port), "it listens")
+    context = context_of(stage, **BOXED)
     baseline = Baseline(context)
     assert baseline.serving(), "as far as known it is the baseline"
     context.fail("stop", "candidate containers could not be looked for")
@@ -203,10 +199,8 @@ class Engine:
 
 
 def test_an_engine_that_comes_back_ends_the_candidates_before_the_start(stage: Stage) -> None:
-    context, engine = context_of(stage), Engine(2)
-    boxed = replace(stage.plan.baseline, kind="container", container_name="base", process=None)
-    context.plan, context.clock = replace(stage.plan, baseline=boxed), FakeClock()
-    context.engine, context.engine_away = engine, True  # type: ignore[assignment]
+    context, engine = context_of(stage, **BOXED), Engine(2)
+    context.clock, context.engine, context.engine_away = FakeClock(), engine, True  # type: ignore[assignment]
     Baseline(context).start()
     assert engine.said == ["stop cand", "start base"]
     assert not context.engine_away
@@ -259,23 +253,16 @@ def test_the_docker_command_goes_by_id_then_by_name(
     stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the command reaches the engine, and the container was created anew under its name."""
-    said, tools = stage.root / "said", stage.root / "bin"
-    server = shlex.join(standin(int(stage.plan.baseline.url.rpartition(":")[2])).argv)
-    tools.mkdir()
-    (tools / "docker").write_text(
-        f"""#!/bin/sh
-case "$*" in
+    said, server = stage.root / "said", shlex.join(standin(stage.port).argv)
+    body = f"""case "$*" in
   "start old"*) echo "$2" >>{said}
     echo "Error response from daemon: No such container: $2" >&2; exit 1 ;;
   "start base") echo "$2" >>{said}
     setsid {server} >/dev/null 2>&1 </dev/null & echo $! >{stage.root}/pid ;;
   "inspect "*" base") echo "true false false 1234 now" ;;
   "inspect "*) exit 1 ;;
-esac
-"""
-    )
-    (tools / "docker").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+esac"""
+    monkeypatch.setenv("PATH", stage.tool("docker", body))
     stage.base(kind="container", container_id="old" + "0" * 61, container_name="base")
     stage.seal(engine=EngineAddress(docker_host="tcp://192.0.2.1:2376"))
     try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,20 +13,12 @@ from console.host.ports import listener
 from console.recovery.rollback import observe
 from console.recovery.rollback.stages import stop
 from tests.rollback.conftest import standin
-from tests.rollback.test_ladder_engine import Yard, in_this_process
+from tests.rollback.test_ladder_engine import Yard, yard
 from tests.services.made_engine import MadeEngine, Refused
 from tests.waiting import until
 
-
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    (tmp_path / "rollback").mkdir()
-    with ExitStack() as stack:
-        made = stack.enter_context(in_this_process(tmp_path, stack))
-        base = made.plan.baseline
-        identity = made.create_baseline(base.container_name)
-        made.plan = replace(made.plan, baseline=replace(base, container_id=identity))
-        yield made
+__all__ = ["yard"]
+pytestmark = pytest.mark.parametrize("yard", ["made"], indirect=True)
 
 
 def engine_of(yard: Yard) -> MadeEngine:
@@ -46,7 +36,7 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     argv = ["sleep", "600"] if loads else list(standin(port).argv)
     host = {"NetworkMode": "host"}
     made = engine_of(yard).make(base.container_name, argv, HostConfig=host)
-    base = replace(base, container_id=made, ready_timeout_s=2.0)
+    base = replace(base, container_id=made, ready_timeout_s=2.0 if loads else 60.0)
     yard.plan = replace(yard.plan, baseline=base)
 
     def inside(identity: str) -> list[int]:

@@ -17,9 +17,7 @@ from console.recovery.rollback.proof import (
     remember,
     still_degraded,
 )
-from console.runtime.probe import Health, health
 from tests.rollback.conftest import Stage
-from tests.waiting import until
 
 
 def test_the_newest_is_kept(tmp_path: Path) -> None:
@@ -76,21 +74,14 @@ def test_the_ladder_leaves_its_measure(stage: Stage) -> None:
     assert (found.tok_s, found.degraded) == (result.tok_s, False)
 
 
-def test_a_ladder_that_cannot_write_it_ends_as_ever(stage: Stage) -> None:
-    stage.seal(site_name="ws")
-    proof_file("ws").parent.parent.mkdir(parents=True, exist_ok=True)
-    proof_file("ws").parent.write_text("a file in the way")
-    assert Procedure(stage.plan).run().serving
-
-
 def test_a_candidate_in_the_baselines_place_proves_nothing(stage: Stage) -> None:
     base = stage.plan.baseline
     assert instead_of_baseline(stage.plan) == ""
     own = stage.start_baseline()
-    until(lambda: health(base.url)[0] is Health.SERVING, "it serves")
+    stage.until_it_is()
     assert instead_of_baseline(stage.plan) == ""
     process.stop_group(*own, grace_s=0.0)
     assert base.process is not None
     stage.record("process", "cand", stage.spawn(list(base.process.argv), cookie="no"))
-    until(lambda: health(base.url)[0] is Health.SERVING, "the candidate serves")
+    stage.until_it_is()
     assert instead_of_baseline(stage.plan) == "cand"

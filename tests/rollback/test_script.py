@@ -17,7 +17,7 @@ from console.recovery.rollback import live, progress
 from console.recovery.rollback.script import write
 from console.recovery.rollback.script.template import BODY
 from console.recovery.rollback.sealed_plan import EngineAddress
-from console.runtime.probe import Health, health
+from console.runtime.probe import Health
 from console.runtime.spec import OWNER_LABEL, role_label
 from tests.ports import free_port
 from tests.rollback.conftest import DASH, STANDIN, Stage, run_script, standin
@@ -46,28 +46,23 @@ for one, labels in rows.items():
 """
 
 
-def test_restores_and_a_second_time_changes_nothing(stage: Stage) -> None:
-    first = run_script(stage)
-    assert first.returncode == 0, first.stdout
-    running = stage.baseline_process()
-    assert running is not None, "the record is the driver's own"
-    second = run_script(stage)
-    assert second.returncode == 0, second.stdout
-    assert stage.baseline_process() == running
-
-
 @pytest.mark.parametrize("serves", [True, False])
 def test_the_run_is_known_as_rolled_back(stage: Stage, serves: bool) -> None:
-    """The script writes the last line of a rollback, whatever stands before it in the file."""
     path = stage.plan.rollback_dir / progress.PROGRESS_FILE
     path.write_text('{"torn": ')
     if not serves:
         stage.base(process=ProcessSpec(("/nowhere/server",)), ready_timeout_s=1.0)
-    assert run_script(stage).returncode == (0 if serves else 7)
+    done = run_script(stage)
+    assert done.returncode == (0 if serves else 7), done.stdout
+    assert ("curl -sS" in done.stdout) is not serves, "what to type"
     [line], _ = progress.read_lines(path)
     assert (line["rung"], line["state"]) == ("done", "ok" if serves else "failed")
     assert progress.result_of(line).serving is serves
     assert line["trigger"].startswith(f"{progress.SCRIPT}-")
+    if serves:
+        running = stage.running()
+        assert run_script(stage).returncode == 0
+        assert stage.running() == running, "a second time changes nothing"
 
 
 def test_group_without_its_leader_is_known_by_start_times(stage: Stage) -> None:
@@ -99,29 +94,13 @@ def test_argv_and_paths_are_quoted_safely(stage: Stage) -> None:
     stage.seal(baseline=replace(base, log=str(nasty / "log"), name="base line"))
     done = run_script(stage)
     assert done.returncode == 0, done.stdout
-    running = stage.baseline_process()
-    assert running is not None
+    running = stage.running()
     sent = Path(f"/proc/{running[0]}/cmdline").read_bytes().split(b"\0")[:-1]
     assert sent == [os.fsencode(word) for word in argv]
     environ = Path(f"/proc/{running[0]}/environ").read_bytes().split(b"\0")
     assert b"ODD=x'y $z\n" in environ
     assert b"OMNI_RUN=baseline" in environ
     assert not list(stage.root.rglob("owned"))
-
-
-def test_waits_while_it_loads(stage: Stage) -> None:
-    port = free_port()
-    stage.base(url=f"http://127.0.0.1:{port}", process=standin(port, "--loading", "6"))
-    done = run_script(stage)
-    assert done.returncode == 0, done.stdout
-
-
-def test_failure_is_seven_with_commands(stage: Stage) -> None:
-    spec = ProcessSpec(("/nowhere/server",))
-    stage.base(process=spec)
-    done = run_script(stage)
-    assert done.returncode == 7, done.stdout
-    assert "curl -sS" in done.stdout
 
 
 def without_curl(stage: Stage, client: str) -> Path:
@@ -135,15 +114,6 @@ def without_curl(stage: Stage, client: str) -> Path:
             lacking(f"needs {name}")
         (tools / name).symlink_to(os.path.realpath(found))
     return tools
-
-
-def instead(tools: Path, name: str, body: str) -> str:
-    """A PATH on which a shell script of this body comes first under this name."""
-    tools.mkdir(exist_ok=True)
-    (tools / name).unlink(missing_ok=True)
-    (tools / name).write_text(f"#!/bin/sh\n{body}\n")
-    (tools / name).chmod(0o755)
-    return f"{tools}:{os.environ['PATH']}"
 
 
 @pytest.mark.parametrize("client", ["python3", "wget", ""])
@@ -166,8 +136,8 @@ def test_a_client_that_never_ends_does_not_keep_the_baseline_down(
 ) -> None:
     """A server that sends a byte a second can hold up a client with a limit for each read only."""
     tools = without_curl(stage, client)
-    instead(tools, client, "exec sleep 600")
-    instead(tools, "timeout", f'shift\nexec {shutil.which("timeout")} 0.1 "$@"')
+    stage.tool(client, "exec sleep 600")
+    stage.tool("timeout", f'shift\nexec {shutil.which("timeout")} 0.1 "$@"')
     stage.base(ready_timeout_s=1.0)
     done = run_script(stage, str(tools))
     assert done.returncode == 7, done.stdout
@@ -182,11 +152,10 @@ def test_the_wall_clock_counts_for_no_limit(stage: Stage, jump: int) -> None:
     body = f'[ "$1" = +%s ] || exec {date} "$@"\nnow=$({date} +%s)\n'
     body += f"if [ -e {moved} ]; then now=$((now + {jump})); fi\n: >{moved}; echo $now"
     if jump > 0:
-        port = int(stage.plan.baseline.url.rpartition(":")[2])
-        stage.base(process=standin(port, "--loading", "3"))
+        stage.base(process=standin(stage.port, "--loading", "3"))
     else:
         stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=1.0)
-    done = run_script(stage, instead(stage.root / "bin", "date", body))
+    done = run_script(stage, stage.tool("date", body))
     assert done.returncode == (0 if jump > 0 else 7), done.stdout
 
 
@@ -200,10 +169,10 @@ def test_a_name_that_the_kernel_cut_inside_a_letter_hides_no_process(stage: Stag
     comm = Path(f"/proc/{candidate[0]}/comm")
     until(lambda: comm.read_bytes() == "кандидат".encode()[:15] + b"\n")
     stage.record("process", "cand", candidate)
-    server = standin(int(stage.plan.baseline.url.rpartition(":")[2]), "--loading", "3")
+    server = standin(stage.port, "--loading", "3")
     stage.base(process=ProcessSpec((f"{stage.root}/python/кандидат", *server.argv[1:])))
     loads = stage.start_baseline()
-    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.LOADING, "it loads")
+    stage.until_it_is(Health.LOADING)
     done = run_script(stage, LC_ALL="C.UTF-8")
     assert done.returncode == 0, done.stdout
     assert not process.alive(*candidate)
@@ -212,9 +181,9 @@ def test_a_name_that_the_kernel_cut_inside_a_letter_hides_no_process(stage: Stag
 
 def test_an_answer_with_bytes_that_are_no_letters_is_a_proof(stage: Stage) -> None:
     body = 'case "$*" in *chat*) printf \'{"text": "\\377", "completion_tokens": 2}\' ;;'
-    path = instead(stage.root / "bin", "curl", f"{body}\n*) printf 200 ;; esac")
+    path = stage.tool("curl", f"{body}\n*) printf 200 ;; esac")
     stage.start_baseline()
-    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    stage.until_it_is()
     done = run_script(stage, path, LC_ALL="C.UTF-8")
     assert done.returncode == 0, done.stdout
 
@@ -222,8 +191,7 @@ def test_an_answer_with_bytes_that_are_no_letters_is_a_proof(stage: Stage) -> No
 @pytest.mark.parametrize("theirs", [{}, {"LC_ALL": "C.UTF-8", "QUOTING_STYLE": "c"}])
 def test_the_baseline_gets_the_callers_locale(stage: Stage, theirs: dict[str, str]) -> None:
     assert run_script(stage, **theirs).returncode == 0
-    running = stage.baseline_process()
-    assert running is not None
+    running = stage.running()
     words = Path(f"/proc/{running[0]}/environ").read_text().split("\0")
     have = dict(word.split("=", 1) for word in words if word)
     assert {name: have[name] for name in ("LC_ALL", "QUOTING_STYLE") if name in have} == theirs
@@ -234,56 +202,43 @@ def test_an_answer_of_nobody_who_is_seen_counts_only_where_no_candidate_is_left(
     stage: Stage, candidate: bool
 ) -> None:
     """A baseline with capabilities of its own lets nobody look at its sockets."""
-    path = instead(stage.root / "bin", "ls", "exit 0")
-    instead(stage.root / "bin", "docker", "exit 1")
+    path = stage.tool("ls", "exit 0")
+    stage.tool("docker", "exit 1")
     if candidate:
         stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
     stage.base(ready_timeout_s=1.0)
     stage.start_baseline()
-    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    stage.until_it_is()
     done = run_script(stage, path)
     assert done.returncode == (7 if candidate else 0), done.stdout
 
 
 def test_an_answer_beside_a_candidate_that_may_still_run_is_no_proof(stage: Stage) -> None:
     """The engine fails, and what answers on the baseline's port may be a candidate."""
-    port = int(stage.plan.baseline.url.rpartition(":")[2])
-    tools = stage.root / "bin"
-    tools.mkdir()
-    (tools / "docker").write_text("#!/bin/sh\nexit 1\n")
-    (tools / "docker").chmod(0o755)
-    stage.spawn(list(standin(port).argv), cookie="no")
+    path = stage.tool("docker", "exit 1")
+    stage.spawn(list(standin(stage.port).argv), cookie="no")
     stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
-    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
-    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    stage.until_it_is()
+    done = run_script(stage, path)
     assert done.returncode == 7, done.stdout
-
-
-def test_every_stray_is_ended(stage: Stage) -> None:
-    strays = [stage.sleeper() for _ in range(3)]
-    done = run_script(stage)
-    assert done.returncode == 0, done.stdout
-    assert not any(process.alive(*one) for one in strays)
 
 
 @pytest.mark.parametrize("uid", [0, 1234])
 def test_containers_of_another_site_or_user_are_left_alone(stage: Stage, uid: int) -> None:
     """The rule is that of the rollback procedure: root ends those of every user on its site."""
-    me, other, tools = os.getuid(), os.getuid() + 1, stage.root / "bin"
+    me, other, docker = os.getuid(), os.getuid() + 1, stage.root / "docker.py"
     owners = {
         "unmarked": "", "mine": f"{me}:mine", "away": f"{me}:another", "theirs": f"{other}:mine",
         "far": f"{other}:another", "odd": "mine", "recorded": f"{other}:another",
     }  # fmt: skip
     rows = {one: {role_label(): "candidate", OWNER_LABEL: owner} for one, owner in owners.items()}
     del rows["unmarked"][OWNER_LABEL]
-    text = DOCKER.replace("ROWS", repr(rows)).replace("SAID", str(stage.root / "said"))
-    tools.mkdir()
-    for name, body in (("docker", f"{sys.executable} -S\n{text}"), ("id", f"/bin/sh\necho {uid}")):
-        (tools / name).write_text(f"#!{body}")
-        (tools / name).chmod(0o755)
+    docker.write_text(DOCKER.replace("ROWS", repr(rows)).replace("SAID", str(stage.root / "said")))
+    stage.tool("docker", f'exec {sys.executable} -S {docker} "$@"')
+    path = stage.tool("id", f"echo {uid}")
     live.append(stage.live, live.Live("container", "cand", container="recorded"))
     stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"), site_name="mine")
-    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    done = run_script(stage, path)
     assert done.returncode == 0, done.stdout
     assert "may still run" not in done.stdout, "what is not ours does not count"
     ours = {"unmarked", "mine", "recorded", *(["theirs"] if uid == 0 else [])}
@@ -295,22 +250,15 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     stage: Stage, whose: str
 ) -> None:
     """A stand-in for sed says which process is in the container, as the kernel would."""
-    server, identity = standin(int(stage.plan.baseline.url.rpartition(":")[2])), "a" * 64
-    listens, sleeps = stage.spawn(list(server.argv), cookie="no"), stage.sleeper("no")
-    inside = listens if whose == "its own" else sleeps
-    tools = stage.root / "bin"
-    tools.mkdir()
-    for name, body in {
-        "docker": 'case "$*" in *.State.Running*) echo "true false false 7 now" ;;\n'
-        f'*NetworkMode*) echo "host {identity}" ;; esac',
-        "sed": f'case "$*" in */{identity}/F*) echo /proc/{inside[0]}/cgroup ;;\n'
-        f'*) exec {shutil.which("sed")} "$@" ;; esac',
-    }.items():
-        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tools / name).chmod(0o755)
-    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    listens, identity = stage.spawn(list(standin(stage.port).argv), cookie="no"), "a" * 64
+    inside = listens if whose == "its own" else stage.sleeper("no")
+    docker = 'case "$*" in *.State.Running*) echo "true false false 7 now" ;;\n'
+    stage.tool("docker", f'{docker}*NetworkMode*) echo "host {identity}" ;; esac')
+    sed = f'case "$*" in */{identity}/F*) echo /proc/{inside[0]}/cgroup ;;\n'
+    path = stage.tool("sed", f'{sed}*) exec {shutil.which("sed")} "$@" ;; esac')
+    stage.until_it_is()
     stage.base(kind="container", container_id=identity, ready_timeout_s=1.0)
-    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    done = run_script(stage, path)
     assert done.returncode == (0 if whose == "its own" else 7), done.stdout
 
 

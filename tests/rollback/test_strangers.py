@@ -20,52 +20,27 @@ from console.recovery.rollback import records
 from console.recovery.rollback.trigger import flocks
 from console.runtime import proxy
 from tests.ports import free_port
-from tests.rollback.conftest import STANDIN, Stage, run_script, standin
-from tests.rollback.test_command import open_up
+from tests.rollback.conftest import (
+    NOBODY,
+    STANDIN,
+    Stage,
+    as_root,
+    open_up,
+    run_script,
+    standin,
+)
 from tests.services.serving import in_child
 from tests.waiting import host_is_free, until
 
-NOBODY = 65534
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
-
-HOLDER = """
-import fcntl, os, socket, sys, time
-os.setgroups([])
-os.setuid(65534)
-if sys.argv[1].isdigit():
-    listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-elif sys.argv[1] != "-":
-    fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)
-print("held", flush=True)
-time.sleep(600)
-"""
+pytestmark = as_root
 
 
 @pytest.fixture
-def stranger(stage: Stage) -> Callable[..., tuple[int, int]]:
-    """Starts a process of another user that holds a file's lock or listens on a port."""
-
-    def begin(what: object, *words: str, cookie: str = "theirs") -> tuple[int, int]:
-        said = stage.root / "log"
-        said.unlink(missing_ok=True)
-        argv = (sys.executable, "-S", "-c", HOLDER, str(what), *words)
-        found = process.spawn(ProcessSpec(argv), log=said, cookie=cookie)
-        stage.groups.append(found)
-        until(lambda: "held" in said.read_text(), "it holds it")
-        return found
-
-    return begin
-
-
-@pytest.fixture
-def sticky(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def sticky(tmp_path: Path) -> Path:
     """The host directory, made sticky and writable for everybody."""
     path = paths.host_dir()
     path.chmod(0o1777)
-    for parent in tmp_path.parents:
-        if parent.stat().st_uid == 0 and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-    tmp_path.chmod(0o755)
+    open_up(tmp_path)
     return path
 
 
@@ -96,12 +71,10 @@ def test_what_is_planted_holds_no_run_up(stage: Stage, sticky: Path, thing: str)
     assert not (stage.root / "victim").exists()
 
 
-def test_a_lock_that_is_only_held_is_no_run(
-    stage: Stage, sticky: Path, stranger: Callable[..., tuple[int, int]]
-) -> None:
+def test_a_lock_that_is_only_held_is_no_run(stage: Stage, sticky: Path) -> None:
     """A run counts only where the process that its pointer names holds its user's own lock."""
-    path = theirs_lock()
-    pid, start = stranger(path)
+    path = theirs(lock_of_theirs())
+    pid, start = stage.holder(path)
     assert host_is_free()
     made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start)
     theirs(made)
@@ -111,14 +84,12 @@ def test_a_lock_that_is_only_held_is_no_run(
     assert host_is_free()
 
 
-def test_what_is_planted_in_the_place_of_a_lock_hides_no_run(
-    stage: Stage, sticky: Path, stranger: Callable[..., tuple[int, int]]
-) -> None:
+def test_what_is_planted_in_the_place_of_a_lock_hides_no_run(stage: Stage, sticky: Path) -> None:
     """The runner then locks another file, which its pointer names."""
-    paths.host_lock(NOBODY).touch()
+    lock_of_theirs()
     path = stage.root / "own.lock"
     path.touch()
-    pid, start = stranger(theirs(path))
+    pid, start = stage.holder(theirs(path))
     [name] = [name for holder, name in flocks() if holder == pid]
     for named, free in (("", True), (f"{name}0", True), (name, False)):
         made = stage.point(uid=NOBODY, run_id="theirs", pid=pid, start=start, lock=named)
@@ -126,25 +97,23 @@ def test_what_is_planted_in_the_place_of_a_lock_hides_no_run(
         assert host_is_free() == free
 
 
-def theirs_lock() -> Path:
+def lock_of_theirs() -> Path:
     path = paths.host_lock(NOBODY)
     path.touch()
-    return theirs(path)
+    return path
 
 
-def test_a_command_line_of_another_user_is_no_relay(
-    stage: Stage, stranger: Callable[..., tuple[int, int]]
-) -> None:
+def test_a_command_line_of_another_user_is_no_relay(stage: Stage) -> None:
     """It counts only where that user really has the port; its environment never counts."""
     port = free_port()
     url = f"http://localhost:{port}"
     words = ("-m", proxy.MODULE, f"127.0.0.1:{port}", "127.0.0.1:9", "cand")
-    pid, _ = stranger("-", *words[1:])
+    pid, _ = stage.holder("-", *words[1:])
     assert proxy.at(url) is None
     assert pid in {one.pid for one in proxy.every()}
     with socket.create_server(("127.0.0.2", port)):
         assert proxy.at(url) is None
-    pid, _ = stranger(port, *words[1:], cookie="../../evil")
+    pid, _ = stage.holder(port, *words[1:], cookie="../../evil")
     found = proxy.at(url)
     assert found is not None
     assert (found.uid, found.run) == (NOBODY, "")
@@ -163,15 +132,14 @@ standin.main(sys.argv[2:])
 
 def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
     """It answers as the baseline would: before the baseline is started, and while one loads."""
-    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    port = stage.port
     words = ("-S", "-c", SERVER, str(STANDIN.parent), str(port))
     stage.spawn([sys.executable, *words], cookie="theirs")
     until(lambda: ports.foreign(stage.plan.baseline.url) == NOBODY, "it listens")
     stage.base(process=ProcessSpec(("sleep", "600")))
     assert not stage.roll_back().serving, stage.lines
     assert run_script(stage).returncode == 7
-    loads = stage.baseline_process()
-    assert loads is not None
+    loads = stage.running()
     assert process.alive(*loads), "it has not ended of the taken address"
 
 
@@ -214,13 +182,13 @@ def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(
     stage: Stage, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process baseline is on this machine, whatever name its URL uses."""
-    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    port = stage.port
     url = f"http://{host}:{port}"
     stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=3.0, url=url)
     stage.start_baseline()
     bound = "127.0.0.1" if host[0].isalpha() else host
     stage.spawn(list(standin(port, "--host", bound).argv), cookie="other")
-    until(lambda: "listens" in (stage.root / "log").read_text(), "it listens")
+    stage.until_said("listens")
     known(host, bound, monkeypatch)
     assert not stage.roll_back().serving, stage.lines
     quoted = {"QUOTING_STYLE": "c"} if host == "127.0.0.1" else {}
@@ -231,7 +199,7 @@ def test_a_process_of_ones_own_beside_a_loading_baseline_is_not_the_baseline(
 def test_a_baseline_by_another_name_of_this_machine_is_the_baseline(
     stage: Stage, host: str, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    port = stage.port
     bound = "127.0.0.1" if host[0].isalpha() else host
     stage.base(process=standin(port, "--host", bound), url=f"http://{host}:{port}")
     known(host, bound, monkeypatch)
@@ -251,7 +219,7 @@ def known(host: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_left_the_session_of_its_starter_is_the_baseline(
     stage: Stage, restore: Callable[[], None]
 ) -> None:
-    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    port = stage.port
     words = " ".join(standin(port).argv)
     stage.base(process=ProcessSpec(("sh", "-c", f"setsid {words} & exec sleep 600")))
     restore()

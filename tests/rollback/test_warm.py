@@ -19,12 +19,13 @@ from console.host import process
 from console.recovery.rollback import live, procedure, standby
 from console.recovery.rollback.command import rollback
 from console.recovery.rollback.progress import PROGRESS_FILE, Line, read_lines, who_asked
-from console.runtime import probe, proxy
+from console.runtime import proxy
 from tests.ports import free_port
-from tests.rollback.conftest import Stage, kill_now, standin
-from tests.rollback.test_command import NOBODY, as_root, give_to_nobody
+from tests.rollback.conftest import NOBODY, Stage, as_root, kill_now, standin
+from tests.rollback.test_command import give_to_nobody
 from tests.waiting import until
 
+STANDBY = (sys.executable, "-m", "console.recovery.rollback.standby")
 StartStandby = Callable[[], subprocess.Popen[bytes]]
 
 
@@ -34,16 +35,9 @@ def start_standby(stage: Stage) -> Iterator[StartStandby]:
 
     def go() -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "console.recovery.rollback.standby",
-                str(stage.plan.rollback_dir),
-            ],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "OMNI_RUN": stage.plan.run_id},
-        )
+            [*STANDBY, str(stage.plan.rollback_dir)], stdin=subprocess.DEVNULL,
+            start_new_session=True, env={**os.environ, "OMNI_RUN": stage.plan.run_id},
+        )  # fmt: skip
         begun.append(child)
         until(lambda: standby.is_standing_by(stage.plan.rollback_dir), "the standby waits")
         return child
@@ -81,8 +75,7 @@ def test_emergency_byte_kills_the_runner_and_restores(
     assert done(stage)[-1]["serving"] is True
     assert not process.alive(*runner)
     assert child.wait(60) == 0, "nobody needs a way back any more"
-    running = stage.baseline_process()
-    assert running is not None
+    running = stage.running()
     assert score(running[0]) == score(os.getpid())
 
 
@@ -116,7 +109,6 @@ def test_it_leaves_when_the_baseline_serves_without_it_and_no_runner_lives(
     assert done(stage)[-1]["serving"] is True, "with a runner, or a call, it stays"
     assert child.poll() is None
     kill_now(runner)
-    until(lambda: not process.alive(*runner), "it is dead")
     assert standby.trigger(stage.plan.rollback_dir, standby.LEAVE)
     assert child.wait(60) == 0
 
@@ -131,19 +123,14 @@ def test_it_stays_for_a_baseline_that_does_not_serve(
     assert child.poll() is None
 
 
-InSilence = Callable[[int], None]
-
-
 class Later(SystemClock):
-    """The machine's clock, moved forward by `ahead` seconds."""
-
     ahead = 0.0
 
     def monotonic(self) -> float:
         return super().monotonic() + self.ahead
 
 
-def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, act: InSilence) -> int:
+def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> int:
     """How many silences a standby waits through before it leaves; `act` is called in each of
     them, with its number."""
     silences: list[float] = []
@@ -167,7 +154,7 @@ def in_silence(stage: Stage, monkeypatch: pytest.MonkeyPatch, act: InSilence) ->
 
 def serve(stage: Stage) -> None:
     stage.start_baseline()
-    until(lambda: probe.health(stage.plan.baseline.url)[0] is probe.Health.SERVING, "it serves")
+    stage.until_it_is()
 
 
 def test_it_leaves_by_itself_when_runner_and_sentinel_are_gone(
@@ -190,7 +177,7 @@ def test_it_stays_while_a_candidate_answers_in_the_baselines_place(
     url, port = stage.plan.baseline.url, free_port()
     stage.spawn(list(standin(port).argv))
     relay = stage.spawn(list(proxy.argv(proxy.address(url), f"127.0.0.1:{port}", "cand")))
-    until(lambda: probe.health(url)[0] is probe.Health.SERVING, "it serves")
+    stage.until_it_is()
 
     def act(number: int) -> None:
         if number == 2:
@@ -212,7 +199,6 @@ def test_the_lease_counts_with_runner_and_sentinel_dead(
     def act(number: int) -> None:
         if number == 3:
             kill_now(runner)
-            until(lambda: not process.alive(*runner), "it is dead")
         if not rolled_back and (stage.plan.rollback_dir / PROGRESS_FILE).exists():
             rolled_back.append(number)
 
@@ -252,7 +238,6 @@ def test_nothing_runs_out(stage: Stage, monkeypatch: pytest.MonkeyPatch, why: st
             progress_file.write_text(before)
         if number == 8:
             kill_now(sentinel)
-            until(lambda: not process.alive(*sentinel), "it is dead")
             serve(stage)
 
     assert in_silence(stage, monkeypatch, act) == 8
@@ -338,8 +323,7 @@ def test_command_goes_through_the_warm_ladder_or_helps_itself(
 
 
 def test_warm_ladder_without_a_plan_says_why(stage: Stage) -> None:
-    argv = [sys.executable, "-m", "console.recovery.rollback.standby", str(stage.root / "none")]
-    done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run([*STANDBY, str(stage.root / "none")], stderr=subprocess.PIPE, check=False)
     assert done.returncode == 2
     assert done.stderr
 

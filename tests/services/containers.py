@@ -85,7 +85,6 @@ class Place:
         return ContainerDriver(spec, self.client, labels=self.mine, site=site, say=self.said.append)
 
     def shell(self, script: str, **more: Any) -> ContainerDriver:
-        """A driver of a service that runs this script."""
         return self.driver(unique("shell"), busy(self.image, "sh", "-c", script, **more))
 
     def create(self, *argv: str, name: str = "", policy: str = "", **more: Any) -> str:

@@ -158,12 +158,7 @@ class MadeEngine:
     def _image(self, ref: str) -> Found:
         if ref not in (*self.images, IMAGE_ID):
             raise Refused(404, f"No such image: {ref}")
-        known = {
-            "Id": IMAGE_ID,
-            "Os": "linux",
-            "Architecture": "amd64",
-            "Size": 5_000_000,
-        }
+        known = {"Id": IMAGE_ID, "Os": "linux", "Architecture": "amd64", "Size": 5_000_000}
         return 200, known
 
     def _create(self, query: dict[str, str], body: dict[str, Any]) -> Found:

@@ -1,14 +1,18 @@
-"""Where a container's control groups are: every driver's place, both versions, and nothing else."""
+"""Where a container's control groups are, whatever made them, and what processes hold."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from console.host import cgroup
+from console.host import cgroup, memory
 from console.host.cgroup import Cgroup, Hierarchy
+from console.host.memory import GIB, Resident
+from tests.waiting import until
 
 ID = "ab" * 32
 
@@ -98,9 +102,7 @@ def test_a_process_of_it_names_the_groups_nobody_foresaw(monkeypatch: pytest.Mon
     monkeypatch.setattr(cgroup, "processes", lambda: {ID: 77})
     monkeypatch.setattr(cgroup, "paths_of", lambda pid: rows if pid == 77 else [])
     monkeypatch.setattr(
-        cgroup,
-        "inode_of",
-        lambda path: 9 if path.startswith(("/two/custom", "/mem/odd")) else 0,
+        cgroup, "inode_of", lambda path: 9 if path.startswith(("/two/custom", "/mem/odd")) else 0
     )
     trees = [Hierarchy("/two"), Hierarchy("/mem", "memory"), Hierarchy("/cpu", "cpu")]
     assert cgroup.find(ID, trees) == (
@@ -120,3 +122,29 @@ def test_oom_group_is_set_where_the_kernel_has_it(
     (path / "memory.oom.group").unlink()
     assert not cgroup.die_together(ID)
     assert not (path / "memory.oom.group").exists()
+
+
+HOLD = "import sys; held = bytearray(64 << 20); print('up', flush=True); sys.stdin.read()"
+
+
+def test_what_a_process_holds_for_itself() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"up\n"
+        one = memory.resident([child.pid])
+        assert 64 << 20 <= one.own <= one.total
+        assert memory.resident([child.pid, child.pid]).own >= 2 * (64 << 20)
+        child.kill()
+        until(lambda: memory.resident([child.pid]) == Resident(0, 0), "it holds nothing any more")
+
+
+def test_the_wait_grows_with_what_is_held() -> None:
+    assert memory.kill_wait_s(Resident(0, 0)) == 10.0
+    assert 157 <= memory.kill_wait_s(Resident(377 * GIB, 0)) <= 300, "as long as was measured"
+
+
+def test_nothing_is_nobodys_container() -> None:
+    assert memory.pids_of_container("") == []
+    assert os.getpid() not in memory.pids_of_container("f" * 64)

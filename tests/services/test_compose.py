@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -318,10 +317,3 @@ def test_compose_carries_the_cookie_of_the_run(
     monkeypatch.setattr(compose, "_run", spy)
     stack.start()
     assert seen == [stack.place.launch.run_id] * 2
-
-
-def test_the_override_holds_no_environment_of_the_service(stack: Stack) -> None:
-    stack.start(env=(("WORD", "hf_canary"),))
-    (override,) = (stack.place.folder / "run").iterdir()
-    assert "hf_canary" not in override.read_text()
-    assert json.loads(override.read_text())["services"]["candidate"]["restart"] == "no"

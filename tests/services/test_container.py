@@ -6,12 +6,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import docker
 import pytest
 
 from console.common.errors import EngineError, ServiceError
 from console.host.memory import KILL_WAIT_S
 from console.host.process import COOKIE
-from console.runtime.docker.client import connect
+from console.runtime.docker.client import connect, image_info, require_image
 from console.runtime.docker.container import ContainerDriver
 from console.runtime.docker.engine_state import labels_of
 from console.runtime.spec import (
@@ -336,12 +337,19 @@ def test_somebody_elses_container_is_started_and_stopped_only(place: Place) -> N
     assert place.look(name)["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
 
 
-@only_real
-def test_restarts_are_counted(place: Place) -> None:
-    name = unique("crashing")
-    place.create("sh", "-c", "exit 9", name=name, policy="always")
-    driver = place.driver("crashing", ExistingContainer(name))
-    handle = driver.start(place.launch)
-    until(lambda: driver.status(handle).restarts >= 2)
-    seen = until(lambda: s if (s := driver.status(handle)).exit_code is not None else None)
-    assert (seen.alive, seen.exit_code) == (True, 9)
+def test_a_local_image(client: docker.DockerClient, image: str) -> None:
+    found = image_info(client, image)
+    assert found is not None
+    assert found.id.startswith("sha256:")
+    assert found.os == "linux"
+    assert found.architecture
+    assert 1_000_000 < found.size_bytes < 100_000_000
+    assert found.repo_digests == ()
+    assert image_info(client, found.id) == found
+
+
+def test_an_image_that_is_not_here(client: docker.DockerClient) -> None:
+    assert image_info(client, "registry.invalid/none:1") is None
+    with pytest.raises(ServiceError) as caught:
+        require_image(client, "registry.invalid/none:1")
+    assert caught.value.hint == "docker pull registry.invalid/none:1"

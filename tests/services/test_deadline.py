@@ -1,4 +1,4 @@
-"""Total deadlines, and the engine's absence in words."""
+"""Total deadlines of calls and of the compose command, and the engine's absence in words."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import EngineError, EngineTimeout
+from console.host import process
 from console.host.children import within
 from console.runtime.docker import client as docker_client
-from console.runtime.docker.client import NotFound, ask, connect, engine_socket, inspect
+from console.runtime.docker.client import connect, engine_socket
+from console.runtime.docker.compose import compose
+from console.runtime.docker.engine_state import silent
 from tests.services.containers import fake_daemon
 from tests.services.serving import in_child
-from tests.testbed.engine import Engine
+from tests.waiting import until
 
 Answer = Callable[[socket.socket, threading.Event], None]
 CONNECT_S = 0.5
@@ -119,10 +122,37 @@ def test_the_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch)
         engine_socket()
 
 
-@pytest.mark.engine
-def test_a_real_engine_agrees_on_a_version(engine: Engine) -> None:
-    client = connect(engine.host)
-    assert float(client.api._version.split(".")[1]) >= 24
-    assert inspect(client, "no-such-container") is None
-    with pytest.raises(NotFound):
-        ask("Starting it", lambda: client.api.start("no-such-container"))
+def program(folder: Path, text: str) -> Callable[[float], str]:
+    path = folder / "docker"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return lambda seconds: compose(
+        [str(path)], "unix:///x", {"WORD": "v"}, "Reading", seconds, silent
+    )
+
+
+def test_a_command_that_hangs_is_killed_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    kill = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda pid, number: groups.append(pid) or kill(pid, number))
+    call = program(tmp_path, "sleep 600 & wait")
+    with pytest.raises(EngineTimeout):
+        call(0.5)
+    monkeypatch.undo()
+    until(lambda: not _alive(groups[0]))
+
+
+def _alive(group: int) -> bool:
+    return any(one.group == group and one.state not in "ZX" for one in process.all_stats())
+
+
+def test_the_environment_is_allow_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "canary")
+    monkeypatch.setenv("DOCKER_CONTEXT", "elsewhere")
+    monkeypatch.setenv("DOCKER_CONFIG", "/kept")
+    text = program(tmp_path, "env; head -c1; ps -o sid= -p $$ >/dev/null")(30)
+    assert "canary" not in text
+    assert "DOCKER_CONTEXT" not in text
+    assert {"DOCKER_HOST=unix:///x", "DOCKER_CONFIG=/kept", "WORD=v"} <= set(text.split())

@@ -54,9 +54,51 @@ def silent(peer: socket.socket, _: str) -> None:
     peer.recv(1)
 
 
-def test_ping_gives_the_version(tmp_path: Path) -> None:
-    with daemon(tmp_path / "s", says(reply(200, "OK", "Api-Version: 1.52\r\n"))) as engine:
-        assert engine.ping() == "1.52"
+FRAMES = b"".join(
+    bytes([stream, 0, 0, 0]) + len(line).to_bytes(4, "big") + line
+    for stream, line in ((1, b"one\n"), (2, b"\x1b[31mCUDA error\n"), (1, b"three\n"))
+)
+UNKNOWN = reply(404, {"message": "No such container: x"})
+
+
+@pytest.mark.parametrize(
+    ("data", "call", "value"),
+    [
+        (reply(200, "OK", "Api-Version: 1.52\r\n"), RawEngine.ping, "1.52"),
+        (reply(204), lambda engine: engine.start("x"), True),
+        (reply(304), lambda engine: engine.start("x"), False),
+        (reply(204), lambda engine: engine.stop("x", 1), True),
+        (reply(304), lambda engine: engine.stop("x", 1), False),
+        (reply(409, {"message": "is not running"}), lambda engine: engine.kill("x"), False),
+        (UNKNOWN, lambda engine: engine.image_exists("x"), False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(FRAMES), FRAMES),
+         lambda engine: engine.last_lines("x", 2), ["CUDA error", "three"]),
+    ],
+)  # fmt: skip
+def test_what_an_answer_means(
+    tmp_path: Path, data: bytes, call: Callable[[RawEngine], object], value: object
+) -> None:
+    with daemon(tmp_path / "s", says(data)) as engine:
+        assert call(engine) == value
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "words"),
+    [
+        (UNKNOWN, NoSuchContainer, "No such container: x"),
+        (reply(500, {"message": "\x1b[31mport is already allocated"}), EngineRefused,
+         "HTTP 500: port is already allocated"),
+        *((data, EngineError, "") for data in (
+            b"nonsense\r\n\r\n", reply(200, [1]), reply(200, None), b"HTTP/1.1 200 OK\r\n")),
+    ],
+)  # fmt: skip
+def test_refusals_and_garbage_are_errors(
+    tmp_path: Path, data: bytes, kind: type[EngineError], words: str
+) -> None:
+    with daemon(tmp_path / "s", says(data)) as engine, pytest.raises(kind) as caught:
+        engine.inspect("x")
+    assert words in f"{caught.value}"
+    assert "\x1b" not in f"{caught.value}"
 
 
 def test_list_filters_by_label(tmp_path: Path) -> None:
@@ -72,34 +114,6 @@ def test_list_filters_by_label(tmp_path: Path) -> None:
     assert (found.id, found.name, found.labels) == ("abc", "cand", {"omni.role": "oneoff"})
     assert "omni.role%3Doneoff" in asked[0]
     assert "all=0" in asked[0]
-
-
-@pytest.mark.parametrize(("status", "fresh"), [(204, True), (304, False)])
-def test_start_and_stop_tell_whether_they_did_anything(
-    tmp_path: Path, status: int, fresh: bool
-) -> None:
-    with daemon(tmp_path / "s", says(reply(status))) as engine:
-        assert engine.start("x") is fresh
-        assert engine.stop("x", 1) is fresh
-
-
-def test_kill_of_a_stopped_container_is_fine(tmp_path: Path) -> None:
-    with daemon(tmp_path / "s", says(reply(409, {"message": "is not running"}))) as engine:
-        assert engine.kill("x") is False
-
-
-def test_unknown_container(tmp_path: Path) -> None:
-    with daemon(tmp_path / "s", says(reply(404, {"message": "No such container: x"}))) as engine:
-        with pytest.raises(NoSuchContainer, match="No such container: x"):
-            engine.inspect("x")
-        assert engine.image_exists("x") is False
-
-
-def test_refusal_carries_the_engines_words_clean(tmp_path: Path) -> None:
-    data = reply(500, {"message": "\x1b[31mport is already allocated"})
-    with daemon(tmp_path / "s", says(data)) as engine, pytest.raises(EngineRefused) as caught:
-        engine.start("x")
-    assert caught.value.detail == "HTTP 500: port is already allocated"
 
 
 def test_hung_engine_ends_at_the_deadline(tmp_path: Path) -> None:
@@ -153,23 +167,6 @@ def test_no_permission(tmp_path: Path) -> None:
     with daemon(path, says(reply(200))):
         path.chmod(0o600)
         assert "docker group" in in_child(ask)
-
-
-@pytest.mark.parametrize(
-    "data", [b"nonsense\r\n\r\n", reply(200, [1]), reply(200, None), b"HTTP/1.1 200 OK\r\n"]
-)
-def test_garbage_is_an_engine_error(tmp_path: Path, data: bytes) -> None:
-    with daemon(tmp_path / "s", says(data)) as engine, pytest.raises(EngineError):
-        engine.inspect("x")
-
-
-def test_logs_are_demultiplexed_and_clean(tmp_path: Path) -> None:
-    frames = b""
-    for stream, line in ((1, b"one\n"), (2, b"\x1b[31mCUDA error\n"), (1, b"three\n")):
-        frames += bytes([stream, 0, 0, 0]) + len(line).to_bytes(4, "big") + line
-    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(frames)}\r\n\r\n".encode()
-    with daemon(tmp_path / "s", says(head + frames)) as engine:
-        assert engine.last_lines("x", 2) == ["CUDA error", "three"]
 
 
 def test_socket_path_forms(monkeypatch: pytest.MonkeyPatch) -> None:

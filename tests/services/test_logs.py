@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from console.common.logs.tail import read_last
+from console.common.logs.tail import keep_end, read_last
 from console.runtime.docker.client import connect
 from console.runtime.docker.container import ContainerDriver, unix_host
 from console.runtime.docker.log_stream import _Position
@@ -76,9 +76,6 @@ class Follow:
 
     def ended(self, handle: Handle) -> None:
         until(lambda: not self.api.inspect_container(handle.container)["State"]["Running"])
-
-    def logged(self, handle: Handle, words: bytes) -> None:
-        until(lambda: words in self.api.logs(handle.container), "its log is there")
 
     def adopted(self, script: str, policy: str) -> tuple[ContainerDriver, Handle]:
         """Somebody else's container, that its engine starts again."""
@@ -169,22 +166,6 @@ def test_a_container_that_has_ended_at_once_is_read_in_full(follow: Follow, path
         follow.whole(handle)
         assert numbers(path) in ([1, 2], follow.written(handle))
         path.unlink()
-
-
-def test_a_former_life_is_left_out(follow: Follow, path: Path) -> None:
-    script = "trap 'echo last-words; exit 0' TERM; echo line-1; while :; do sleep 0.05; done"
-    handle = follow.start(script)
-    follow.logged(handle, b"line-1")
-    follow.api.stop(handle.container)
-    follow.logged(handle, b"last-words")
-    ended = time.monotonic()
-    until(lambda: time.monotonic() > ended + 0.5)
-    follow.api.start(handle.container)
-    tailer = follow.tail(handle)
-    until(lambda: numbers(path), "its lines are there")
-    follow.api.stop(handle.container)
-    follow.over(tailer)
-    assert [text[31:] for text in read_last(path, 10)] == ["line-1", "last-words"]
 
 
 @only_real
@@ -351,3 +332,25 @@ def test_writer_and_reader_at_once(path: Path) -> None:
     finally:
         over.set()
         writer.join()
+
+
+def test_a_log_above_the_cap_keeps_its_end_and_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "engine.log"
+    writer = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(writer, b"".join(b"line %06d\n" % n for n in range(1000)))
+        assert not keep_end(path, 12_000)
+        os.write(writer, b"".join(b"line %06d\n" % n for n in range(1000, 2000)))
+        assert keep_end(path, 12_000)
+        os.write(writer, b"after\n")
+    finally:
+        os.close(writer)
+    lines = read_last(path, 10_000)
+    assert lines[0].startswith("--- ")
+    assert lines[-2:] == ["line 001999", "after"]
+    assert lines[1:-1] == [f"line {n:06d}" for n in range(2000 - len(lines[1:-1]), 2000)]
+    assert path.stat().st_size < 12_000
+
+
+def test_a_missing_log_is_no_trouble(tmp_path: Path) -> None:
+    assert not keep_end(tmp_path / "none.log", 10)

@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 
 from console.common.paths import module_argv
-from console.host import ports as listener
 from console.host import process
+from console.host.ports import listener, wide
 from console.runtime import proxy
 from tests.ports import free_port
 from tests.services.serving import serving
 from tests.waiting import until
 
 HOST = "127.0.0.1"
+Ports, Relay = tuple[int, int], subprocess.Popen[bytes]
 Handler = Callable[[socket.socket], None]
 
 
@@ -35,12 +36,12 @@ def server(port: int, handler: Handler) -> Iterator[None]:
 
 
 @pytest.fixture
-def ports() -> tuple[int, int]:
+def ports() -> Ports:
     return free_port(), free_port()
 
 
 @pytest.fixture
-def relayed(ports: tuple[int, int], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def relayed(ports: Ports, tmp_path: Path) -> Iterator[Relay]:
     """A relay between the two ports, listening; its log is tmp_path/log."""
     listen, to = (f"{HOST}:{port}" for port in ports)
     with (tmp_path / "log").open("wb") as log:
@@ -48,7 +49,7 @@ def relayed(ports: tuple[int, int], tmp_path: Path) -> Iterator[subprocess.Popen
             proxy.argv(listen, to, "cand"), stdout=log, stderr=log,
             env={**os.environ, "OMNI_RUN": "run-1"},
         )  # fmt: skip
-    until(lambda: listener.listener(f"http://{listen}") or child.poll() is not None, "it listens")
+    until(lambda: listener(f"http://{listen}") or child.poll() is not None, "it listens")
     assert child.poll() is None
     yield child
     child.kill()
@@ -73,9 +74,7 @@ def cut(client: socket.socket) -> bool:
         return True
 
 
-def test_a_big_answer_through_a_slow_reader_is_whole(
-    ports: tuple[int, int], relayed: subprocess.Popen[bytes]
-) -> None:
+def test_a_big_answer_through_a_slow_reader_is_whole(ports: Ports, relayed: Relay) -> None:
     body = os.urandom(1 << 20) * 16
 
     def send(peer: socket.socket) -> None:
@@ -94,9 +93,7 @@ def test_a_big_answer_through_a_slow_reader_is_whole(
     assert seen.digest() == hashlib.sha256(body).digest()
 
 
-def test_a_half_closed_side_still_gets_its_answer(
-    ports: tuple[int, int], relayed: subprocess.Popen[bytes]
-) -> None:
+def test_a_half_closed_side_still_gets_its_answer(ports: Ports, relayed: Relay) -> None:
     def all_first(peer: socket.socket) -> None:
         with peer:
             said = b""
@@ -112,7 +109,7 @@ def test_a_half_closed_side_still_gets_its_answer(
 
 
 def test_a_candidate_that_refuses_is_a_reset_and_a_line(
-    ports: tuple[int, int], relayed: subprocess.Popen[bytes], tmp_path: Path
+    ports: Ports, relayed: Relay, tmp_path: Path
 ) -> None:
     with pytest.raises(ConnectionResetError), call(ports[0]) as client:
         client.recv(1)  # an end without a word would look like an answer
@@ -122,7 +119,7 @@ def test_a_candidate_that_refuses_is_a_reset_and_a_line(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("option", [socket.SO_REUSEPORT, socket.SO_REUSEADDR])
 def test_its_port_is_free_at_once_for_any_server(
-    ports: tuple[int, int], relayed: subprocess.Popen[bytes], number: int, option: int
+    ports: Ports, relayed: Relay, number: int, option: int
 ) -> None:
     """Connections that linger must not hold the baseline up: some bind with one option alone."""
     with server(ports[1], echo):
@@ -140,9 +137,7 @@ def test_its_port_is_free_at_once_for_any_server(
             assert cut(still_open), "whoever waits for an answer is told"
 
 
-def test_it_is_known_by_what_it_is(
-    ports: tuple[int, int], relayed: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_it_is_known_by_what_it_is(ports: Ports, relayed: Relay, tmp_path: Path) -> None:
     url = f"http://localhost:{ports[0]}"
     found = proxy.at(url)
     assert found is not None
@@ -175,7 +170,7 @@ def test_where_it_listens_is_compared_and_not_the_port_alone() -> None:
     assert not proxy.is_at(f"{near}:81", f"http://{near}:80")
 
 
-def test_a_command_line_that_only_mentions_it_is_none(ports: tuple[int, int]) -> None:
+def test_a_command_line_that_only_mentions_it_is_none(ports: Ports) -> None:
     child = subprocess.Popen(["sleep", "60"], executable="/bin/sleep")
     talk = subprocess.Popen(
         ["sh", "-c", "sleep 60; :", proxy.MODULE, "not an address", "x"], start_new_session=True
@@ -190,7 +185,7 @@ def test_a_command_line_that_only_mentions_it_is_none(ports: tuple[int, int]) ->
 
 
 @pytest.mark.parametrize("module", ["console.services.relay", "console.runtime.proxy"])
-def test_it_is_found_by_either_name(ports: tuple[int, int], module: str) -> None:
+def test_it_is_found_by_either_name(ports: Ports, module: str) -> None:
     listen, to = (f"{HOST}:{port}" for port in ports)
     words = (*module_argv(module), listen, to, "cand")
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as relay:
@@ -200,7 +195,7 @@ def test_it_is_found_by_either_name(ports: tuple[int, int], module: str) -> None
             relay.terminate()
 
 
-def test_more_clients_than_a_shell_may_open_files(ports: tuple[int, int], tmp_path: Path) -> None:
+def test_more_clients_than_a_shell_may_open_files(ports: Ports, tmp_path: Path) -> None:
     """Each takes two descriptors; the soft limit of a login is 1,024."""
     listen, to = (f"{HOST}:{port}" for port in ports)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -209,7 +204,7 @@ def test_more_clients_than_a_shell_may_open_files(ports: tuple[int, int], tmp_pa
         stdout=subprocess.DEVNULL,
     ) as child, server(ports[1], echo), contextlib.ExitStack() as open_ones:  # fmt: skip
         open_ones.callback(child.kill)
-        until(lambda: listener.listener(f"http://{listen}") or child.poll() is not None, "it is up")
+        until(lambda: listener(f"http://{listen}") or child.poll() is not None, "it is up")
         assert hard > 200
         for _ in range(60):
             peer = open_ones.enter_context(call(ports[0]))
@@ -217,7 +212,7 @@ def test_more_clients_than_a_shell_may_open_files(ports: tuple[int, int], tmp_pa
             assert peer.recv(5) == b"hello"
 
 
-def test_a_taken_port_is_said_and_ends_it(ports: tuple[int, int], tmp_path: Path) -> None:
+def test_a_taken_port_is_said_and_ends_it(ports: Ports, tmp_path: Path) -> None:
     with server(ports[0], echo):
         done = subprocess.run(
             proxy.argv(*(f"{HOST}:{port}" for port in ports), "cand"), capture_output=True,
@@ -227,8 +222,28 @@ def test_a_taken_port_is_said_and_ends_it(ports: tuple[int, int], tmp_path: Path
     assert str(ports[0]) in done.stdout
 
 
-def test_who_listens_at_every_address(ports: tuple[int, int]) -> None:
+def test_who_listens_at_every_address(ports: Ports) -> None:
     with server(ports[0], echo):
-        assert not listener.wide(ports[0])
+        assert not wide(ports[0])
     with socket.create_server(("0.0.0.0", ports[1])):
-        assert listener.wide(ports[1])
+        assert wide(ports[1])
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_the_process_that_listens_is_found(family: socket.AddressFamily) -> None:
+    host = "127.0.0.1" if family == socket.AF_INET else "::1"
+    with socket.create_server((host, 0), family=family) as server:
+        port = server.getsockname()[1]
+        found = listener(f"http://localhost:{port}/v1")
+    assert found is not None
+    assert found.pid == os.getpid()
+    assert "python" in found.words
+
+
+def test_nobody_and_another_machine(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert listener(url.replace("127.0.0.1", "10.1.2.3")) is None
+        assert listener(url, tmp_path) is None, "a system without /proc"
+    assert listener(url) is None
+    assert listener("http://127.0.0.1:99999999") is None

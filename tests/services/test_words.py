@@ -1,5 +1,4 @@
-"""What the services say: of containers and processes that ended, of engines that are not well, of
-what is refused, and of a service on its way to be ready."""
+"""What the services say: of ends, refusals, engines that are not well, and the way to be ready."""
 
 from __future__ import annotations
 
@@ -182,9 +181,7 @@ def test_engines_that_are_not_there(
         said(RawEngine(str(dead)).ping),
     ]
     monkeypatch.setenv("PATH", str(tmp_path))
-    found += [
-        said(lambda: compose(["docker", "compose"], "unix:///x", {}, "Reading", 5, silent)),
-    ]
+    found += [said(lambda: compose(["docker", "compose"], "unix:///x", {}, "Reading", 5, silent))]
     path = tmp_path / "docker"
     for text in ("docker: 'compose' is not a docker command.", "", "first\n\x1b[31mthe cause"):
         path.write_text(f'#!/bin/sh\nprintf "{text}" >&2; exit 14\n')
@@ -212,11 +209,7 @@ def test_what_the_kernel_stops(
         ExistingContainer("x"),
     )  # fmt: skip
     found = [containment(service("a", one)) for one in specs]
-    assert [
-        *found,
-        memory_words(None),
-        memory_words(GIB),
-    ] == snapshot
+    assert [*found, memory_words(None), memory_words(GIB)] == snapshot
 
 
 def test_processes_that_do_not_start(

@@ -1,4 +1,4 @@
-"""The testbed by hand: ``python -m tests.testbed up|down|status|env``."""
+"""The testbed by hand: ``python -m tests.testbed up|down|env``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tests.testbed import cache, compose, engine, image, nvml
+from tests.testbed import engine, image, nvml
 from tests.testbed.cache import Unavailable
 
 T = TypeVar("T")
@@ -26,29 +26,11 @@ def up() -> int:
 
 
 def down(*, force: bool = False) -> int:
-    """Stop the private engine, unless somebody else on this machine is at work in it."""
     users = engine.in_use() if not force else ""
     if users:
         print(f"left running: {users}; down --force stops it all the same", file=sys.stderr)
         return 1
     print("stopped" if engine.stop_engine() else "was not running")
-    return 0
-
-
-def status() -> int:
-    """Say what is there without starting it; exit 1 where the engine is down."""
-    print(f"cache   {cache.root()}")
-    if not engine.running():
-        print("engine  down")
-        return 1
-    ready = engine.ensure_engine()
-    answer = ready.run("version", "--format", "{{.Server.Version}}").strip()
-    print(f"engine  {answer} at {ready.host}")
-    print(f"client  {ready.docker}")
-    print(f"compose {compose.version(ready.docker, compose.docker_config())}")
-    listed = ready.run("images", "--format", "{{.Repository}}:{{.Tag}} {{.Size}}")
-    for line in sorted(listed.splitlines()):
-        print(f"image   {line}")
     return 0
 
 
@@ -70,9 +52,9 @@ def _timed(name: str, make: Callable[[], T]) -> T:
 
 
 def main() -> int:
-    verbs = {"up": up, "status": status, "env": env}
+    verbs = {"up": up, "env": env}
     parser = argparse.ArgumentParser(prog="python -m tests.testbed", description=__doc__)
-    parser.add_argument("verb", choices=["up", "down", "status", "env"])
+    parser.add_argument("verb", choices=["up", "down", "env"])
     parser.add_argument("--force", action="store_true", help="down: even if it is in use")
     chosen = parser.parse_args()
     try:

@@ -66,10 +66,7 @@ def fingerprint(*parts: str) -> str:
 
 
 def command(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    timeout: float = 300,
+    argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 300
 ) -> str:
     """Run a tool and return its output; a failure is Unavailable with the tool's last words."""
     merged = {**os.environ, **(env or {})}

@@ -20,7 +20,6 @@ def docker_config() -> Path:
 
 
 def version(docker: str, config: Path) -> str | None:
-    """What ``docker compose version`` answers with this client, or None where it has no v2."""
     env = {"DOCKER_CONFIG": str(config)}
     try:
         text = command([docker, "compose", "version", "--short"], env=env, timeout=30).strip()

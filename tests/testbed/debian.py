@@ -21,7 +21,6 @@ def find(program: str) -> str | None:
 
 
 def codename() -> str:
-    """The suite that this machine runs, such as bookworm."""
     try:
         release = platform.freedesktop_os_release()
     except OSError as error:
@@ -32,7 +31,6 @@ def codename() -> str:
 
 
 def require_program(program: str, packages: Sequence[str]) -> str:
-    """The path of ``program``; its packages are installed where it is missing."""
     present = find(program)
     if present:
         return present
@@ -71,11 +69,8 @@ def mirror() -> str:
 
 
 def fetch(suite: str, packages: Sequence[str], into: Path, *, depends: bool) -> list[Path]:
-    """Download packages of ``suite`` (and what they depend on) without touching the system's apt.
-
-    An empty status file makes apt believe that nothing is installed, so that ``depends`` gets
-    everything down to the C library.
-    """
+    """Download packages of ``suite`` without touching the system's apt. An empty status file makes
+    apt believe that nothing is installed: ``depends`` gets everything down to the C library."""
     source = mirror()
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
     with locked("apt-fetch"):

@@ -14,16 +14,6 @@ from pathlib import Path
 from tests.testbed import cache, compose, debian
 from tests.testbed.cache import Shared, Unavailable, command, folder, locked
 
-__all__ = [
-    "Engine",
-    "Unavailable",
-    "clean",
-    "ensure_engine",
-    "in_use",
-    "running",
-    "stop_engine",
-]
-
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 # A unix socket's address holds 107 characters, and dockerd makes longer ones beneath this one.
@@ -35,8 +25,6 @@ SESSIONS = "sessions"
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that answers, and a client that has Compose v2."""
-
     host: str
     socket: str
     docker: str
@@ -72,7 +60,6 @@ class _Places:
 
 
 def ensure_engine() -> Engine:
-    """The engine, started if need be; Unavailable says why there is none."""
     named = os.environ.get("OMNI_TEST_DOCKER_HOST")
     if named:
         return _reach(named, private=False)
@@ -86,11 +73,6 @@ def ensure_engine() -> Engine:
         _spare_loopback("-A")
         _wait_until_it_answers(places)
     return _reach(places.host, private=True)
-
-
-def running() -> bool:
-    """Whether the private engine's process is there; starts nothing."""
-    return _our_pid(_places()) is not None
 
 
 def in_use() -> str:
@@ -288,7 +270,6 @@ def _answers(client: str, host: str) -> bool:
 
 
 def _clients() -> list[str]:
-    """Docker clients, first the one that the caller's PATH names."""
     places = [*os.environ.get("PATH", os.defpath).split(":"), "/usr/bin", "/usr/local/bin"]
     ours = str(cache.root())
     found = [f"{place}/docker" for place in places if place and not place.startswith(ours)]

@@ -41,10 +41,7 @@ class Planned:
 
 
 def encode(kv: Mapping[str, Item], tensors: Sequence[Planned] = ()) -> bytes:
-    """A header, version 3, little-endian, padded where tensors follow; offsets as they are due.
-
-    Raises struct.error for a number that does not fit its type, KeyError for an unknown ggml type.
-    """
+    """A header, version 3, little-endian, padded where tensors follow; offsets as they are due."""
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(kv))]
     for key, value in kv.items():
         parts += [_string(key), _value(value)]
@@ -62,7 +59,6 @@ def encode(kv: Mapping[str, Item], tensors: Sequence[Planned] = ()) -> bytes:
 
 
 def data_bytes(tensor: Planned) -> int:
-    """Bytes of a tensor's data, without padding."""
     first, *rest = tensor.dims or (1,)
     size = row_bytes(BY_NUMBER[tensor.type], first)
     for one in rest:

@@ -30,10 +30,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 @dataclass(frozen=True)
 class File:
-    """`size` bytes, of which `head` are the first; all others are zero.
-
-    `declared` False leaves the size out of listings, as mirrors do.
-    """
+    """`size` bytes, `head` first and then zeros; not `declared`, listings lack its size."""
 
     size: int
     head: bytes = b""
@@ -56,7 +53,6 @@ class File:
         return self.sha256 if self.lfs else self.sha256[:40]
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
-        """Bytes from `start` up to, not including, `end`."""
         while start < end:
             stop = min(end, start + CHUNK)
             yield self.head[start:stop].ljust(stop - start, b"\0")
@@ -153,11 +149,10 @@ class LocalHub:
 
     Trouble: `rate_limited_s` answers 429 on the API, `broken` (status, body, content type) answers
     every API call so, `drip_s` sends API bodies byte by byte, `hold()` stops a file's body midway,
-    `ignore_range` sends 200 for ranges, `bad_tokens` are refused, `body` replaces a listing's JSON.
-    `bps` and `delay_s` are the line: bits a second, and seconds before each answer.
+    `ignore_range` sends 200 for ranges, `body` replaces a listing's JSON.
     """
 
-    def __init__(self, *, bps: float = 0.0, delay_s: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
         self.seen: list[Seen] = []
         self.rate_limited_s: int | None = None
@@ -166,8 +161,6 @@ class LocalHub:
         self.drip_s = 0.0
         self.dripped = threading.Event()
         self.ignore_range = False
-        self.bad_tokens: set[str] = set()
-        self.bps, self.delay_s = bps, delay_s
         self._holds: dict[str, Hold] = {}
         self._front = _Server(("127.0.0.1", 0), self, cdn=False)
         self._cdn = _Server(("127.0.0.2", 0), self, cdn=True)
@@ -239,9 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        hub, path = self.server.hub, unquote(urlsplit(self.path).path)
-        if hub.delay_s:
-            time.sleep(hub.delay_s)
+        path = unquote(urlsplit(self.path).path)
         try:
             if self.server.cdn:
                 self._blob(path)
@@ -296,8 +287,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _visible(self, name: str) -> Repo:
         """The repository, or the hub's refusals: 401 also hides what is missing."""
-        if self._token in self.server.hub.bad_tokens:
-            raise _Refused(401, "", "Invalid credentials in Authorization header")
         repo = self.server.hub.repos.get(name)
         if repo is None or (repo.private and self._token not in repo.members):
             if not self._token:
@@ -358,14 +347,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 hold.wait()
                 chunk, hold = chunk[max(0, hold.after - sent) :], None
-            self._write(chunk)
+            self.wfile.write(chunk)
             sent += len(chunk)
         return None
-
-    def _write(self, chunk: bytes) -> None:
-        self.wfile.write(chunk)
-        if self.server.hub.bps:
-            time.sleep(len(chunk) * 8 / self.server.hub.bps)
 
     def _json(self, value: object) -> None:
         body = self.server.hub.body

@@ -1,8 +1,7 @@
 """Repositories with the true shapes of real ones: names, sizes, config.json and GGUF headers.
 
-Sizes follow from the models' public dimensions: a GGUF file's size is its header and the data of
-the tensors it declares, in the types that llama.cpp's Q3_K_M and Q4_K_M use. The operator's own
-notes say GB where their tool counted GiB: 642 "GB" is 642 GiB or 689 GB, Q3_K_M 298, Q4_K_M 377.
+A GGUF file's size is its header and the data of the tensors it declares, in the types that
+llama.cpp's Q3_K_M and Q4_K_M use. Where operators' notes say 642 GB, their tool counted GiB.
 """
 
 from __future__ import annotations
@@ -281,13 +280,11 @@ def distill() -> dict[str, File]:
 
 @cache
 def distill_gguf() -> dict[str, File]:
-    """Its Q4_K_M: one file of 19.9 GB."""
     (one,) = gguf(qwen_metadata(), list(qwen_tensors()))
     return {"DeepSeek-R1-Distill-Qwen-32B-Q4_K_M.gguf": one} | files({"README.md": "GGUF"})
 
 
 def missing_shard() -> dict[str, File]:
-    """The Q3_K_M set without its fourth file."""
     gone = "-00004-of-00007.gguf"
     return {path: file for path, file in r1_gguf().items()
             if "Q3_K_M" in path and not path.endswith(gone)}  # fmt: skip

@@ -1,14 +1,11 @@
-"""Two images made from Debian packages, because no image registry need be in reach.
-
-Packages are laid out without running their scripts: that needs neither debootstrap nor a chroot,
-and gives 70 MB for a real llama.cpp where a bootstrapped system has 280.
-"""
+"""Two images of Debian packages that are laid out without their scripts: no image registry need be
+in reach, nor a chroot, and a real llama.cpp takes 70 MB."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +47,6 @@ def ensure_llama_image(engine: Engine) -> str:
 
 
 def ensure_busy_image(engine: Engine) -> str:
-    """The tag of a 3 MB image with sh, sleep, nc, httpd and the other busybox tools."""
     return _ensure(engine, _BUSY)
 
 
@@ -67,13 +63,18 @@ def _ensure(engine: Engine, recipe: _Recipe, fill: Fill | None = None) -> str:
 
 
 def _present(engine: Engine, recipe: _Recipe) -> bool:
+    label = recipe_of(engine, recipe.tag)
+    # In an engine that is not ours, whoever tagged an image with our name meant it.
+    return label is not None and (label == recipe.key or not engine.private)
+
+
+def recipe_of(engine: Engine, tag: str) -> str | None:
+    """The recipe an image was made by; None where there is no such image."""
     form = f'{{{{index .Config.Labels "{RECIPE}"}}}}'
     try:
-        label = engine.run("image", "inspect", "--format", form, recipe.tag).strip()
+        return engine.run("image", "inspect", "--format", form, tag).strip()
     except Unavailable:
-        return False
-    # In an engine that is not ours, whoever tagged an image with our name meant it.
-    return label == recipe.key or not engine.private
+        return None
 
 
 def _tarball(recipe: _Recipe, fill: Fill) -> Path:
@@ -119,7 +120,3 @@ def _link(place: Path, applet: str) -> None:
     # A package's own tool, such as dash as sh, goes before busybox's.
     if not os.path.lexists(place / applet):
         (place / applet).symlink_to("busybox")
-
-
-def tags() -> Sequence[str]:
-    return (LLAMA, BUSY)

@@ -25,7 +25,6 @@ EXPERTS, EXPERTS_USED, EXPERT_WIDTH = 4, 2, 32
 
 
 def tiny_llama(path: Path) -> int:
-    """Write a ``llama`` of 2 blocks, 64 wide, in milliseconds; returns its bytes."""
     spec = ModelSpec(
         "tiny-llama", blocks=BLOCKS, seed=1, width=WIDTH, heads=HEADS, feed_forward=FEED_FORWARD
     )
@@ -39,7 +38,6 @@ def visible_llama(path: Path) -> int:
 
 
 def tiny_deepseek2(path: Path) -> int:
-    """Write a ``deepseek2`` with latent attention and experts; returns its bytes."""
     metadata = _deepseek_metadata("deepseek2", "tiny-deepseek2")
     return write_gguf(path, metadata, _deepseek_tensors(), seed=3)
 
@@ -88,7 +86,6 @@ def _deepseek_metadata(architecture: str, name: str) -> dict[str, Value]:
 
 
 def _deepseek_tensors() -> list[Tensor]:
-    """Token tensors, a dense block and then blocks with experts."""
     tensors = token_tensors(WIDTH)
     for index in range(BLOCKS):
         block = f"blk.{index}"
@@ -115,7 +112,6 @@ def _latent_attention(block: str) -> list[Tensor]:
 
 
 def _experts(block: str) -> list[Tensor]:
-    """Routed experts with sigmoid gating, and a shared one."""
     up, down = (EXPERT_WIDTH, WIDTH), (WIDTH, EXPERT_WIDTH)
     return [
         Tensor(f"{block}.ffn_norm.weight", (WIDTH,), "norm"),

@@ -158,13 +158,11 @@ on_every_engine = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which engine the session's `engine` is at this moment."""
     return str(getattr(request, "param", kinds.USUAL))
 
 
 @pytest.fixture(scope="session")
 def engine(pytestconfig: pytest.Config, kind: str) -> Iterator[Engine]:
-    """A real container engine that answers, with Compose v2."""
     if kind == kinds.USUAL:
         yield _need(pytestconfig.stash[_KEY].get)
         return
@@ -174,19 +172,16 @@ def engine(pytestconfig: pytest.Config, kind: str) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def docker_env(engine: Engine) -> dict[str, str]:
-    """DOCKER_HOST, DOCKER_CONFIG and PATH, to lay over os.environ for a child process."""
     return engine.env()
 
 
 @pytest.fixture(scope="session")
 def busy_image(engine: Engine) -> str:
-    """The tag of a tiny image: sh, sleep, nc, httpd."""
     return _need(lambda: image.ensure_busy_image(engine))
 
 
 @pytest.fixture(scope="session")
 def llama_image(engine: Engine) -> str:
-    """The tag of an image with a real llama-server and llama-bench."""
     return _need(lambda: image.ensure_llama_image(engine))
 
 

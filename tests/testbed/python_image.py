@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tests.testbed import debian
 from tests.testbed.cache import Unavailable, fingerprint, locked
 from tests.testbed.engine import Engine
-from tests.testbed.image import RECIPE, _ensure, _Recipe
+from tests.testbed.image import RECIPE, _ensure, _Recipe, recipe_of
 
 PYTHON = "omni-test/python:1"
 ARM = "omni-test/arm64:1"
@@ -22,7 +22,6 @@ _PYTHON = _Recipe(PYTHON, ("python3", "busybox-static"), debian.codename, True)
 
 
 def ensure_python_image(engine: Engine) -> str:
-    """The tag of an image with python3 and the busybox tools; no entrypoint."""
     return _ensure(engine, _PYTHON)
 
 
@@ -33,7 +32,7 @@ def ensure_packages_image(engine: Engine, files: Mapping[str, bytes]) -> str:
     key = fingerprint(_PYTHON.key, *parts)
     tag = f"omni-test/packages:{key}"
     with locked("image-packages"):
-        if not _label(engine, tag):
+        if not recipe_of(engine, tag):
             _commit(engine, base, tag, key, files)
     return tag
 
@@ -41,7 +40,7 @@ def ensure_packages_image(engine: Engine, files: Mapping[str, bytes]) -> str:
 def ensure_arm_image(engine: Engine) -> str:
     """The tag of a tiny image for linux/arm64, whatever this machine is."""
     with locked("image-arm64"):
-        if _label(engine, ARM) != ARM_RECIPE:
+        if recipe_of(engine, ARM) != ARM_RECIPE:
             _docker(engine, _arm_archive(), "load")
     return ARM
 
@@ -77,15 +76,6 @@ def _commit(engine: Engine, base: str, tag: str, key: str, files: Mapping[str, b
         engine.run("commit", *change, made, tag)
     finally:
         engine.run("rm", "-f", "-v", made)
-
-
-def _label(engine: Engine, tag: str) -> str:
-    """The recipe an image was made by; empty where there is no such image."""
-    form = f'{{{{index .Config.Labels "{RECIPE}"}}}}'
-    try:
-        return engine.run("image", "inspect", "--format", form, tag).strip()
-    except Unavailable:
-        return ""
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

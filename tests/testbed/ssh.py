@@ -1,8 +1,5 @@
-"""A real sshd on a loopback port with a throwaway key, for one test.
-
-As root it needs /run/sshd, and notes each login with a terminal in wtmp and lastlog, as it always
-does; nothing else outside the test's folder is written.
-"""
+"""A real sshd on a loopback port with a throwaway key, for one test. As root it needs /run/sshd,
+and notes each login with a terminal in wtmp and lastlog."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.host import process
+from tests.ports import free_port
 from tests.testbed.cache import Unavailable
 
 LOGIN_S = 60.0
@@ -29,8 +27,6 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Ssh:
-    """A server that lets this user in."""
-
     port: int
     key: Path
     user: str
@@ -62,7 +58,7 @@ def sshd(place: Path) -> Iterator[Ssh]:
         raise Unavailable(f"uid {os.getuid()} has no name: nobody to log in as") from None
     _keys(place)
     for left in reversed(range(TRIES)):
-        child = _start(server, place, port := _free_port())
+        child = _start(server, place, port := free_port())
         try:
             _until_open(port, child, place / "sshd.log")
         except Unavailable:
@@ -101,12 +97,6 @@ def _start(server: str, place: Path, port: int) -> subprocess.Popen[bytes]:
         argv += ["-o", f"{name}={value}"]
     with (place / "sshd.log").open("wb") as log:
         return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _until_open(port: int, child: subprocess.Popen[bytes], log: Path) -> None:

@@ -1,9 +1,8 @@
 """A machine that systemd runs: a container whose first process is Debian 12's own systemd.
 
-Logins are PAM's and logind's (`su -l`), and a user who logs in or lingers has a user manager. The
-source tree, the virtual environment and the interpreter lie in it at the paths they have outside,
-read-only. It needs CAP_SYS_ADMIN and no more, so that it runs where an engine may not give every
-capability (a container with `--privileged` does not start without CAP_SYS_RESOURCE).
+Logins are PAM's and logind's (`su -l`). The source tree, the virtual environment and the
+interpreter lie in it at the paths they have outside, read-only. It needs CAP_SYS_ADMIN and no more:
+where an engine may not give every capability, a container with `--privileged` does not start.
 
 What stands in for a real machine's part:
 

@@ -43,26 +43,20 @@ class Card:
     procs: Mapping[int, int] | None = None
     fail: Mapping[str, int] | None = None
     hang: Mapping[str, int] | None = None
-    instances: Sequence[Card] = ()
 
     def lines(self, number: int) -> list[str]:
-        """This card as lines of a script; its MIG instances follow it."""
         plain = "name uuid mem_total mem_used pci util temp power power_limit fan pstate clock"
         values = {key: getattr(self, key) for key in (*plain.split(), "capability", "mig")}
         values["lost"] = int(self.lost)
         values["procs"] = " ".join(f"{p}:{used}" for p, used in (self.procs or {}).items())
         for kind, calls in (("fail", self.fail), ("hang", self.hang)):
             values.update({f"{kind}.{call}": value for call, value in (calls or {}).items()})
-        lines = [
+        return [
             f"{number}.{key} {NOT_SUPPORTED if value is None else value}"
             for key, value in values.items()
         ]
-        for index, instance in enumerate(self.instances):
-            lines += instance.lines(100 * (number + 1) + index)
-        return lines
 
     def but(self, **changes: object) -> Card:
-        """The same card with other values."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
 

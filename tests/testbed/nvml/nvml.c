@@ -188,8 +188,6 @@ CARD_WIDE(nvmlDeviceGetTotalEnergyConsumption, "energy")
     int function(void *h, u32 *v) { GATE(card_of(h)); *v = (u32)(fact); return OK; }
 CARD_FACT(nvmlDeviceGetIndex, card_of(h))
 CARD_FACT(nvmlDeviceGetMinorNumber, card_of(h))
-CARD_FACT(nvmlDeviceIsMigDeviceHandle, card_of(h) >= 100)
-CARD_FACT(nvmlDeviceGetMaxMigDeviceCount, number_or(card_of(h), "mig", 0) ? 7 : 0)
 
 int nvmlDeviceGetHandleByIndex_v2(u32 index, void **out) {
     GATE(-1);
@@ -262,22 +260,6 @@ int nvmlDeviceGetMigMode(void *h, u32 *now, u32 *pending) {
     int code = u32_answer(card_of(h), "mig", now);
     if (code == OK) *pending = (u32)number_or(card_of(h), "mig_pending", *now);
     return code;
-}
-
-int nvmlDeviceGetMigDeviceHandleByIndex(void *h, u32 index, void **out) {
-    char raw[96];
-    int card = card_of(h), instance = 100 * (card + 1) + (int)index;
-    GATE(card);
-    if (!text(instance, "uuid", raw, sizeof raw)) return NOT_FOUND;
-    *out = handle_of(instance);
-    return OK;
-}
-
-int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *h, void **out) {
-    GATE(card_of(h));
-    if (card_of(h) < 100) return INVALID;
-    *out = handle_of(card_of(h) / 100 - 1);
-    return OK;
 }
 
 static int processes(int card, const char *name, u32 *count, Process *out) {
