@@ -1,6 +1,8 @@
-"""One run for each exit code; state and decision apart in --json."""
+"""One run for each exit code, state and decision apart in --json; and which figures decide."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -9,6 +11,7 @@ from tests.run.world import Outcome
 from tests.run.world import WorldBase as World
 
 GO, NO_GO = 'go: ">= 20 tok/s", no_go: "< 10 tok/s"', 'go: ">= 20 tok/s"'
+BAD = 'id: bad, run: ["false"]'
 OUTCOMES = ", outcomes: {go: migrate, no_go: retain, hold: evaluate}"
 
 
@@ -38,32 +41,31 @@ def test_go_measures_the_exclusive_candidate_and_restores_the_baseline(world: Wo
     world.until(lambda: not world.pids("ladder"), "the warm ladder went with the run")
 
 
-def test_no_go_ends_3_and_a_criterion_with_go_alone_has_no_grey_zone(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(*gate("15.5", NO_GO, OUTCOMES))))
-    assert settled(done) == (3, "succeeded", "no_go", 3), done
-    assert done.json["outcome"] == "retain"
-
-
-def test_no_go_with_rollback_ends_6(world: World) -> None:
-    steps = (UP, *gate("5", GO, OUTCOMES + ", on_no_go: rollback"), "id: after, note: reached")
-    done = world.go(world.write("b.yaml", book(*steps)))
-    assert settled(done) == (6, "rolled_back", "no_go", 6), done
-    assert next(s for s in done.json["steps"] if s["id"] == "after")["state"] == "pending"
+@pytest.mark.parametrize(
+    ("steps", "ends", "outcome", "after"),
+    [
+        (gate("15.5", NO_GO, OUTCOMES), (3, "succeeded", "no_go"), "retain", "pending"),
+        ((UP, *gate("5", GO, OUTCOMES + ", on_no_go: rollback")),
+         (6, "rolled_back", "no_go"), "retain", "pending"),
+        (gate("15", GO, OUTCOMES), (4, "succeeded", "hold"), "evaluate", "pending"),
+        ((SIDE, *gate("15", GO, ", on_hold: rollback")),
+         (6, "rolled_back", "hold"), None, "pending"),
+        ((SIDE, f"{BAD}, on_failure: rollback"), (6, "rolled_back", None), None, "pending"),
+        ((f"{BAD}, on_failure: continue",), (0, "succeeded", None), None, "succeeded"),
+    ],
+    ids=["no-go, without a grey zone", "no-go with rollback", "hold with nobody there",
+         "hold with rollback", "failure with rollback", "failure that may be"],
+)  # fmt: skip
+def test_how_a_run_ends(
+    world: World, steps: tuple[str, ...], ends: tuple[int, str, str | None], outcome: str | None,
+    after: str,
+) -> None:  # fmt: skip
+    done = world.go(world.write("b.yaml", book(*steps, "id: after, note: reached")))
+    assert settled(done) == (*ends, ends[0]), done
+    assert done.json["outcome"] == outcome
+    assert next(s for s in done.json["steps"] if s["id"] == "after")["state"] == after
     assert world.serves()
     assert not world.listens(world.cand_url)
-
-
-def test_hold_ends_4_when_nobody_is_there(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(*gate("15", GO, OUTCOMES), "id: after, note: x")))
-    assert settled(done) == (4, "succeeded", "hold", 4), done
-    assert done.json["outcome"] == "evaluate"
-    assert done.json["steps"][-1]["state"] == "pending"
-
-
-def test_hold_with_rollback_ends_6(world: World) -> None:
-    steps = (SIDE, *gate("15", GO, ", on_hold: rollback"))
-    done = world.go(world.write("b.yaml", book(*steps)))
-    assert settled(done) == (6, "rolled_back", "hold", 6), done
 
 
 def test_a_failed_step_ends_5_with_cause_code_and_last_lines(world: World) -> None:
@@ -76,19 +78,6 @@ def test_a_failed_step_ends_5_with_cause_code_and_last_lines(world: World) -> No
     assert "oops" in world.run.report.read_text()
     assert world.serves(), "an ended run leaves the baseline serving"
     assert not world.listens(world.cand_url)
-
-
-def test_a_failed_step_with_rollback_ends_6(world: World) -> None:
-    bad = 'id: bad, run: ["false"], on_failure: rollback'
-    done = world.go(world.write("b.yaml", book(SIDE, bad)))
-    assert settled(done) == (6, "rolled_back", None, 6), done
-
-
-def test_a_failed_step_that_may_fail_changes_nothing(world: World) -> None:
-    bad = 'id: bad, run: ["false"], on_failure: continue'
-    done = world.go(world.write("b.yaml", book(bad, "id: after, note: x")))
-    assert settled(done) == (0, "succeeded", None, 0), done
-    assert [s["state"] for s in done.json["steps"]] == ["failed", "succeeded"]
 
 
 @pytest.mark.parametrize(
@@ -161,3 +150,77 @@ def test_rollback_brings_a_silent_baseline_up_from_the_site_file(bare: World) ->
     assert bare.serves()
     again = bare.console("rollback", "--json")
     assert (again.code, again.json["nothing_to_do"]) == (0, True), again
+
+
+# -- figures, from a step's output to the gate -----------------------------------------------------
+
+TG = [20.4, 20.5, 20.6, 20.5, 20.5]
+ENTRY = {
+    "build_commit": "d82b7a7", "build_number": 11549, "model_type": "deepseek2 671B Q3_K",
+    "n_prompt": 0, "n_gen": 128, "n_depth": 0, "avg_ts": 20.5, "stddev_ts": 0.07, "samples_ts": TG,
+}  # fmt: skip
+READ = 'id: tg, run: [cat, "{}"], figures: llama-bench'
+JUDGE = 'id: go, gate: [{metric: tg.tg_tok_s, go: ">= 20 tok/s", min_samples: 5}]'
+
+
+def test_llama_bench_is_read_and_judged_by_its_samples(world: World) -> None:
+    path = world.write("out.json", json.dumps([ENTRY], indent=2))
+    done = world.go(world.write("b.yaml", book(READ.format(path), JUDGE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    found = done.json["metrics"]["tg"]
+    assert (found["tg_tok_s"]["value"], found["tg_tok_s"]["samples"]) == (20.5, TG)
+    assert found["pp_tok_s"]["value"] is None
+    view = world.view()
+    assert view.benchmarks["tg"]["build"] == "11549-d82b7a7"
+    assert "(20.44 to 20.56 tok/s) meets >= 20 tok/s" in view.verdicts[0].criteria[0]["why"]
+
+
+def test_one_repetition_of_llama_bench_is_too_few_unless_it_is_said_to_do(world: World) -> None:
+    path = world.write("out.json", json.dumps([{**ENTRY, "samples_ts": [20.5]}], indent=2))
+    for more, decision in (("", "hold"), (", min_samples: 1", "go")):
+        judge = f'id: go, gate: [{{metric: tg.tg_tok_s, go: ">= 20 tok/s"{more}}}]'
+        done = world.go(world.write("b.yaml", book(READ.format(path), judge)))
+        assert done.json["decision"] == decision, done
+        (row,) = world.view().verdicts[0].criteria
+        assert ("1 valid sample of the 3 needed" in row["why"]) is (decision == "hold")
+
+
+@pytest.mark.parametrize(
+    ("said", "output", "decision"),
+    [
+        ("omni/ik-llama sm120 12.5GB", "pattern: '([0-9.]+)GB', unit: GB", "no_go"),
+        ("omni/ik-llama sm120 9.5GB", "pattern: '([0-9.]+)GB', unit: GB", "go"),
+        ("omni/ik-llama sm120 12.5GB", "pattern: '([0-9.]+)GB', unit: B", None),
+        ("size 10,5 GB", "pattern: 'size ([0-9.]+)', unit: GB", None),
+        ("used: -1", "pattern: 'used: (-?[0-9]+)', unit: GB", "hold"),
+    ],
+)
+def test_an_image_that_is_too_large_is_never_go(
+    world: World, said: str, output: str, decision: str | None
+) -> None:
+    step = f'id: image, run: [echo, "{said}"], outputs: {{size: {{{output}}}}}'
+    judge = "id: go, gate: [{metric: image.size, go: '< 10GB'}]"
+    done = world.go(world.write("b.yaml", book(step, judge)))
+    assert done.json["decision"] == decision, done
+    failed = world.at("image")
+    assert (failed.cause == "output_invalid") is (decision is None)
+    assert decision is not None or failed.detail.startswith("output 'size': 1")
+
+
+def test_figures_are_the_newest_attempts(world: World) -> None:
+    """A first attempt whose output is no result leaves nothing behind for a gate."""
+    good = world.write("out.json", json.dumps([ENTRY], indent=2))
+    text = f'test -e seen || {{ touch seen; echo "error: out of memory"; exit 0; }}; cat {good}'
+    step = f"id: tg, script: {json.dumps(text)}, figures: llama-bench, retry: {{backoff: 10ms}}"
+    done = world.go(world.write("b.yaml", book(step, JUDGE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+
+
+def test_output_that_is_no_result_fails_the_step_with_its_last_lines(world: World) -> None:
+    path = world.write("out.json", "error: failed to load model\n")
+    done = world.go(world.write("b.yaml", book(READ.format(path), JUDGE)))
+    assert (done.code, done.json["decision"]) == (5, None), done
+    step = world.at("tg")
+    assert step.cause == "output_invalid"
+    assert "no result of llama-bench in the output" in step.detail
+    assert step.lines == ["error: failed to load model"]
