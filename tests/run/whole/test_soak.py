@@ -1,8 +1,10 @@
-"""A soak in a whole run, and one that is ended before its time. Time is the scripted one."""
+"""A soak in a whole run: ended before its time, its server gone, its runner gone."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from console.journal.run_view import RunView
 from console.journal.samples import soak_lines
@@ -25,10 +27,22 @@ def figure(view: RunView, name: str) -> Any:
     return view.metrics["soak"][name]["value"]
 
 
-def answered(world: World, count: int) -> bool:
-    """Whether the newest attempt has so many good answers in its file."""
+def lines(world: World) -> list[dict[str, Any]]:
+    """What the newest attempt at the soak has written so far."""
     found = sorted((world.run.path / "attempts").glob("soak.*.soak.jsonl"))
-    return bool(found) and sum(1 for row in soak_lines(found[-1]) if row.get("ok")) >= count
+    return list(soak_lines(found[-1])) if found else []
+
+
+def answered(world: World, count: int) -> bool:
+    return sum(1 for line in lines(world) if line.get("ok")) >= count
+
+
+@pytest.fixture
+def soaking(world: World) -> World:
+    """A run in the middle of its soak."""
+    world.detach(world.write("b.yaml", book(SIDE, soak("10h"), JUDGE)))
+    world.until(lambda: answered(world, 4), "the soak has begun")
+    return world
 
 
 def test_a_soak_of_the_baseline_takes_it_not_into_the_run(world: World) -> None:
@@ -41,15 +55,62 @@ def test_a_soak_of_the_baseline_takes_it_not_into_the_run(world: World) -> None:
     assert world.serves()
 
 
-def test_an_abort_ends_it_and_keeps_what_was_seen(world: World) -> None:
-    world.detach(world.write("b.yaml", book(SIDE, soak("10h"), JUDGE)))
-    world.until(lambda: answered(world, 3), "the soak has begun")
-    assert world.tell("abort").code == 0
-    view = world.over()
-    assert str(world.at("soak").state) == "cancelled"
-    assert figure(view, "requests") >= 3
+def test_an_abort_ends_it_and_keeps_what_was_seen(soaking: World) -> None:
+    with (soaking.run.path / "logs/side.log").open("a") as log:
+        log.write("CUDA error: \x1b[31mout of memory\x1b[0m\n")
+    assert soaking.tell("abort").code == 0
+    view = soaking.over()
+    assert str(soaking.at("soak").state) == "cancelled"
+    assert figure(view, "requests") >= 4
     assert view.soaks["soak"]["early"] == "stopped before its end"
+    assert view.soaks["soak"]["critical"] == ["CUDA error: out of memory"]
     assert not view.verdicts
+
+
+def test_a_crash_is_named_with_its_cause_and_half_a_soak_is_no_go(soaking: World) -> None:
+    soaking.kill("process")
+    view = soaking.state("paused:step_failed")
+    step = soaking.at("soak")
+    assert step.cause == "signal"
+    assert "SIGKILL" in step.detail
+    assert "of the soak" in step.detail
+    assert step.lines, "the last lines of the server"
+    [crash] = view.soaks["soak"]["restarts"]
+    assert "SIGKILL" in crash["what"]
+    assert 0 < crash["t"] <= figure(view, "observed_s") < 36_000
+    assert figure(view, "restarts") == 1
+    assert "SIGKILL" in view.soaks["soak"]["gone"]
+    assert "1 crash" in step.said
+    assert soaking.tell("skip", "--reason", "to see the gate").code == 0
+    assert str(soaking.state("paused:hold").decision) == "hold"
+
+
+def test_it_goes_on_under_a_new_runner(soaking: World) -> None:
+    soaking.kill("runner")
+    soaking.dead()
+    before = lines(soaking)
+    assert soaking.console("resume", "--detach").code == 0
+    soaking.until(lambda: len(lines(soaking)) > len(before) + 5, "it goes on")
+    assert soaking.tell("abort").code == 0
+    view = soaking.over()
+    assert soaking.at("soak").attempt == 2
+    [(begin, end)] = view.soaks["soak"]["gaps"]
+    assert 0 < begin < end
+    again = lines(soaking)
+    assert again[: len(before)] == before, "nothing that was seen is lost"
+    assert again[-1]["t"] == pytest.approx(figure(view, "observed_s") + end - begin, abs=0.01)
+
+
+def test_a_server_that_died_with_its_runner(soaking: World) -> None:
+    soaking.kill("runner")
+    soaking.dead()
+    soaking.kill("process")
+    assert soaking.console("resume", "--detach").code == 0
+    view = soaking.state("paused:step_failed")
+    assert soaking.at("soak").cause == "precondition"
+    assert figure(view, "requests") >= 4, "what was seen before is on record"
+    assert figure(view, "restarts") == 1, "and that it died"
+    assert view.metrics["soak"]["requests"]["n"] == 0, "and judges nothing"
 
 
 def test_too_many_errors_end_it_with_their_classes(world: ScriptedWorld) -> None:
