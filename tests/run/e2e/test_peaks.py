@@ -6,15 +6,13 @@ import signal
 from pathlib import Path
 
 import psutil
-import pytest
 
 from console.journal.samples import gauge_lines
 from tests.run.e2e.sites import book
 from tests.run.e2e.world import World
-from tests.testbed.nvml import ERROR_GPU_IS_LOST, MIB, RTX_5090, RTX_PRO_6000, Nvml
+from tests.testbed.nvml import MIB, RTX_5090, RTX_PRO_6000, Nvml
 
 PEAK, LOW = 90_001 * MIB, 700 * MIB
-DRIVER_NOT_LOADED = 9
 GATE = "id: go, gate: [{metric: gpu.peak_used, of: sum, go: '<= 117GB'}]"
 
 
@@ -69,41 +67,12 @@ def test_the_peak_of_a_run_is_kept_when_the_card_is_empty_again(
     world.until(lambda: not readers(world), "no reader is left")
 
 
-def test_a_gate_sees_what_happened_a_moment_before_it(
-    world: World, nvml: Nvml, tmp_path: Path
-) -> None:
-    script, full = cards(nvml, tmp_path / "cards", LOW), cards(nvml, tmp_path / "full", PEAK)
-    load = f"id: load, run: [mv, {full}, {script}]"
-    gate = GATE.replace("117GB", "80GB")
-    path = world.write("b.yaml", book(waits(world, "seen", LOW), load, gate))
-    done = world.go(path, **nvml.env(script))
-    assert (done.code, done.json["decision"]) == (3, "no_go"), done
-
-
-@pytest.mark.parametrize("how", ["no driver", "hangs", "lost"])
-def test_cards_that_do_not_answer_hurt_no_run(
-    world: World, nvml: Nvml, tmp_path: Path, how: str
-) -> None:
-    script = tmp_path / "cards"
-    if how == "lost":
-        fail = {"nvmlDeviceGetMemoryInfo": ERROR_GPU_IS_LOST}
-        nvml.write(script, (RTX_PRO_6000.but(lost=True, fail=fail), RTX_5090))
-    elif how == "hangs":
-        nvml.write(script, hang={"all": 600})
-    else:
-        nvml.write(script, fail={"nvmlInitWithFlags": DRIVER_NOT_LOADED})
-    steps = ["id: a, note: nothing", "id: b, run: ['true']", "id: c, run: [sleep, '1.5']"]
-    if how != "hangs":  # a gate would wait for it, until it is not sure any more
-        steps.append(GATE)
-    done = world.go(world.write("b.yaml", book(*steps)), **nvml.env(script))
+def test_cards_that_hang_hurt_no_run(world: World, nvml: Nvml, tmp_path: Path) -> None:
+    script = nvml.write(tmp_path / "cards", hang={"all": 600})
+    done = world.go(world.write("b.yaml", book("id: c, run: [sleep, '1.5']")), **nvml.env(script))
     view = world.view()
-    assert (done.code, str(view.state)) == (0 if how == "hangs" else 4, "succeeded"), done
-    assert [v.verdict for v in view.verdicts] == ([] if how == "hangs" else ["HOLD"])
+    assert (done.code, str(view.state), view.peaks["gpu"]) == (0, "succeeded", {}), done
     assert view.peaks["host"]["ram_used"] > 0
-    known = {uuid: card["used"] for uuid, card in view.peaks["gpu"].items()}
-    assert RTX_PRO_6000.uuid not in known or known[RTX_PRO_6000.uuid] is None
-    if how != "lost":
-        assert known == {}
     world.until(lambda: not readers(world), "no reader is left")
     world.dead()
 
