@@ -9,7 +9,6 @@ import pytest
 from console.journal.run_view import RunView
 from console.journal.samples import soak_lines
 from tests.run.e2e.sites import SIDE, book
-from tests.run.whole.server import Script
 from tests.run.whole.world import ScriptedWorld
 from tests.run.world import WorldBase as World
 
@@ -114,7 +113,7 @@ def test_a_server_that_died_with_its_runner(soaking: World) -> None:
 
 
 def test_too_many_errors_end_it_with_their_classes(world: ScriptedWorld) -> None:
-    world.machine.scripts[world.cand_port] = Script(answers=6)
+    world.machine.answers[world.cand_port] = 6
     path = world.write("b.yaml", book(SIDE, soak("10h", ", max_errors: 3"), JUDGE))
     done = world.go(path)
     step = world.at("soak")

@@ -1,10 +1,5 @@
-"""One test's world inside the test's own process: commands through `cli.main`, scripted engines.
-
-What runs as it does for an operator: the command line, the playbook's load and lint, the plan, the
-runner with its journal and control socket, the warm ladder, the commands of steps (real children).
-What is scripted: engines, the sentinel (there is none), the watch over the machine's gauges (none),
-NVML (no driver). Threads stand for processes: see `machine`.
-"""
+"""One test's world inside the test's own process: commands through `cli.main`, scripted engines, no
+sentinel, no gauges, no driver of cards. Threads stand for processes: see `machine`."""
 
 from __future__ import annotations
 
@@ -182,7 +177,7 @@ class ScriptedWorld(WorldBase):
     def _warm(self, me: Scripted, arguments: Sequence[str]) -> None:
         made = ScriptedStandby(Path(arguments[0]), self.machine)
         made.prepare()
-        me.own(lambda: os.close(made.fifo))
+        me.owned.append(lambda: os.close(made.fifo))
         made.run()
 
     def _popen(self, argv: Sequence[str], **options: Any) -> SimpleNamespace:
@@ -218,7 +213,7 @@ class ScriptedWorld(WorldBase):
         def made(*args: Any) -> Any:
             found = make(*args)
             if self.machine.me is not None:
-                self.machine.me.own(getattr(found, close))
+                self.machine.me.owned.append(getattr(found, close))
             return found
 
         return made
@@ -233,7 +228,7 @@ class ScriptedWorld(WorldBase):
             threading.Thread(target=child.wait, daemon=True).start()
 
         if self.machine.me is not None:
-            self.machine.me.own(take_over)
+            self.machine.me.owned.append(take_over)
         return child
 
     def _control(self) -> Control:
