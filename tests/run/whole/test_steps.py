@@ -1,31 +1,28 @@
-"""What a step does when the world misbehaves: engines, children, secrets, approvals nobody sees."""
+"""What a step does when the world misbehaves: engines, children, secrets, approvals nobody sees,
+patterns that would take years."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from console.host import process
-from console.journal.store import Reader
+from console.config.playbook.inputs import InputModel, convert
+from console.host import matching, process
 from console.runner.executors import command
+from console.runner.executors.soak_monitor import CriticalLog
 from tests.run.e2e.sites import SIDE, UP, book
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World
 
 REPR = "import sys; print(repr(sys.argv[1:]))"
 SECRET = "hf_Zw9-not-to-be-seen"
+SLOW, LINE = "(a+)+$", "a" * 60 + "b"
 GRACE = ((signal.SIGINT, 0.2), (signal.SIGTERM, 0.2), (signal.SIGKILL, 10.0))
-
-
-def step_of(shown: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(s for s in shown["steps"] if s["id"] == name)
-    return found
 
 
 @pytest.mark.parametrize("headless", [True, False])
@@ -36,11 +33,8 @@ def test_an_approval_that_expires_in_an_outage_rolls_back(world: World, headless
         assert world.go(path).code == 6
     else:
         world.detach(path)
-    view = world.over()
-    assert str(view.state) == "rolled_back", world.words
-    step = view.step("ask")
-    assert step is not None
-    assert step.cause == "expired"
+    assert str(world.over().state) == "rolled_back", world.words
+    assert world.at("ask").cause == "expired"
     assert world.serves()
     assert not world.listens(world.cand_url)
 
@@ -60,18 +54,13 @@ def test_an_approval_that_expires_while_the_baseline_serves_waits_for_a_person(
     assert world.go(path).code == 5, "nobody is there, and nothing is down"
 
 
-def test_a_service_that_ends_right_after_its_start_is_not_waited_for(world: World) -> None:
+def test_what_never_serves_is_not_waited_for_and_says_why(world: World) -> None:
     done = world.go(world.write("b.yaml", book("id: up, service: {start: crash}")))
-    step = step_of(done.json, "up")
-    assert (done.code, step["cause"]) == (5, "not_ready"), done
-    assert step["lines"][-1] == "last words"
-    assert "ended before it was ready" in step["detail"]
-
-
-def test_garbage_on_the_port_is_not_ready(world: World) -> None:
-    done = world.go(world.write("b.yaml", book("id: up, service: {start: garbage}")))
-    step = step_of(done.json, "up")
-    assert (done.code, step["cause"]) == (5, "not_ready"), done
+    step = world.at("up")
+    assert (done.code, step.cause, step.lines[-1]) == (5, "not_ready", "last words"), done
+    assert "ended before it was ready" in step.detail
+    done = world.go(world.write("c.yaml", book("id: up, service: {start: garbage}")))
+    assert (done.code, world.at("up").cause) == (5, "not_ready"), done
     assert "\x1b" not in done.out + done.err
     assert not world.listens(world.cand_url), "what was started is stopped at the end"
 
@@ -88,8 +77,7 @@ def test_a_timeout_ends_the_whole_group_however_deaf_it_is(
     world.state("paused:step_failed")
     assert world.at("tree").cause == "timeout"
     assert process.by_cookie(world.run.id) == [], "a grandchild outlived the timeout"
-    with closing(Reader(world.run.journal)) as journal:
-        said = [event.data.get("text") for event in journal.since(0) if event.step == "tree"]
+    said = [event.data.get("text") for event in world.events() if event.step == "tree"]
     stages = [f"stopping: {name}" for name in ("SIGINT", "SIGTERM", "SIGKILL")]
     assert [text for text in said if text in stages] == stages, "each rung of the stop is visible"
 
@@ -122,10 +110,8 @@ def test_inputs_reach_a_script_through_the_environment_alone(world: World) -> No
     assert (world.root / "got").read_text() == text
     assert not (world.root / "boom").exists()
     inside = "id: say, script: 'echo $" + "{{ inputs.text }}'"
-    refused = world.go(
-        world.write("c.yaml", book(inside, inputs="text: {type: string, default: x}"))
-    )
-    assert refused.code == 2, refused
+    path = world.write("c.yaml", book(inside, inputs="text: {type: string, default: x}"))
+    assert world.go(path).code == 2
 
 
 def told(path: Path, words: list[bytes]) -> bool:
@@ -167,7 +153,61 @@ def test_a_secret_that_is_not_there_fails_the_step_and_not_later(world: World) -
     step = "id: use, script: 'echo hi', env: {TOKEN: '$" + "{{ inputs.token }}'}"
     text = book(step, inputs="token: {type: secret, from: {env: OMNI_TEST_TOKEN}}")
     done = world.go(world.write("b.yaml", text))
-    assert (done.code, step_of(done.json, "use")["cause"]) == (5, "precondition"), done
+    assert (done.code, world.at("use").cause) == (5, "precondition"), done
     refused = world.go(world.write("b.yaml", text), "--input", f"token={SECRET}")
     assert refused.code == 2
     assert SECRET not in refused.out + refused.err
+
+
+# -- a pattern that would take years ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"run": ["echo", LINE], "outputs": {"n": {"pattern": SLOW}}},
+        {"check": {"output": ["echo", LINE], "matches": SLOW}},
+        {"check": {"output": ["echo", LINE], "not_matches": SLOW}},
+    ],
+    ids=["outputs", "matches", "not_matches"],
+)
+def test_its_step_fails_and_the_baseline_is_back(world: World, step: dict[str, Any]) -> None:
+    slow = json.dumps({"id": "slow", "on_failure": "rollback", **step})[1:-1]
+    done = world.go(world.write("b.yaml", book(UP, slow)))
+    assert (done.code, str(world.over().state)) == (6, "rolled_back"), done
+    assert world.at("slow").cause == "output_invalid"
+    assert world.serves()
+
+
+def test_an_abort_goes_through_meanwhile(world: World) -> None:
+    slow = json.dumps({"id": "slow", "run": ["echo", LINE], "outputs": {"n": {"pattern": SLOW}}})
+    world.detach(world.write("b.yaml", book(UP, slow[1:-1])))
+    world.until(lambda: str(world.at("slow").state) == "running", "it is looked for")
+    assert world.tell("abort").code == 0
+    assert str(world.over().state) == "rolled_back"
+
+
+def test_a_log_that_cannot_be_judged_is_none_that_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("")
+    log = CriticalLog(path, SLOW)
+    path.write_text(f"{LINE}\n")
+    assert log.read() is None
+    assert log.close() == ()
+
+
+def test_a_typed_value_is_refused() -> None:
+    asked = InputModel.model_validate({"type": "string", "pattern": SLOW})
+    with pytest.raises(ValueError, match="too long"):
+        convert(asked, LINE, Path("/"))
+
+
+def test_both_ways_find_the_same() -> None:
+    for pattern, text, how in (
+        (r"rate: ([0-9]+)", "rate: 1\nrate: 22", {}),
+        (r"^b$", "a\nb", {"lines": True}),
+        (r"(?i)A+", "aa", {"whole": True}),
+        (r"a|(b)", "a", {}),
+        (r"x", "\udcff\x00", {}),
+    ):
+        assert matching.find(pattern, [text], **how) == matching.here(pattern, [text], **how)
