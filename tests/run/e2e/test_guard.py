@@ -20,6 +20,7 @@ from console.recovery.guard import config
 from console.recovery.guard.record.read import open_newest
 from tests.run.e2e.sites import UP, book, guards, service
 from tests.run.e2e.world import COMMAND, World
+from tests.run.scenes import LONG
 
 MOST = 12
 HOG = f"""
@@ -42,7 +43,6 @@ while True:
 LIMIT = "guards: [{metric: service.ram_used, above: 300MiB, of: hog}]\n"
 HOG_UP = "id: up, service: {start: hog}"
 LOST = ["restarted", "gone"]
-LONG = "id: long, run: [sleep, '600']"
 ASK = "id: ask, approval: {prompt: Go on?}"
 
 
@@ -140,6 +140,14 @@ def outage(world: World, *options: str) -> None:
     world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
 
 
+def waiting(world: World, *options: str) -> Path:
+    """A run whose outage begins once this file is there: whoever is to attach has done so."""
+    begin = world.root / "begin"
+    wait = f'id: wait, script: "until test -e {begin}; do sleep 0.02; done"'
+    world.detach(world.write("b.yaml", book(wait, UP, LONG)), *options)
+    return begin
+
+
 def test_a_sentinel_that_dies_twice_ends_the_run(world: World) -> None:
     outage(world)
     (first,) = world.pids("sentinel")
@@ -216,9 +224,7 @@ def attached(world: World) -> Iterator[None]:
 
 
 def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
-    begin = world.root / "begin"
-    wait = f'id: wait, script: "until test -e {begin}; do sleep 0.02; done"'
-    world.detach(world.write("b.yaml", book(wait, UP, LONG)), "--lease", "4s")
+    begin = waiting(world, "--lease", "4s")
     with attached(world):
         begin.touch()
         world.until(lambda: (world.status().get("lease") or 0) > 3.0, "it counts")

@@ -9,30 +9,15 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from console.host import process
 from console.journal.breach import ready
-from tests.run.e2e.sites import UP, book
+from tests.run.e2e.sites import book
+from tests.run.e2e.test_guard import outage, waiting
 from tests.run.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
-
-LONG = "id: long, run: [sleep, '600']"
-
-
-def outage(world: World, *options: str) -> None:
-    world.detach(world.write("b.yaml", book(UP, LONG)), *options)
-    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
-
-
-def waiting(world: World, *options: str) -> Path:
-    """A run whose outage begins once this file is there: whoever is to attach has done so."""
-    begin = world.root / "begin"
-    wait = f'id: wait, script: "until test -e {begin}; do sleep 0.02; done"'
-    world.detach(world.write("b.yaml", book(wait, UP, LONG)), *options)
-    return begin
 
 
 def ran_out(world: World) -> None:
@@ -132,28 +117,14 @@ def test_without_a_runner_the_sentinel_is_heard(world: World) -> None:
     assert "its runner is gone" in first, "the first line knows it already"
 
 
-def test_the_first_line_knows_the_run(world: World) -> None:
-    outage(world, "--lease", "119s")
-    world.until(lambda: world.status().get("lease"), "it counts")
-    child = world.start("gauges", "--watch")
-    assert child.stdout is not None
-    first = child.stdout.readline()
-    child.send_signal(signal.SIGINT)
-    assert "guard ok" in first or "guard WARN" in first, first
-    assert "baseline returns in 1:" in first, first
-    assert world.tell("abort").code == 0
-    world.over()
-
-
 def test_a_baseline_that_came_back_later_is_not_down(world: World) -> None:
     """Everything of the run died; another run found a baseline that somebody had started."""
     outage(world)
-    found = ready(world.run)
+    assert ready(world.run)
     # the runner first: it would have the sentinel back at once
     for kind in ("runner", "sentinel", "ladder", "step", "process"):
         for pid, start in world.pids(kind):
             process.send(pid, start, signal.SIGKILL)
-    assert found is not None
     world.dead()
     dead = world.run
     assert "BASELINE DOWN" in world.console("show", dead.id).out
