@@ -285,10 +285,3 @@ def test_a_resume_says_where_logind_would_end_it(
     monkeypatch.setattr(launch, "detachment", lambda: Detachment(False, "logind ends it"))
     resumed = world.console("resume", "--json")
     assert (resumed.code, "WARNING: logind ends it" in resumed.err) == (0, True), resumed
-
-
-def test_a_second_resume_of_a_live_run_is_refused(world: World) -> None:
-    world.detach(world.write("b.yaml", book(LONG)))
-    done = world.console("resume")
-    assert done.code == 2, done
-    assert "omni-console attach" in done.err
