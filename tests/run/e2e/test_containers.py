@@ -73,20 +73,6 @@ def test_a_whole_run_in_containers(box: Boxes) -> None:
     assert candidate["Id"] in box.ids(), "a candidate is stopped, never removed"
 
 
-def test_an_equal_candidate_is_used_again_and_another_one_is_set_aside(box: Boxes) -> None:
-    path = box.world.write("b.yaml", book(UP))
-    assert box.world.go(path).code == 0
-    first = box.inspect(box.cand_name)["Id"]
-    assert box.world.go(path).code == 0
-    assert box.inspect(box.cand_name)["Id"] == first
-    site = json.loads(box.world.site.read_text())
-    site["services"]["cand"]["container"]["memory"] = "900MiB"
-    box.world.site.write_text(json.dumps(site))
-    assert box.world.go(path).code == 0
-    assert box.inspect(box.cand_name)["Id"] != first
-    assert first in box.ids(), "the older one was renamed aside, not removed"
-
-
 def test_a_model_that_llama_cpp_refuses_in_a_container(box: Boxes) -> None:
     before = box.inspect(box.base_name)["Id"]
     up = "id: up, service: {start: broken}, on_failure: rollback"

@@ -1,16 +1,13 @@
-"""A run that nobody looks at, and one whose runner is gone: the lease, `show`, `gauges`."""
+"""A run that nobody looks at, and one whose runner is gone: the lease and `show`."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import pytest
 
 from console.host import process
 from console.journal.breach import ready
@@ -26,41 +23,15 @@ def ran_out(world: World) -> None:
     assert world.serves()
 
 
-def environment(world: World) -> dict[str, str]:
-    return {**world.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-
-
 @contextmanager
 def console(world: World, *options: str) -> Iterator[Terminal]:
-    made = Terminal([COMMAND, *options], environment(world), cwd=str(world.root))
+    env = {**world.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    made = Terminal([COMMAND, *options], env, cwd=str(world.root))
     try:
         made.until("RUNNING wait", 60)
         yield made
     finally:
         made.close()
-
-
-@contextmanager
-def unseen(world: World) -> Iterator[None]:
-    """A console in a tmux that nobody is attached to."""
-    if not shutil.which("tmux"):
-        pytest.fail("tmux is needed")
-    call = ["tmux", "-S", str(world.root / "tmux")]
-    size = ["-x", "120", "-y", "40"]
-    subprocess.run(
-        [*call, "new-session", "-d", *size, COMMAND], env=environment(world), check=True,
-        cwd=world.root,
-    )  # fmt: skip
-
-    def screen() -> str:
-        argv = [*call, "capture-pane", "-p"]
-        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-
-    try:
-        world.until(lambda: "RUNNING wait" in screen(), "the console draws")
-        yield
-    finally:
-        subprocess.run([*call, "kill-server"], check=False, capture_output=True)
 
 
 def shows(world: World, words: str) -> None:
@@ -87,9 +58,9 @@ def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(wor
     ran_out(world)
 
 
-def test_a_console_that_only_looks_or_that_nobody_sees_renews_nothing(world: World) -> None:
+def test_a_console_that_only_looks_renews_nothing(world: World) -> None:
     begin = waiting(world, "--lease", "9s")
-    with console(world, "--readonly") as terminal, unseen(world):
+    with console(world, "--readonly") as terminal:
         begin.touch()
         terminal.until("BASELINE DOWN", 60)
         shows(world, "baseline returns in 0:0")
@@ -101,20 +72,6 @@ def test_a_console_that_only_looks_or_that_nobody_sees_renews_nothing(world: Wor
     assert "LEASE RAN OUT: nobody was attached for 9 s" in shown.out, shown
     assert "GUARD BREACH" not in shown.out, shown
     assert "stopped by the lease: nobody" in shown.out, shown
-
-
-def test_without_a_runner_the_sentinel_is_heard(world: World) -> None:
-    outage(world)
-    world.kill("runner")
-    world.dead()
-    shown = world.console("show", world.run.id)
-    assert "guard ok, its runner is gone" in shown.out, shown
-    assert "BASELINE DOWN: omni-console rollback brings it back" in shown.out, shown
-    child = world.start("gauges", "--watch")
-    assert child.stdout is not None
-    first = child.stdout.readline()
-    child.send_signal(signal.SIGINT)
-    assert "its runner is gone" in first, "the first line knows it already"
 
 
 def test_a_baseline_that_came_back_later_is_not_down(world: World) -> None:
