@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from tests.mutants import faults
-from tests.mutants.__main__ import ROOT, Result, compare, verdicts
+from tests.mutants.__main__ import ROOT
 
 BODIES: dict[str, dict[str, set[str]]] = {
     "if a < b:\n    x = a": {"comparison": {"if a <= b", "if a >= b"}},
@@ -60,15 +60,3 @@ def test_the_list_can_be_tried() -> None:
              if (ROOT / one.file).exists()]  # fmt: skip
     mutated = [ast.parse(each[0]) for each in found if each]
     assert len(mutated) >= faults.COUNT * 0.9
-
-
-def test_what_two_suites_notice() -> None:
-    def results(*rows: str) -> list[Result]:
-        return [Result(*f"{row} 1 1 0 t".split()) for row in rows]
-
-    old = results("a test killed", "b test timeout", "c test survived")
-    new = results("a test uncovered", "a full killed", "b test killed", "c test survived")
-    assert verdicts(new) == {"a": "make test-all only", "b": "make test", "c": "survived"}
-    assert not compare(old, new)[1], "by make test alone only half"
-    assert compare(old, old)[1]
-    assert not compare(old, new[2:])[1], "one is missed"
