@@ -183,16 +183,6 @@ def test_the_peak_of_a_run_is_kept_when_the_card_is_empty_again(
     world.until(lambda: not readers(world), "no reader is left")
 
 
-def test_cards_that_hang_hurt_no_run(world: World, nvml: Nvml, tmp_path: Path) -> None:
-    script = nvml.write(tmp_path / "cards", hang={"all": 600})
-    done = world.go(world.write("b.yaml", book("id: c, run: [sleep, '1.5']")), **nvml.env(script))
-    view = world.view()
-    assert (done.code, str(view.state), view.peaks["gpu"]) == (0, "succeeded", {}), done
-    assert view.peaks["host"]["ram_used"] > 0
-    world.until(lambda: not readers(world), "no reader is left")
-    world.dead()
-
-
 def test_a_resumed_run_says_that_nobody_looked(world: World, nvml: Nvml, tmp_path: Path) -> None:
     script = cards(nvml, tmp_path / "cards", LOW)
     wait = f"id: b, idempotent: true, script: 'until test -e {world.root}/go; do sleep 0.05; done'"

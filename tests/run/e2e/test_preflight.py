@@ -106,16 +106,3 @@ def test_lazarus_ends_at_the_import_chain(
     assert "ModuleNotFoundError: No module named 'sched_ext'" in said
     assert "F-018, F-023" in said
     assert omni.serves()
-
-
-@pytest.mark.engine
-def test_a_missing_image_is_a_clear_answer(omni: World, engine: Engine) -> None:
-    text = (shipped() / "operation-lazarus.yaml").read_text()
-    start, end = text.index("      - id: chain"), text.index("  - title: Benchmark")
-    head = "schema: omni.playbook/v1\nname: chain\ntitle: The chain\n"
-    head += 'inputs: {image: {type: string, default: "omni/ktransformers:phase3"}}\n'
-    book = omni.write("b.yaml", f"{head}phases:\n  - title: Only\n    steps:\n{text[start:end]}")
-    done = omni.console("run", str(book), "--json", **engine.env())
-    assert done.code == 3, done
-    said = output(omni, "chain")
-    assert "image omni/ktransformers:phase3: is not on this machine" in said
