@@ -1,8 +1,7 @@
-"""A soak of a real llama.cpp server that is well, hangs, or is started again by its engine."""
+"""A soak of a real llama.cpp server that is well, and of one that hangs."""
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 from console.host import process
 from console.journal.run_view import RunView
 from console.journal.samples import soak_lines
-from tests.run.e2e.boxes import Boxes
-from tests.run.e2e.sites import SIDE, UP, book
+from tests.run.e2e.sites import SIDE, book
 from tests.run.e2e.world import World
 from tests.run.whole.test_soak import answered, figure, lines
 
@@ -36,11 +34,9 @@ def gate(*criteria: str) -> str:
 GATE = gate(*CRITERIA)
 
 
-def soak(duration: str, more: str = "", service: str = "side", after: str = "") -> str:
-    return (
-        f"id: soak, soak: {{service: {service}, duration: {duration}, max_tokens: 24"
-        f"{more or ', every: 200ms'}}}{after}"
-    )
+def soak(duration: str, more: str = "") -> str:
+    keys = f"service: side, duration: {duration}, max_tokens: 24, every: 200ms{more}"
+    return f"id: soak, soak: {{{keys}}}"
 
 
 def rows(view: RunView) -> list[dict[str, Any]]:
@@ -49,7 +45,7 @@ def rows(view: RunView) -> list[dict[str, Any]]:
 
 def test_a_server_that_is_well(world: World) -> None:
     # fixed moments are served as a busy machine can, so none is asked of them
-    fixed = soak("8s", ", arrivals: fixed, every: 200ms")
+    fixed = soak("8s", ", arrivals: fixed")
     done = world.go(world.write("b.yaml", book(SIDE, fixed, gate(*CRITERIA[1:]))))
     view = world.view()
     assert (done.code, done.json["decision"]) == (0, "go"), done
@@ -96,20 +92,3 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
     assert view.metrics["soak"]["observed_s"]["n"] > 5
     assert str(world.at("soak").state) == "succeeded"
     assert str(view.decision) == "no_go"
-
-
-@pytest.mark.engine
-def test_a_container_that_its_engine_starts_again(box: Boxes) -> None:
-    world = box.world
-    world.detach(world.write("b.yaml", book(UP, soak("12s", service="cand"))))
-    world.until(lambda: answered(world, 3), "the soak has begun")
-    box.docker("update", "--restart", "always", box.cand_name)
-    os.kill(int(box.inspect(box.cand_name)["State"]["Pid"]), signal.SIGKILL)
-    view = world.over()
-    assert str(world.at("soak").state) == "succeeded", world.words
-    [restart] = view.soaks["soak"]["restarts"]
-    assert "container" in restart["what"]
-    assert figure(view, "restarts") == 1
-    assert figure(view, "rss_peak") > 2**20
-    assert figure(view, "rss_growth") is None, "two processes are not compared"
-    assert figure(view, "critical_lines") == 0

@@ -39,6 +39,7 @@ from tests.run.whole.machine import ENGINE, KillableQueue, Machine, Scripted
 from tests.run.world import Outcome, WorldBase
 
 CLI, WARM = "console.cli", "console.recovery.rollback.standby"
+ASK_CARDS = inventory.ask
 REAL_PAUSE_S = 0.02
 """No pause of a scripted process takes longer; its clock says that it did."""
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
@@ -58,9 +59,7 @@ class MachineClock(SystemClock):
         return super().now() + self._skipped + self._machine.passed
 
     def sleep(self, seconds: float) -> None:
-        self._machine.check()
-        super().sleep(min(seconds, REAL_PAUSE_S))
-        self._skipped += max(0.0, seconds - REAL_PAUSE_S)
+        self.wait(threading.Event(), seconds)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         self._machine.check()
@@ -143,25 +142,21 @@ class ScriptedWorld(WorldBase):
         )
         patch.setattr(launch, "subprocess", popen)
         patch.setattr(runner, "subprocess", popen)
-        patch.setattr(
-            runner,
-            "signal",
-            SimpleNamespace(SIGHUP=0, SIGPIPE=0, SIGTERM=0, SIG_IGN=0, signal=lambda *_: 0),
-        )
+        none = SimpleNamespace(SIGHUP=0, SIGPIPE=0, SIGTERM=0, SIG_IGN=0, signal=lambda *_: 0)
+        patch.setattr(runner, "signal", none)
         patch.setattr(runner, "SystemClock", lambda: MachineClock(machine))
         patch.setattr(runner, "_guard", lambda context: None)
         patch.setattr(runner, "_watch_machine", lambda context, *, resumed: None)
         patch.setattr(claim, "HostLock", self._owned(HostLock, "release"))
-        patch.setattr(runner, "Server", self._owned(Server, "close"))
-        patch.setattr(runner, "Journal", self._owned(Journal, "close"))
-        patch.setattr(runner, "RunServices", self._owned(RunServices, "close"))
+        for kind in (Server, Journal, RunServices):
+            patch.setattr(runner, kind.__name__, self._owned(kind, "close"))
         patch.setattr(runner, "Control", self._control)
-        for kind, name in ((Context, "record"), (Attempt, "remaining")):
-            patch.setattr(kind, name, self._checked(getattr(kind, name)))
+        patch.setattr(Context, "record", self._checked(Context.record))
+        patch.setattr(Attempt, "remaining", self._checked(Attempt.remaining))
         patch.setattr(cgroup, "popen", self._child)
         patch.setattr(standby, "lock_memory", lambda: "")
         patch.setattr(fault, "die", machine.die)
-        patch.setattr(inventory, "ask", self._cards(inventory.ask))
+        patch.setattr(inventory, "ask", self._cards)
         patch.setattr(benchmark, "Surroundings", self._surroundings)
         patch.setattr(follow, "POLL_S", 0.01)
         patch.setattr(fault, "FAULT", "")  # set by each process here, and taken back at the end
@@ -196,16 +191,10 @@ class ScriptedWorld(WorldBase):
             kill=lambda: self.machine.send(made.pid, made.start, signal.SIGKILL),
         )  # fmt: skip
 
-    def _cards(self, ask: Any) -> Any:
+    def _cards(self, *args: Any, **named: Any) -> inventory.Cards:
         """NVML is asked where a test gives a script of it, in a process, which takes a while."""
-
-        def asked(*args: Any, **named: Any) -> inventory.Cards:
-            there = "OMNI_NVML_SCRIPT" in os.environ
-            return cast(
-                inventory.Cards, ask(*args, **named) if there else inventory.Cards(words="none")
-            )
-
-        return asked
+        there = "OMNI_NVML_SCRIPT" in os.environ
+        return ASK_CARDS(*args, **named) if there else inventory.Cards(words="none")
 
     def _owned(self, make: Any, close: str) -> Any:
         """What a runner opens is closed when its thread has ended, however it did."""
@@ -260,18 +249,14 @@ class ScriptedWorld(WorldBase):
     def command(self, args: Sequence[str], env: dict[str, str]) -> Outcome:
         out, err = self._out.capture(), self._err.capture()
         sys.stdout, sys.stderr = cast(TextIO, self._out), cast(TextIO, self._err)
-        before = {name: os.environ.get(name) for name in env}
-        os.environ.update({**self.env, **env})
-        try:
-            code = cli.main(list(args))
-        except SystemExit as ended:  # argparse
-            code = int(ended.code or 0)
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        os.environ.update(self.env)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            try:
+                code = cli.main(list(args))
+            except SystemExit as ended:  # argparse
+                code = int(ended.code or 0)
         return Outcome(code, out.getvalue(), err.getvalue())
 
     def start(self, *args: str, **env: str) -> Background:
