@@ -64,8 +64,7 @@ def test_a_whole_run_in_containers(box: Boxes) -> None:
     restored(box, before)
     candidate = box.inspect(box.cand_name)
     labels = candidate["Config"]["Labels"]
-    assert labels["omni.role"] == "candidate"
-    assert labels["omni.run"] == box.world.run.id
+    assert (labels["omni.role"], labels["omni.run"]) == ("candidate", box.world.run.id)
     assert candidate["HostConfig"]["RestartPolicy"]["Name"] in ("", "no")
     assert candidate["HostConfig"]["Memory"] == 1 << 30
     assert candidate["HostConfig"]["PortBindings"]["8080/tcp"][0]["HostIp"] == "127.0.0.1"
@@ -221,9 +220,8 @@ def test_a_candidate_of_the_same_file_leaves_the_baseline_its_container(composed
     candidate = composed.inspect(container(composed, "candidate"))
     assert not candidate["State"]["Running"], "stopped at the end"
     labels = candidate["Config"]["Labels"]
-    assert labels["omni.role"] == "candidate"
-    assert labels["omni.run"] == world.run.id
-    assert labels["omni.service"] == "cand"
+    told = [labels[f"omni.{name}"] for name in ("role", "run", "service")]
+    assert told == ["candidate", world.run.id, "cand"]
     assert candidate["HostConfig"]["RestartPolicy"]["Name"] == "no"
     assert candidate["HostConfig"]["Memory"] == 1 << 30
     assert "LITERAL=a$b" in candidate["Config"]["Env"]

@@ -25,7 +25,7 @@ from console.runner.loop import Runner
 from console.runtime import proxy
 from tests.rollback.conftest import STANDIN
 from tests.run.e2e.sites import UP, book
-from tests.run.scenes import LONG, STAY
+from tests.run.scenes import LONG, STAY, restored
 from tests.run.whole.test_emergency import elsewhere
 from tests.run.whole.test_faults import crash as crash_at
 from tests.run.world import WorldBase as World
@@ -77,8 +77,7 @@ def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how
     assert world.console("run", str(check), OMNI_SITE=str(other)).code == 0
     assert not world.serves()
     assert world.console("rollback", how).code == 0
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    restored(world)
     world.until(lambda: read_view(first).state == "rolled_back", "it is on record", 20.0)
 
 
@@ -86,8 +85,7 @@ def test_an_end_before_the_step_that_stops_the_candidate(world: World) -> None:
     steps = (UP, "id: bad, run: ['false']", STOP, "id: z, note: reached")
     done = world.go(world.write("b.yaml", book(*steps)))
     assert done.code == 5, done
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    restored(world)
     assert world.at("restore").state == "succeeded"
 
 

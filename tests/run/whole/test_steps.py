@@ -16,6 +16,7 @@ from console.host import matching, process
 from console.runner.executors import command
 from console.runner.executors.soak_monitor import CriticalLog
 from tests.run.e2e.sites import SIDE, UP, book
+from tests.run.scenes import restored
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World
 
@@ -35,8 +36,7 @@ def test_an_approval_that_expires_in_an_outage_rolls_back(world: World, headless
         world.detach(path)
     assert str(world.over().state) == "rolled_back", world.words
     assert world.at("ask").cause == "expired"
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    restored(world)
 
 
 def test_an_approval_that_expires_while_the_baseline_serves_waits_for_a_person(
