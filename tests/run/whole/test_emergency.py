@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import socket
 import sys
-import tempfile
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -127,28 +125,6 @@ def test_after_a_failed_rollback_the_site_file_says_what_comes_back(outage: Worl
     outage.until(lambda: not outage.pids("ladder"), "the ladder of the old plan leaves", 20.0)
     outage.until(lambda: str(outage.view().state) == "rolled_back", "it is on record", 20.0)
     outage.until(lambda: not points(outage), "no rollback is owed any more", 20.0)
-
-
-@pytest.fixture
-def frozen() -> Iterator[str]:
-    """An engine socket that takes connections and never says a word."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = f"{directory}/engine.sock"
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind(path)
-            door.listen(64)
-            yield f"unix://{path}"
-
-
-def test_with_the_container_engine_frozen(bare: World, frozen: str) -> None:
-    site = json.loads(host_site(bare, frozen))
-    site["services"]["box"] = {"container": {"image": "never:pulled"}, "url": "http://127.0.0.1:9"}
-    bare.site.write_text(json.dumps(site))
-    bare.bring_up()
-    bare.detach(bare.write("b.yaml", book(UP, LONG)))
-    bare.step("long", "running")
-    roll_back(bare)
-    closed(bare)
 
 
 # -- runs, site files and sealed plans that disagree -----------------------------------------------
