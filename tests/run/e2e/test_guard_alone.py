@@ -1,8 +1,9 @@
-"""A run that nobody looks at, and one whose runner is gone: the lease and `show`."""
+"""A run that nobody looks at, or whose follower or runner is gone: the lease, `show`, `attach`."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -11,9 +12,9 @@ from contextlib import contextmanager
 
 from console.host import process
 from console.journal.breach import ready
-from tests.run.e2e.sites import book
+from tests.run.e2e.sites import UP, book, gate
 from tests.run.e2e.test_guard import outage, waiting
-from tests.run.e2e.world import COMMAND, World
+from tests.run.e2e.world import COMMAND, LIMIT_S, World
 from tests.ui.terminal import Terminal
 
 
@@ -108,3 +109,50 @@ def test_the_sealed_script_sends_ladder_and_sentinel_home(world: World) -> None:
     assert done.stderr == ""
     assert world.console("rollback").code == 0
     assert str(world.over().state) == "rolled_back", world.words
+
+
+def test_ctrl_c_detaches_and_attach_takes_over(world: World) -> None:
+    stop = world.root / "stop"
+    wait = f'id: long, script: "echo waiting; until test -e {stop}; do sleep 0.02; done"'
+    path = world.write("b.yaml", book(UP, wait, *gate("25", 'go: ">= 20 tok/s"')))
+    follower = world.start("run", str(path))
+    assert follower.stdout is not None
+    assert any(" long: " in line for line in follower.stdout), "it follows"
+    follower.send_signal(signal.SIGINT)
+    out, err = follower.communicate(timeout=LIMIT_S)
+    assert follower.returncode == 130, (out, err)
+    assert "detached" in out
+    assert f"omni-console attach {world.run.id[-4:]}" in out
+    assert "Traceback" not in err
+    assert world.pids("runner"), "the run goes on"
+    listed = world.console("runs", "--json").json["runs"]
+    assert [(r["run"], r["state"]) for r in listed] == [(world.run.id, "running")]
+    assert world.console("show").code == 4
+    attached = world.start("attach", world.run.id[-4:], "--json")
+    stop.touch()
+    out, err = attached.communicate(timeout=LIMIT_S)
+    assert attached.returncode == 0, (out, err)
+    assert '"state": "succeeded"' in out
+    assert "GATE GO" in err
+    assert world.console("attach", world.run.id).code == 0, "an ended run is told again"
+
+
+def test_a_run_outlives_the_kill_of_its_follower(world: World) -> None:
+    stop = world.root / "stop"
+    wait = f'id: long, script: "until test -e {stop}; do sleep 0.02; done"'
+    follower = world.start("run", str(world.write("b.yaml", book(wait))), "--json")
+    world.until(lambda: world.runs, "the run begins")
+    world.step("long", "running")
+    follower.kill()
+    follower.wait(timeout=LIMIT_S)
+    stop.touch()
+    assert str(world.over().state) == "succeeded"
+
+
+def test_a_closed_pipe_is_no_error(world: World) -> None:
+    assert world.go(world.write("b.yaml", book("id: a, note: reached"))).code == 0
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(COMMAND)} runs | true"], env=world.env, capture_output=True,
+        text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
