@@ -143,9 +143,7 @@ def test_ensure_models_writes_once_and_repairs(scratch: Path) -> None:
     paths = ensure_models(scratch, lambda *call: calls.append(call))
     sizes = {name: path.stat().st_size for name, path in paths.items()}
     assert sum(sizes.values()) < 250e6
-    about = {"baseline": 51_700_000, "fast": 7_700_000, "slow": 166_800_000}
     for name in MODELS:
-        assert sizes[name] == pytest.approx(about[name], rel=0.02)
         reports = [(done, total) for model, done, total in calls if model == name]
         assert reports == sorted(reports)
         assert reports[-1] == (sizes[name], sizes[name])

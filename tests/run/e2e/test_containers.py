@@ -166,22 +166,16 @@ def stack(boxed: Boxes) -> str:
 
     def service(model: str, port: int, **more: object) -> dict[str, object]:
         return {
-            "image": boxed.image,
-            "command": server(model),
-            "ports": [f"127.0.0.1:{port}:8080"],
-            "volumes": [f"{boxed.models}:/models:ro"],
-            "labels": {LABEL: boxed.scope},
-            **more,
-        }
+            "image": boxed.image, "command": server(model), "ports": [f"127.0.0.1:{port}:8080"],
+            "volumes": [f"{boxed.models}:/models:ro"], "labels": {LABEL: boxed.scope}, **more,
+        }  # fmt: skip
 
     candidate = service(
         "tiny.gguf", boxed.world.cand_port, restart="always", profiles=["sandbox"],
         depends_on=["deepseek"], environment={"LITERAL": "a$$b"},
     )  # fmt: skip
-    services = {
-        "deepseek": service("deepseek2.gguf", boxed.world.base_port),
-        "candidate": candidate,
-    }
+    baseline = service("deepseek2.gguf", boxed.world.base_port)
+    services = {"deepseek": baseline, "candidate": candidate}
     return json.dumps({"name": f"e2e-{boxed.scope}", "services": services})
 
 
