@@ -89,19 +89,17 @@ def test_lazarus_ends_at_the_import_chain(
         path.write_text("{}")
     inputs = {
         "models": omni.root, "gguf": weights.name, "ram_floor": "64MiB", "images_disk": omni.root,
-        "images_free": "1MiB", "reports": omni.root,
-        "torch_image": torch, "image": broken,
+        "images_free": "1MiB", "reports": omni.root, "torch_image": torch, "image": broken,
     }  # fmt: skip
     pairs = [word for key, value in inputs.items() for word in ("--input", f"{key}={value}")]
     path = str(book / "operation-lazarus.yaml")
     done = omni.console("run", path, "--json", *KNOWN, *pairs, **env)
     assert done.code == 3, done
-    states = {step.id: str(step.state) for step in omni.view().steps}
-    assert (states["fits"], states["config"]) == ("succeeded", "skipped")
-    assert (states["build-torch"], states["sm120"], states["build"]) == (
-        "skipped", "succeeded", "skipped",
-    )  # fmt: skip
-    assert states["up"] == "pending"
+    states = omni.states()
+    assert states.items() >= {
+        "fits": "succeeded", "config": "skipped", "build-torch": "skipped", "sm120": "succeeded",
+        "build": "skipped", "up": "pending",
+    }.items()  # fmt: skip
     said = output(omni, "chain")
     assert "ModuleNotFoundError: No module named 'sched_ext'" in said
     assert "F-018, F-023" in said
