@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from console.recovery.guard.record.read import open_newest
 from tests.run.e2e.sites import UP, book, guards, service
 from tests.run.e2e.world import COMMAND, World
 from tests.run.scenes import LONG
+from tests.ui.terminal import Terminal
 
 MOST = 12
 HOG = f"""
@@ -203,29 +202,21 @@ def test_without_a_sentinel_no_run_starts(world: World, tmp_path: Path) -> None:
     world.until(lambda: len(world.mine()) == 1, "the baseline alone is left")
 
 
-@contextlib.contextmanager
-def attached(world: World) -> Iterator[None]:
-    """`attach` at a terminal, in the foreground."""
-    said = bytearray()
-    ours, theirs = os.openpty()
-    child = subprocess.Popen(
-        [COMMAND, "attach", world.run.id], env=world.env, stdin=theirs, stdout=theirs,
-        stderr=theirs, start_new_session=True,
-    )  # fmt: skip
+@contextmanager
+def at_a_terminal(world: World, words: str, *argv: str) -> Iterator[Terminal]:
+    """A command of the console's in the foreground, once it shows these words."""
+    env = {**world.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    made = Terminal([COMMAND, *argv], env, cwd=str(world.root))
     try:
-        while b"Ctrl-C" not in said:
-            said += os.read(ours, 4096)
-        yield
+        made.until(words, 60)
+        yield made
     finally:
-        child.kill()
-        child.wait(10)
-        os.close(ours)
-        os.close(theirs)
+        made.close()
 
 
 def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
     begin = waiting(world, "--lease", "4s")
-    with attached(world):
+    with at_a_terminal(world, "Ctrl-C", "attach", world.run.id):
         begin.touch()
         world.until(lambda: (world.status().get("lease") or 0) > 3.0, "it counts")
         time.sleep(5.0)

@@ -7,32 +7,12 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from console.host import process
 from console.journal.breach import ready
 from tests.run.e2e.sites import UP, book, gate
-from tests.run.e2e.test_guard import outage, waiting
+from tests.run.e2e.test_guard import at_a_terminal, outage, restored, waiting
 from tests.run.e2e.world import COMMAND, LIMIT_S, World
-from tests.ui.terminal import Terminal
-
-
-def ran_out(world: World) -> None:
-    view = world.over()
-    assert (str(view.state), view.reason) == ("rolled_back", "lease"), world.words
-    assert world.serves()
-
-
-@contextmanager
-def console(world: World, *options: str) -> Iterator[Terminal]:
-    env = {**world.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-    made = Terminal([COMMAND, *options], env, cwd=str(world.root))
-    try:
-        made.until("RUNNING wait", 60)
-        yield made
-    finally:
-        made.close()
 
 
 def shows(world: World, words: str) -> None:
@@ -42,7 +22,7 @@ def shows(world: World, words: str) -> None:
 
 def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(world: World) -> None:
     begin = waiting(world, "--lease", "6s")
-    with console(world) as terminal:
+    with at_a_terminal(world, "RUNNING wait") as terminal:
         begin.touch()
         world.step("long", "running")
         shows(world, "renewed: somebody is attached")
@@ -56,19 +36,19 @@ def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(wor
         time.sleep(7.0)
         assert not world.view().over, "nobody is asked to watch a countdown"
     world.until(lambda: world.view().over and world.view().finished, "nobody is there any more")
-    ran_out(world)
+    restored(world, "lease")
 
 
 def test_a_console_that_only_looks_renews_nothing(world: World) -> None:
     begin = waiting(world, "--lease", "9s")
-    with console(world, "--readonly") as terminal:
+    with at_a_terminal(world, "RUNNING wait", "--readonly") as terminal:
         begin.touch()
         terminal.until("BASELINE DOWN", 60)
         shows(world, "baseline returns in 0:0")
         told = world.console("show", world.run.id, "--json").json["guard"]
         assert 0 < told["lease_s"] <= 9, told
         assert told["attended"] is False
-        ran_out(world)
+        restored(world, "lease")
     shown = world.console("show", world.run.id)
     assert "LEASE RAN OUT: nobody was attached for 9 s" in shown.out, shown
     assert "GUARD BREACH" not in shown.out, shown
