@@ -1,4 +1,4 @@
-"""A soak of a real llama.cpp server that is well, and of one that hangs."""
+"""A soak of a real llama.cpp server that is well, that hangs, or that outlives its runner."""
 
 from __future__ import annotations
 
@@ -92,3 +92,40 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
     assert view.metrics["soak"]["observed_s"]["n"] > 5
     assert str(world.at("soak").state) == "succeeded"
     assert str(view.decision) == "no_go"
+
+
+def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
+    world.detach(world.write("b.yaml", book(SIDE, soak("9s"), GATE)))
+    world.until(lambda: answered(world, 4), "the soak has begun")
+    world.kill("runner")
+    world.dead()
+    before = lines(world)
+    done = world.console("resume", "--json")
+    view = world.view()
+    assert (done.code, done.json["state"], done.json["decision"]) == (0, "succeeded", "go"), done
+    assert world.at("soak").attempt == 2
+    [(begin, end)] = view.soaks["soak"]["gaps"]
+    assert 0 < begin < end
+    observed = figure(view, "observed_s")
+    assert observed > 8.99
+    again = rows(view)
+    whole = [row for row in before if row != again[len(before) - 1]] and before
+    assert again[: len(whole)] == whole, "nothing that was seen is lost"
+    assert again[-1]["t"] == pytest.approx(observed + end - begin, abs=0.01)
+    assert len({row["t"] for row in again if "ok" in row}) > len(
+        [row for row in before if "ok" in row]
+    )
+
+
+def test_a_soak_whose_server_died_with_its_runner(world: World) -> None:
+    world.detach(world.write("b.yaml", book(SIDE, soak("60s"), GATE)))
+    world.until(lambda: answered(world, 5), "the soak has begun")
+    world.kill("runner")
+    world.dead()
+    world.kill("process")
+    assert world.console("resume", "--detach").code == 0
+    view = world.state("paused:step_failed")
+    assert world.at("soak").cause == "precondition"
+    assert figure(view, "requests") >= 5, "what was seen before is on record"
+    assert figure(view, "restarts") == 1, "and that it died"
+    assert view.metrics["soak"]["requests"]["n"] == 0, "and judges nothing"
