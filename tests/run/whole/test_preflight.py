@@ -108,7 +108,7 @@ NOW = [
     ("metric: disk.free, below: 900TiB, of: /", "disk free (/) ", "below 900.0 TiB"),
     ("metric: disk.free, below: 900TiB", "disk free (", "below 900.0 TiB"),
     ("metric: disk.free, below: 1GiB, of: /no/such", "disk.free of /no/such", "no such directory"),
-    ("metric: gpu.memory_used, above: 1GiB, of: sum, missing: breach", "VRAM used", "no NVIDIA"),
+    ("metric: gpu.memory_used, above: 1GiB, of: sum, missing: breach", "VRAM used", "as breached"),
 ]
 
 
