@@ -28,6 +28,7 @@ GO += "outcomes: {go: migrate}"
 def restored(box: Boxes, baseline: str) -> None:
     """The same baseline container serves, the candidate stands still, nothing was removed."""
     assert box.world.serves()
+    assert proxy.at(box.world.base_url) is None
     assert box.inspect(box.base_name)["Id"] == baseline
     assert not box.world.listens(box.world.cand_url)
     assert box.ids("--filter", "status=running") == [baseline]
@@ -246,13 +247,6 @@ def model(url: str) -> str:
     return str(json.loads(fetch(f"{url}/props", timeout_s=5.0).body)["model_path"])
 
 
-def is_back(box: Boxes, baseline: str) -> None:
-    assert proxy.at(box.world.base_url) is None
-    assert model(box.world.base_url).endswith("deepseek2.gguf")
-    assert box.world.serves()
-    assert box.ids("--filter", "status=running") == [baseline]
-
-
 @pytest.mark.parametrize("way", ["command", "script"])
 def test_clients_stay_at_a_container_until_a_rollback(box: Boxes, way: str) -> None:
     world, before = box.world, box.inspect(box.base_name)["Id"]
@@ -270,7 +264,7 @@ def test_clients_stay_at_a_container_until_a_rollback(box: Boxes, way: str) -> N
     else:
         back = world.console("rollback", "--json")
         assert (back.code, back.json["serving"]) == (0, True), back
-    is_back(box, before)
+    restored(box, before)
 
 
 def test_a_container_killed_in_the_watch_brings_the_baseline_back(box: Boxes) -> None:
@@ -280,7 +274,7 @@ def test_a_container_killed_in_the_watch_brings_the_baseline_back(box: Boxes) ->
     box.docker("kill", box.cand_name)
     assert str(world.over().state) == "rolled_back", world.words
     assert "cand died" in world.at("cut").detail
-    is_back(box, before)
+    restored(box, before)
 
 
 def test_promote_says_how_its_own_container_is_made(box: Boxes) -> None:

@@ -166,14 +166,6 @@ def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World)
         child.wait()
 
 
-def test_a_port_that_is_not_the_baselines_starts_nothing(world: World) -> None:
-    cut = f"id: cut, cutover: {{to: cand, port: {world.cand_port}}}"
-    done = world.go(world.write("b.yaml", book(UP, cut)))
-    assert done.code == 2, done
-    assert "is not the baseline's" in done.json["detail"]
-    assert not world.runs
-
-
 def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> None:
     stay(world)
     unsaid = world.console("promote", "--yes")

@@ -20,7 +20,7 @@ from console.journal.run_dir import RunDir
 from console.journal.run_files import left_down, read_view, served_since
 from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.recovery.rollback import live, proof, records
+from console.recovery.rollback import proof, records
 from console.runner.loop import Runner
 from console.runtime import proxy
 from tests.rollback.conftest import STANDIN
@@ -130,15 +130,6 @@ def test_what_a_dead_runner_left_running_does_not_run_beside_its_repetition(worl
     found = world.until(lambda: process.by_cookie(world.run.id, "long"), "it sleeps")
     assert len(found) == 1
     assert world.console("abort").code == 5
-
-
-def test_a_candidate_only_live_jsonl_knows_is_adopted(world: World) -> None:
-    path = world.write("b.yaml", book(UP, after(world)))
-    crash(world, path, "effect_recorded@cand")
-    resumed = world.console("resume", "--json")
-    assert resumed.code == 0, resumed
-    started = {e.pid for e in live.read(world.run.live) if e.name == "cand"}
-    assert len(started) == 1, "no second candidate beside the recorded one"
 
 
 def test_a_baseline_the_console_did_not_start_is_not_believed_stopped(bare: World) -> None:
