@@ -1,8 +1,5 @@
-"""`python -m tests.chaos`: trials of random kills, each checked from outside.
-
-A trial is drawn from `--seed` and its number alone. A broken promise is printed with both and with
-what was done when, and its directory is kept; `--seed S --trial N` repeats it.
-"""
+"""`python -m tests.chaos`: trials of random kills, checked from outside, each of them drawn from
+`--seed` and its number alone: `--seed S --trial N` repeats one."""
 
 from __future__ import annotations
 
@@ -82,9 +79,9 @@ class Driver:
     def run(self) -> int:
         options = self.options
         end = time.monotonic() + options.minutes * 60
-        one = options.trial is not None
-        first = options.trial if one else options.first
-        numbers = iter(range(first, first + (1 if one else options.trials)))
+        numbers = iter(range(options.first, options.first + options.trials))
+        if options.trial is not None:
+            numbers = iter([options.trial])
         lanes: dict[int, Job] = {}
         left = True
         while left or lanes:

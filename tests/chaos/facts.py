@@ -1,8 +1,4 @@
-"""What is seen of a trial from outside, and which promises it breaks.
-
-Nothing here asks the console: completions go through http.client, owners of ports come from
-psutil, the journal is read as SQLite, and exit codes are those of the processes.
-"""
+"""What is seen of a trial from outside, without the console, and which promises it breaks."""
 
 from __future__ import annotations
 
@@ -164,32 +160,29 @@ def after_the_proof(text: str, killed: float) -> bool:
 # -- looking ------------------------------------------------------------------------------------
 
 
-def completes(port: int, timeout_s: float = 5.0) -> bool:
+def completes(port: int) -> bool:
     """Whether a completion is answered on this port, by a request of the driver's own."""
     asked = {"messages": [{"role": "user", "content": "ready?"}], "max_tokens": 2}
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     try:
-        link.request(
-            "POST", "/v1/chat/completions", json.dumps(asked), {"Content-Type": "application/json"}
-        )
-        reply = link.getresponse()
-        said = json.loads(reply.read())
-        return reply.status == 200 and bool(said["choices"])
+        status, said = _ask(port, "POST", "/v1/chat/completions", json.dumps(asked))
+        return status == 200 and bool(json.loads(said)["choices"])
     except (OSError, http.client.HTTPException, ValueError, KeyError):
         return False
-    finally:
-        link.close()
 
 
 def healthy(port: int) -> bool:
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=5.0)
     try:
-        link.request("GET", "/health")
-        return link.getresponse().status == 200
+        return _ask(port, "GET", "/health")[0] == 200
     except (OSError, http.client.HTTPException):
         return False
-    finally:
-        link.close()
+
+
+def _ask(port: int, verb: str, path: str, body: str | None = None) -> tuple[int, bytes]:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=5.0)
+    with contextlib.closing(link):
+        link.request(verb, path, body, {"Content-Type": "application/json"})
+        reply = link.getresponse()
+        return reply.status, reply.read()
 
 
 def listeners(port: int, pids: Sequence[int]) -> list[int]:

@@ -1,9 +1,5 @@
-"""Another local user: plants files, holds locks and opens sockets until it is ended.
-
-    python intruder.py HOST_DIR SEED PORT... < /dev/null
-
-Only the standard library, and nothing of the repository: that user may not be able to read it.
-"""
+"""Another local user: plants files, holds locks and opens sockets until it is ended. That user may
+not be able to read the repository. `python intruder.py HOST_DIR SEED PORT...`"""
 
 from __future__ import annotations
 

@@ -147,10 +147,10 @@ class Trial:
 
     def _start(self, what: str) -> None:
         argv = [what, "--json"]
-        if what == "resume":
-            argv = ["resume", "--json", *([self.world.run.id] if self.world.runs else [])]
+        if what == "resume" and self.world.runs:
+            argv.append(self.world.run.id)
         if what == "run":
-            argv = ["run", str(self._book()), "--json"]
+            argv.append(str(self._book()))
         self.note(f"start {what}")
         child = self.world.start(*argv)
         if self.hostile.files:
@@ -167,15 +167,14 @@ class Trial:
 
     def _await_moment(self) -> bool:
         """The run has begun, or its candidate is there; True as well where it was refused."""
-        wanted = {"begun": self._begun, "outage": self._outage}[self.plan.moment]
         [(_, child)] = self.running
-        return self._until(lambda: wanted() or child.poll() is not None, LIMIT_S)
 
-    def _begun(self) -> bool:
-        return bool(self.world.runs)
+        def come() -> bool:
+            begun = self.plan.moment == "begun"
+            there = bool(self.world.runs) if begun else self._alive("candidate")
+            return there or child.poll() is not None
 
-    def _outage(self) -> bool:
-        return any(kind == "candidate" for kind, _, _ in self.living())
+        return self._until(come, LIMIT_S)
 
     # -- what is awaited and judged ------------------------------------------------------------
 

@@ -1,9 +1,7 @@
 """Hostile worlds: what is prepared before a trial, how the world turns, and how it is lifted.
 
-Mounts are made in a mount namespace of the trial's own process, so the machine sees nothing of them
-and they end with it. The clock of the machine is not touched: in the namespace every new program
-loads a shim that adds an offset, read from a file, to what the C library says of the time of day.
-What the kernel stamps (mtimes, start times) does not jump.
+Mounts are in a mount namespace of the trial's own process. The clock of the machine is not touched:
+in the namespace every new program loads a shim that adds an offset, read from a file.
 """
 
 from __future__ import annotations

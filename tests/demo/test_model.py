@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -10,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from console.rehearsal.demo.model import MODELS, ModelSpec, ensure_models, vocabulary, write_llama
+from console.rehearsal.demo.model import MODELS, ModelSpec, ensure_models, write_llama
 from tests.testbed import models
 from tests.waiting import until
 
@@ -129,20 +128,6 @@ def test_demo_models_write_readable_text_to_the_token_limit(
 
 
 @real
-@pytest.mark.parametrize("write", [models.tiny_deepseek2, models.visible_llama])
-def test_test_models_serve(write: Callable[[Path], int], scratch: Path) -> None:
-    model = scratch / "model.gguf"
-    assert write(model) == model.stat().st_size
-    with _served(model, scratch) as client:
-        document = _complete(client, 32)
-        meta = client.get("/v1/models").json()["data"][0]["meta"]
-    assert document["usage"]["completion_tokens"] == 32
-    assert document["timings"]["predicted_n"] == 32
-    if write is models.visible_llama:
-        assert 30e6 <= meta["n_params"] <= 60e6
-
-
-@real
 def test_an_unknown_architecture_fails_in_the_words_of_llama_cpp(tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     models.unknown_architecture(model)
@@ -153,31 +138,12 @@ def test_an_unknown_architecture_fails_in_the_words_of_llama_cpp(tmp_path: Path)
     assert "engine: llama.cpp does not serve " in output
 
 
-def test_the_file_is_what_the_reference_reader_expects(tmp_path: Path) -> None:
-    import gguf
-
-    path = tmp_path / "model.gguf"
-    models.tiny_llama(path)
-    reader = gguf.GGUFReader(path)
-    assert reader.get_field("general.architecture").contents() == "llama"
-    assert reader.get_field("tokenizer.ggml.tokens").contents() == vocabulary()
-    assert reader.get_field("tokenizer.ggml.add_bos_token").contents() is True
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
-    assert list(tensors["blk.1.ffn_down.weight"].shape) == [128, 64]
-    assert not tensors["blk.1.ffn_down.weight"].data[:3].any()
-    deviation = float(tensors["blk.1.ffn_up.weight"].data.astype("f8").std())
-    assert deviation == pytest.approx(64**-0.5, rel=0.05)
-    assert (tensors["output_norm.weight"].data == 1).all()
-
-
 def test_ensure_models_writes_once_and_repairs(scratch: Path) -> None:
     calls: list[tuple[str, int, int]] = []
     paths = ensure_models(scratch, lambda *call: calls.append(call))
     sizes = {name: path.stat().st_size for name, path in paths.items()}
     assert sum(sizes.values()) < 250e6
-    about = {"baseline": 51_700_000, "fast": 7_700_000, "slow": 166_800_000}
     for name in MODELS:
-        assert sizes[name] == pytest.approx(about[name], rel=0.02)
         reports = [(done, total) for model, done, total in calls if model == name]
         assert reports == sorted(reports)
         assert reports[-1] == (sizes[name], sizes[name])
@@ -231,20 +197,6 @@ def test_the_engine_answers_like_llama_server(tiny: httpx.Client) -> None:
     assert [(slot["n_ctx"], slot["is_processing"]) for slot in slots] == [(1024, False)]
     assert re.search(r"llamacpp:tokens_predicted_total [1-9]", tiny.get("/metrics").text)
     assert tiny.get("/v1/models").json()["data"][0]["id"] == "demo"
-
-
-@real
-def test_a_stream_ends_with_usage_and_timings(tiny: httpx.Client) -> None:
-    body = {"messages": HELLO, "max_tokens": 16, "stream": True}
-    asked = {**body, "stream_options": {"include_usage": True}}
-    with tiny.stream("POST", "/v1/chat/completions", json=asked) as answer:
-        events = [line[6:] for line in answer.iter_lines() if line.startswith("data: ")]
-    assert events.pop() == "[DONE]"
-    chunks = [json.loads(event) for event in events]
-    texts = [c["choices"][0]["delta"].get("content") for c in chunks if c["choices"]]
-    assert len([text for text in texts if text]) == 16
-    assert chunks[-1]["usage"]["completion_tokens"] == 16
-    assert chunks[-1]["timings"]["predicted_n"] == 16
 
 
 @real

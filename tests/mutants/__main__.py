@@ -1,10 +1,6 @@
-"""`python -m tests.mutants`: put the listed faults into the program, one at a time, and see which
-of them the tests notice.
-
-Each is tried in a scratch copy, with the tests that run its line: those of `make test` first, then
-those that only `make test-all` has. Results are written as they come; a second call goes on where
-the first one ended, as long as neither program nor tests have changed.
-"""
+"""`python -m tests.mutants`: put the listed faults into a copy of the program, one at a time: which
+of them do the tests of the line notice? As long as neither program nor tests have
+changed, a second call goes on where the first one ended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which tests run which lines of the program, and how long each test takes.
-
-Measured once per state of the tree, in the processes that tests start too.
-"""
+"""Which tests run which lines of the program, in whatever process, and how long each test takes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The small faults that the program can be given, and the list of those that are tried.
-
-A place is known by its function's name and by the text of its statement, not by a line number, so
-that the list outlives edits elsewhere.
-"""
+"""The small faults that the program can be given, and the list of those that are tried. A place is
+known by its function's name and its statement's text, so that the list outlives edits elsewhere."""
 
 from __future__ import annotations
 
@@ -213,20 +210,15 @@ def locate(mutant: Mutant, text: str) -> tuple[str, set[int], set[int]] | None:
     return text[:begin] + mutant.new + text[end:], lines, around
 
 
-def is_there(mutant: Mutant, root: Path) -> bool:
-    """Whether it can be put into the program as it is now."""
-    file = root / mutant.file
-    return file.exists() and locate(mutant, file.read_text("utf-8")) is not None
-
-
 def draw(root: Path) -> None:
     """Bring the list up to date, one mutant a line. One that can still be put into the program
     stays; for each of the others another is drawn: a place by chance, then a kind, then a fault."""
     dice = random.Random(SEED)
-    kept = [one for one in read() if is_there(one, root)] if LIST.exists() else []
-    used = {(one.file, one.function) for one in kept}
     paths = [path for name in PACKAGES for path in sorted((root / "console" / name).rglob("*.py"))]
     sources = {str(path.relative_to(root)): Source(path.read_text("utf-8")) for path in paths}
+    listed = [one for one in read() if (root / one.file).exists()] if LIST.exists() else []
+    kept = [one for one in listed if locate(one, (root / one.file).read_text("utf-8"))]
+    used = {(one.file, one.function) for one in kept}
     places = [(file, *place) for file, source in sources.items() for place in source.places()]
     mutants: list[Mutant] = []
     for file, name, node in dice.sample(places, len(places)):

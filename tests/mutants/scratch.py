@@ -1,9 +1,5 @@
-"""A copy of the tree with a Python environment of its own, where mutants can do no harm.
-
-Both the tests and every process they start load the copy. They run in a process namespace: a
-mutated guard or rollback that ends the wrong process reaches none outside, and what a test left
-behind ends with it.
-"""
+"""A copy of the tree with a Python environment of its own, and a process namespace: a mutated guard
+or rollback that ends the wrong process reaches none outside."""
 
 from __future__ import annotations
 

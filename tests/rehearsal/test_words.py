@@ -1,7 +1,4 @@
-"""What rehearsals say, word for word: of what stands in for what, and of what cannot be rehearsed.
-
-What was said stands in __snapshots__; `make golden` writes it anew.
-"""
+"""What rehearsals say, word for word: what stands in for what, what cannot be rehearsed."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from console.rehearsal.prepare import FAULTS
 from console.rehearsal.rewrite import Rewriter
 from console.rehearsal.speed import aim, calibrate
 from console.rehearsal.workspace import Mapping
-from tests.rehearsal.test_calibrate import Box
 from tests.rehearsal.test_rewrite import BOOK, PORTS
+from tests.rehearsal.test_speed import Box
 
 SITE = """\
 schema: omni.site/v1

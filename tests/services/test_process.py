@@ -17,7 +17,7 @@ import pytest
 
 from console.common import files
 from console.common.clock import SystemClock
-from console.common.errors import ConsoleError, ServiceError
+from console.common.errors import ConsoleError
 from console.host import process
 from console.host.privileges import oom_score
 from console.host.process import ProcessSpec
@@ -278,13 +278,6 @@ def test_what_cannot_be_recorded_does_not_live(tmp_path: Path, log: Path, error:
         driver.start(Launch("run-2", log, record))
     [handle] = seen
     assert not driver.status(handle).alive
-
-
-def test_driver_last_lines_are_clean(tmp_path: Path, log: Path) -> None:
-    spec = service("cand", "printf", "one\\n\\033[2Jtwo\\n")
-    driver = ProcessDriver(spec, tmp_path)
-    handle = driver.start(Launch("r", log, lambda _: None))
-    until(lambda: driver.last_lines(handle, 2) == ["one", "two"], "its last lines are there")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', '{"pid": 1}'])

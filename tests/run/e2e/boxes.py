@@ -83,13 +83,10 @@ class Boxes:
 
     def candidate(self, model: str) -> dict[str, Any]:
         container = {
-            "image": self.image,
-            "name": self.cand_name,
-            "command": server(model),
-            "ports": [f"{self.world.cand_port}:8080"],
-            "mounts": [f"{self.models}:/models:ro"],
+            "image": self.image, "name": self.cand_name, "command": server(model),
+            "ports": [f"{self.world.cand_port}:8080"], "mounts": [f"{self.models}:/models:ro"],
             "memory": "1GiB",
-        }
+        }  # fmt: skip
         return {
             "container": container, "url": self.world.cand_url, "exclusive": True,
             "ready": {"timeout": "60s"},

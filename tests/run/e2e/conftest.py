@@ -31,8 +31,7 @@ ONE_OF_EACH_KIND = {
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin puts what is alone on one worker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make test` runs one test of each kind, one at a time beside the rest; `make test-all` runs
-    all, and those of host processes beside each other: each has a world of its own."""
+    """`make test` runs one test of each kind, alone on one worker, `make test-all` all."""
     for item in items:
         if item.path.parent == HERE:
             chosen = item.name in {*ONE_OF_EACH_KIND, "test_make_test_has_one_of_each_kind"}
@@ -41,8 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def models() -> Iterator[Path]:
-    """A directory with tiny.gguf, deepseek2.gguf and unknown.gguf, where an engine of another user
-    may read it too."""
+    """A directory of models, where an engine of another user may read it too."""
     with tempfile.TemporaryDirectory(prefix="omni-models-") as made:
         directory = Path(made)
         directory.chmod(0o755)

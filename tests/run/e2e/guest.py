@@ -55,11 +55,10 @@ class Guest:
         """The site file. `candidate`: how Python is told to run the candidate's engine."""
         given = self.engine(8081, *candidate)
         site = {
-            "schema": "omni.site/v1",
-            "name": "local",
+            "schema": "omni.site/v1", "name": "local",
             "baseline": service(self.engine(8080), BASE),
             "services": {"cand": service(given, CAND, exclusive=True)},
-        }
+        }  # fmt: skip
         self.write(HOME / ".config/omni-console/site.yaml", json.dumps(site, indent=1))
 
     def engine(self, port: int, *program: str) -> list[str]:

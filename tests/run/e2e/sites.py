@@ -32,12 +32,7 @@ while True:
     site = {
         "schema": "omni.site/v1",
         "name": "local",
-        "baseline": {
-            "process": {"argv": world.engine(world.model, world.base_port)},
-            "url": world.base_url,
-            "ready": {"timeout": "30s"},
-            **baseline,
-        },
+        "baseline": service(world.engine(world.model, world.base_port), world.base_url, **baseline),
         "services": {
             "cand": service(cand, world.cand_url, exclusive=True),
             "side": service(cand, world.cand_url),
@@ -56,15 +51,10 @@ while True:
 def book(*steps: str, name: str = "trial", inputs: str = "", final: str = "") -> str:
     """A playbook of one phase; `steps`, `inputs` and `final` are lines in flow style."""
     lines = [
-        "schema: omni.playbook/v1",
-        f"name: {name}",
-        f"title: The {name}",
-        f"inputs: {{{inputs}}}",
-        "phases:",
-        "  - title: Trial",
-        "    steps:",
+        "schema: omni.playbook/v1", f"name: {name}", f"title: The {name}",
+        f"inputs: {{{inputs}}}", "phases:", "  - title: Trial", "    steps:",
         *(f"      - {{{step}}}" for step in steps),
-    ]
+    ]  # fmt: skip
     if final:
         lines += ["finally:", f"  - {{{final}}}"]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""`make run`'s command: real engines, a real measurement, a verdict that the thresholds decide."""
+"""`make run`'s command: real engines, a real measurement, and the verdict."""
 
 from __future__ import annotations
 
@@ -72,16 +72,7 @@ def test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind(demo:
 
 
 @pytest.mark.timeout(900)
-def test_the_other_verdict_and_thresholds_that_turn_it_round(demo: World) -> None:
-    shorter = ["--input", "candidate=slow", "--input", "runs=3", "--json"]
+def test_a_slow_candidate_is_a_no_go(demo: World) -> None:
     slow = demo.console("demo", "--candidate", "slow", "--json")
     assert (slow.code, slow.json["decision"], slow.json["outcome"]) == (3, "no_go", "retain"), slow
-    url = baseline_of(demo)
-    turned = ["--input", "go=< 9 x baseline", "--input", "no_go=> 10 x baseline"]
-    done = demo.console("run", "demo", *shorter, *turned)
-    assert (done.code, done.json["decision"]) == (0, "go"), done
-    both = demo.console("report", *(run.id for run in demo.runs))
-    assert both.code == 0, both
-    for words in ("# 2 attempts", "`candidate`", "`slow`", "**NO-GO (retain)**"):
-        assert words in both.out
-    stop(demo, url)
+    stop(demo, baseline_of(demo))

@@ -1,4 +1,4 @@
-"""`rollback` from a second shell while everything it might lean on is broken."""
+"""`rollback` from a second shell, and the script, while everything they might lean on is broken."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.e2e.sites import UP, book, host_site
+from console.runtime import proxy
+from tests.run.e2e.sites import SIDE, UP, book, host_site
 from tests.run.e2e.world import World
-from tests.run.scenes import closed, restored, roll_back
+from tests.run.scenes import WATCH, closed, is_back, restored, roll_back, stay
 
 
 def broken(root: Path, *names: str) -> str:
@@ -71,11 +72,12 @@ def test_the_sealed_script_alone_under_dash(outage: World, alive: bool) -> None:
     env = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": outage.env["XDG_STATE_HOME"]}
     shell = shutil.which("dash") or "/bin/sh"
     script = [shell, str(outage.run.script)]
-    done = subprocess.run(script, env=env, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done
-    restored(outage)
-    again = subprocess.run(script, env=env, capture_output=True, text=True, timeout=90, check=False)
-    assert again.returncode == 0, again
+    for _ in range(2):
+        done = subprocess.run(
+            script, env=env, capture_output=True, text=True, timeout=90, check=False
+        )
+        assert done.returncode == 0, done
+        restored(outage)
     before = outage.baseline()
     roll_back(outage)
     assert outage.baseline() == before, "the script's baseline is the ladder's baseline"
@@ -104,3 +106,29 @@ def test_a_run_restores_with_its_warm_ladder_stuck(outage: World) -> None:
     done = outage.console("abort", outage.run.id)
     assert done.code == 6, done
     restored(outage)
+
+
+def test_a_candidate_that_has_died_costs_no_outage(world: World) -> None:
+    record = world.records / "side.json"
+    kill = f"side=$(tr -dc '0-9,' < {record} | cut -d , -f 1); kill -9 $side; "
+    kill += "while grep -q 'State:.[^ZX]' /proc/$side/status; do sleep 0.02; done"
+    before = world.baseline()
+    cut = f"id: cut, cutover: {{to: side, {WATCH}}}"
+    steps = (SIDE, f'id: end, script: "{kill}"', cut)
+    done = world.go(world.write("b.yaml", book(*steps)))
+    assert done.code == 5, done
+    assert world.at("baseline:stop").detail == "side does not run: nothing to cut over to"
+    assert world.baseline() == before, "it was never stopped"
+    is_back(world)
+
+
+def test_the_sealed_script_ends_a_cutover(world: World) -> None:
+    stay(world)
+    world.run.live.write_text("")  # whatever record is lost
+    script = subprocess.run(
+        ["sh", str(world.run.script)], env=world.env, timeout=90, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert script.returncode == 0, script.stdout + script.stderr
+    assert proxy.at(world.base_url) is None
+    assert world.serves()

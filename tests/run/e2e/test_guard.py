@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from console.host import process
 from console.journal.breach import crossed, ready
+from console.recovery.guard import config
 from console.recovery.guard.record.read import open_newest
-from tests.run.e2e.sites import UP, book, service
+from tests.run.e2e.sites import UP, book, guards, service
 from tests.run.e2e.world import COMMAND, World
+from tests.run.scenes import LONG
+from tests.ui.terminal import Terminal
 
 MOST = 12
 HOG = f"""
@@ -41,7 +42,6 @@ while True:
 LIMIT = "guards: [{metric: service.ram_used, above: 300MiB, of: hog}]\n"
 HOG_UP = "id: up, service: {start: hog}"
 LOST = ["restarted", "gone"]
-LONG = "id: long, run: [sleep, '600']"
 ASK = "id: ask, approval: {prompt: Go on?}"
 
 
@@ -134,30 +134,17 @@ def test_a_breach_without_a_runner_acts(world: World, go: Path) -> None:
     breached(world)
 
 
-def test_a_fatal_line_in_a_log_acts(world: World, go: Path) -> None:
-    guard = "guards: [{log: hog, matches: 'holding [0-9]+ MiB', count: 2}]\n"
-    world.detach(world.write("b.yaml", guard + book(HOG_UP, LONG)))
-    world.until(lambda: world.at("long").state == "running", "the outage")
-    go.touch()
-    restored(world)
-    found = world.view().breach
-    assert found is not None
-    assert "hog" in found.words, found
-
-
-def test_a_warning_is_an_event_and_stops_nothing(world: World, go: Path) -> None:
-    go.touch()
-    warn = LIMIT.replace("of: hog", "of: hog, act: warn")
-    world.detach(world.write("b.yaml", warn + book(HOG_UP, LONG)))
-    world.until(lambda: "warn" in kinds(world), "it warns")
-    world.step("long", "running")
-    assert world.tell("abort").code == 0
-    restored(world, "abort")
-
-
 def outage(world: World, *options: str) -> None:
     world.detach(world.write("b.yaml", book(UP, LONG)), *options)
     world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
+
+
+def waiting(world: World, *options: str) -> Path:
+    """A run whose outage begins once this file is there: whoever is to attach has done so."""
+    begin = world.root / "begin"
+    wait = f'id: wait, script: "until test -e {begin}; do sleep 0.02; done"'
+    world.detach(world.write("b.yaml", book(wait, UP, LONG)), *options)
+    return begin
 
 
 def test_a_sentinel_that_dies_twice_ends_the_run(world: World) -> None:
@@ -215,39 +202,21 @@ def test_without_a_sentinel_no_run_starts(world: World, tmp_path: Path) -> None:
     world.until(lambda: len(world.mine()) == 1, "the baseline alone is left")
 
 
-def test_a_guard_that_any_day_would_breach_starts_nothing(world: World) -> None:
-    guard = "guards: [{metric: host.ram_available, below: 100TiB}]\n"
-    done = world.go(world.write("b.yaml", guard + book(UP)))
-    assert done.code == 2, done
-    assert "breached on any day" in str(done.json), done
-    assert not world.runs
-
-
-@contextlib.contextmanager
-def attached(world: World) -> Iterator[None]:
-    """`attach` at a terminal, in the foreground."""
-    said = bytearray()
-    ours, theirs = os.openpty()
-    child = subprocess.Popen(
-        [COMMAND, "attach", world.run.id], env=world.env, stdin=theirs, stdout=theirs,
-        stderr=theirs, start_new_session=True,
-    )  # fmt: skip
+@contextmanager
+def at_a_terminal(world: World, words: str, *argv: str) -> Iterator[Terminal]:
+    """A command of the console's in the foreground, once it shows these words."""
+    env = {**world.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+    made = Terminal([COMMAND, *argv], env, cwd=str(world.root))
     try:
-        while b"Ctrl-C" not in said:
-            said += os.read(ours, 4096)
-        yield
+        made.until(words, 60)
+        yield made
     finally:
-        child.kill()
-        child.wait(10)
-        os.close(ours)
-        os.close(theirs)
+        made.close()
 
 
 def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
-    begin = world.root / "begin"
-    wait = f'id: wait, script: "until test -e {begin}; do sleep 0.02; done"'
-    world.detach(world.write("b.yaml", book(wait, UP, LONG)), "--lease", "4s")
-    with attached(world):
+    begin = waiting(world, "--lease", "4s")
+    with at_a_terminal(world, "Ctrl-C", "attach", world.run.id):
         begin.touch()
         world.until(lambda: (world.status().get("lease") or 0) > 3.0, "it counts")
         time.sleep(5.0)
@@ -260,25 +229,12 @@ def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
     assert (world.at("long").state, world.at("long").cause) == ("cancelled", "expired")
 
 
-def test_without_an_outage_no_lease_counts(world: World) -> None:
-    go = world.root / "go"
-    wait = f'id: wait, script: "until test -e {go}; do sleep 0.02; done"'
-    world.detach(world.write("b.yaml", "lease: 1s\n" + book(wait)))
-    assert world.until(world.status, "it answers")["lease"] is None
-    time.sleep(1.5)
-    assert world.status()["lease"] is None
-    go.touch()
-    assert str(world.over().state) == "succeeded", world.words
-    assert "breach" not in kinds(world)
-
-
-def test_the_sites_guards_are_every_runs(world: World, go: Path) -> None:
-    site = json.loads(world.site.read_text())
-    site["guards"] = [{"metric": "service.ram_used", "above": "300MiB", "of": "hog"}]
-    world.site.write_text(json.dumps(site))
-    go.touch()
-    done = world.go(world.write("b.yaml", book(HOG_UP, LONG)))
-    assert done.code == 6, done
-    restored(world)
-    breached(world)
-    assert "site, line" in world.run.report.read_text()
+def test_the_directory_of_a_guard_is_its_files(world: World) -> None:
+    """A relative path is looked at where the playbook lies, not where somebody stands."""
+    rows = guards("metric: disk.free, below: 1MiB, of: .")
+    done = world.detach(world.write("b.yaml", rows + book("id: ask, approval: {prompt: Go on?}")))
+    world.state("waiting_approval")
+    (limit,) = json.loads((done.guard / config.CONFIG_FILE).read_text())["limits"]
+    assert limit["of"] == str(world.root)
+    assert world.tell("abort").code == 0
+    world.over()

@@ -1,81 +1,18 @@
-"""A run that nobody looks at, and one whose runner is gone: the lease, `show`, `gauges`."""
+"""A run that nobody looks at, or whose follower or runner is gone: the lease, `show`, `attach`."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-import pytest
 
 from console.host import process
 from console.journal.breach import ready
-from tests.run.e2e.sites import UP, book
-from tests.run.e2e.world import COMMAND, World
-from tests.ui.terminal import Terminal
-
-LONG = "id: long, run: [sleep, '600']"
-
-
-def outage(world: World, *options: str) -> None:
-    world.detach(world.write("b.yaml", book(UP, LONG)), *options)
-    world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
-
-
-def waiting(world: World, *options: str) -> Path:
-    """A run whose outage begins once this file is there: whoever is to attach has done so."""
-    begin = world.root / "begin"
-    wait = f'id: wait, script: "until test -e {begin}; do sleep 0.02; done"'
-    world.detach(world.write("b.yaml", book(wait, UP, LONG)), *options)
-    return begin
-
-
-def ran_out(world: World) -> None:
-    view = world.over()
-    assert (str(view.state), view.reason) == ("rolled_back", "lease"), world.words
-    assert world.serves()
-
-
-def environment(world: World) -> dict[str, str]:
-    return {**world.env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-
-
-@contextmanager
-def console(world: World, *options: str) -> Iterator[Terminal]:
-    made = Terminal([COMMAND, *options], environment(world), cwd=str(world.root))
-    try:
-        made.until("RUNNING wait", 60)
-        yield made
-    finally:
-        made.close()
-
-
-@contextmanager
-def unseen(world: World) -> Iterator[None]:
-    """A console in a tmux that nobody is attached to."""
-    if not shutil.which("tmux"):
-        pytest.fail("tmux is needed")
-    call = ["tmux", "-S", str(world.root / "tmux")]
-    size = ["-x", "120", "-y", "40"]
-    subprocess.run(
-        [*call, "new-session", "-d", *size, COMMAND], env=environment(world), check=True,
-        cwd=world.root,
-    )  # fmt: skip
-
-    def screen() -> str:
-        argv = [*call, "capture-pane", "-p"]
-        return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-
-    try:
-        world.until(lambda: "RUNNING wait" in screen(), "the console draws")
-        yield
-    finally:
-        subprocess.run([*call, "kill-server"], check=False, capture_output=True)
+from tests.run.e2e.sites import UP, book, gate
+from tests.run.e2e.test_guard import at_a_terminal, outage, restored, waiting
+from tests.run.e2e.world import COMMAND, LIMIT_S, World
 
 
 def shows(world: World, words: str) -> None:
@@ -85,7 +22,7 @@ def shows(world: World, words: str) -> None:
 
 def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(world: World) -> None:
     begin = waiting(world, "--lease", "6s")
-    with console(world) as terminal:
+    with at_a_terminal(world, "RUNNING wait") as terminal:
         begin.touch()
         world.step("long", "running")
         shows(world, "renewed: somebody is attached")
@@ -99,61 +36,33 @@ def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(wor
         time.sleep(7.0)
         assert not world.view().over, "nobody is asked to watch a countdown"
     world.until(lambda: world.view().over and world.view().finished, "nobody is there any more")
-    ran_out(world)
+    restored(world, "lease")
 
 
-def test_a_console_that_only_looks_or_that_nobody_sees_renews_nothing(world: World) -> None:
+def test_a_console_that_only_looks_renews_nothing(world: World) -> None:
     begin = waiting(world, "--lease", "9s")
-    with console(world, "--readonly") as terminal, unseen(world):
+    with at_a_terminal(world, "RUNNING wait", "--readonly") as terminal:
         begin.touch()
         terminal.until("BASELINE DOWN", 60)
         shows(world, "baseline returns in 0:0")
         told = world.console("show", world.run.id, "--json").json["guard"]
         assert 0 < told["lease_s"] <= 9, told
         assert told["attended"] is False
-        ran_out(world)
+        restored(world, "lease")
     shown = world.console("show", world.run.id)
     assert "LEASE RAN OUT: nobody was attached for 9 s" in shown.out, shown
     assert "GUARD BREACH" not in shown.out, shown
     assert "stopped by the lease: nobody" in shown.out, shown
 
 
-def test_without_a_runner_the_sentinel_is_heard(world: World) -> None:
-    outage(world)
-    world.kill("runner")
-    world.dead()
-    shown = world.console("show", world.run.id)
-    assert "guard ok, its runner is gone" in shown.out, shown
-    assert "BASELINE DOWN: omni-console rollback brings it back" in shown.out, shown
-    child = world.start("gauges", "--watch")
-    assert child.stdout is not None
-    first = child.stdout.readline()
-    child.send_signal(signal.SIGINT)
-    assert "its runner is gone" in first, "the first line knows it already"
-
-
-def test_the_first_line_knows_the_run(world: World) -> None:
-    outage(world, "--lease", "119s")
-    world.until(lambda: world.status().get("lease"), "it counts")
-    child = world.start("gauges", "--watch")
-    assert child.stdout is not None
-    first = child.stdout.readline()
-    child.send_signal(signal.SIGINT)
-    assert "guard ok" in first or "guard WARN" in first, first
-    assert "baseline returns in 1:" in first, first
-    assert world.tell("abort").code == 0
-    world.over()
-
-
 def test_a_baseline_that_came_back_later_is_not_down(world: World) -> None:
     """Everything of the run died; another run found a baseline that somebody had started."""
     outage(world)
-    found = ready(world.run)
+    assert ready(world.run)
     # the runner first: it would have the sentinel back at once
     for kind in ("runner", "sentinel", "ladder", "step", "process"):
         for pid, start in world.pids(kind):
             process.send(pid, start, signal.SIGKILL)
-    assert found is not None
     world.dead()
     dead = world.run
     assert "BASELINE DOWN" in world.console("show", dead.id).out
@@ -180,3 +89,50 @@ def test_the_sealed_script_sends_ladder_and_sentinel_home(world: World) -> None:
     assert done.stderr == ""
     assert world.console("rollback").code == 0
     assert str(world.over().state) == "rolled_back", world.words
+
+
+def test_ctrl_c_detaches_and_attach_takes_over(world: World) -> None:
+    stop = world.root / "stop"
+    wait = f'id: long, script: "echo waiting; until test -e {stop}; do sleep 0.02; done"'
+    path = world.write("b.yaml", book(UP, wait, *gate("25", 'go: ">= 20 tok/s"')))
+    follower = world.start("run", str(path))
+    assert follower.stdout is not None
+    assert any(" long: " in line for line in follower.stdout), "it follows"
+    follower.send_signal(signal.SIGINT)
+    out, err = follower.communicate(timeout=LIMIT_S)
+    assert follower.returncode == 130, (out, err)
+    assert "detached" in out
+    assert f"omni-console attach {world.run.id[-4:]}" in out
+    assert "Traceback" not in err
+    assert world.pids("runner"), "the run goes on"
+    listed = world.console("runs", "--json").json["runs"]
+    assert [(r["run"], r["state"]) for r in listed] == [(world.run.id, "running")]
+    assert world.console("show").code == 4
+    attached = world.start("attach", world.run.id[-4:], "--json")
+    stop.touch()
+    out, err = attached.communicate(timeout=LIMIT_S)
+    assert attached.returncode == 0, (out, err)
+    assert '"state": "succeeded"' in out
+    assert "GATE GO" in err
+    assert world.console("attach", world.run.id).code == 0, "an ended run is told again"
+
+
+def test_a_run_outlives_the_kill_of_its_follower(world: World) -> None:
+    stop = world.root / "stop"
+    wait = f'id: long, script: "until test -e {stop}; do sleep 0.02; done"'
+    follower = world.start("run", str(world.write("b.yaml", book(wait))), "--json")
+    world.until(lambda: world.runs, "the run begins")
+    world.step("long", "running")
+    follower.kill()
+    follower.wait(timeout=LIMIT_S)
+    stop.touch()
+    assert str(world.over().state) == "succeeded"
+
+
+def test_a_closed_pipe_is_no_error(world: World) -> None:
+    assert world.go(world.write("b.yaml", book("id: a, note: reached"))).code == 0
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.quote(COMMAND)} runs | true"], env=world.env, capture_output=True,
+        text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""

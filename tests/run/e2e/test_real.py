@@ -1,8 +1,5 @@
-"""One real run of each kind, in every `make test`: real engines, runner, warm ladder and sentinel.
-
-The same tests run in `tests/run/whole` on a scripted machine; the rest of them is repeated here by
-`make test-all`.
-"""
+"""Tests of `tests/run/whole` with real engines, runners, ladders and sentinels: one of each kind in
+every `make test`, and in `make test-all` a real SIGKILL at each fault point of the runner."""
 
 from __future__ import annotations
 
@@ -16,6 +13,13 @@ from tests.run.whole.test_emergency import (
 )
 from tests.run.whole.test_exit_codes import (
     test_go_measures_the_exclusive_candidate_and_restores_the_baseline,
+)
+from tests.run.whole.test_faults import (
+    test_a_command_that_outlives_its_runner_is_ended_by_the_rollback,
+    test_a_resume_goes_on_and_repeats_nothing,
+    test_a_rollback_from_a_second_shell_restores,
+    test_a_runner_that_dies_after_the_end_still_gets_its_finally,
+    test_a_runner_that_dies_before_it_began_leaves_no_run,
 )
 
 HERE = Path(__file__).parent
@@ -31,6 +35,11 @@ def test_make_test_has_one_of_each_kind() -> None:
 
 
 __all__ = [
+    "test_a_command_that_outlives_its_runner_is_ended_by_the_rollback",
+    "test_a_resume_goes_on_and_repeats_nothing",
+    "test_a_rollback_from_a_second_shell_restores",
+    "test_a_runner_that_dies_after_the_end_still_gets_its_finally",
+    "test_a_runner_that_dies_before_it_began_leaves_no_run",
     "test_go_measures_the_exclusive_candidate_and_restores_the_baseline",
     "test_rollback_during_a_benchmark",
     "test_with_the_warm_ladder_gone",

@@ -1,10 +1,6 @@
 """Runs and the boot unit on a machine that a real systemd runs (tests/testbed/systemd.py says what
-stands in there for what): logins, logouts, linger, an OOM kill, and a reboot in an outage.
-
-What cannot be seen there, as long as the host's memory controller is of cgroup version 1: systemd
-acts on an OOM kill (OOMPolicy) in version 2 alone. The test of it shows that the kernel's killer
-takes the candidate and that the runner goes on, and that systemd has the policy. There is no
-container engine in the machine: the baseline and the candidate are host processes."""
+stands in there for what): logins, logouts, linger, an OOM kill, a reboot in an outage. With the
+host's memory controller of cgroup version 1 systemd does not act on an OOM kill by itself."""
 
 from __future__ import annotations
 
@@ -26,8 +22,7 @@ from tests.testbed.systemd import HOME, UID, USER, machine
 
 DOCTOR = (*module_argv("console.cli"), "doctor", "--json")
 KEPT = {"KillMode": "process", "OOMPolicy": "continue"}
-"""What systemd has to have understood of each unit: its end, and an OOM kill in it, take nobody
-along."""
+"""What systemd has to have understood of each unit: its end and an OOM kill take nobody along."""
 
 on_both = pytest.mark.parametrize("system", [False, True], ids=["user unit", "system unit"])
 
@@ -232,8 +227,7 @@ def test_a_candidate_that_clients_stayed_at_is_followed_by_the_baseline(
 
 
 def ended_well(guest: Guest) -> None:
-    run = guest.detach()
-    ends_well(guest, run)
+    ends_well(guest, guest.detach())
 
 
 def rolled_back(guest: Guest) -> None:

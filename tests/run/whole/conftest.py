@@ -14,7 +14,7 @@ from tests.testbed.models import tiny_llama
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with tiny.gguf, whose header is read, and unknown.gguf, which is only named."""
+    """A directory with tiny.gguf, whose header is read."""
     directory = tmp_path_factory.mktemp("models")
     tiny_llama(directory / "tiny.gguf")
     return directory

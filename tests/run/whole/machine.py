@@ -1,9 +1,7 @@
 """A scripted machine: engines, runners and warm ladders as threads that have a process's identity.
 
-`console.host.process` is the door through which the console starts, finds and ends processes.
-Here that door knows a second kind of process, with numbers that no kernel gives. Commands of a
-playbook's steps go on being real children. What is code of the console runs as it is; SIGKILL
-ends a thread at the next place where it records, waits or pauses.
+`console.host.process`, the door to processes, knows a second kind of them here. Commands of steps
+are real children. SIGKILL ends a thread at the next place where it records, waits or pauses.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from console.host import process
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
 from console.runner import services
-from tests.run.whole.server import Script, ScriptedServer
+from tests.run.whole.server import ScriptedServer
 
 FIRST_PID = 10_000_000
 """Above the largest number that a Linux kernel gives."""
@@ -58,17 +56,14 @@ class Scripted:
     owned: list[Callable[[], Any]] = field(default_factory=list)
     """What the kernel would take back at its end: locks, sockets, files."""
 
-    def own(self, close: Callable[[], Any]) -> None:
-        self.owned.append(close)
-
 
 class Machine:
     """The scripted processes of one test, and the door's functions as they see them."""
 
     def __init__(self) -> None:
         self.table: dict[int, Scripted] = {}
-        self.scripts: dict[int, Script] = {}
-        """Port → how the engines that are started there behave."""
+        self.answers: dict[int, int] = {}
+        """Port → how many completions the engines that are started there answer well."""
         self.passed = 0.0
         """Seconds by which a test has put the clocks of all scripted processes forward."""
         self.programs: dict[str, Callable[[Scripted, Sequence[str]], None]] = {}
@@ -129,7 +124,7 @@ class Machine:
         """A process of the console's own module; `passed`: descriptors that are its own."""
         made = self.new(cookie)
         for descriptor in passed:
-            made.own(closing(descriptor))
+            made.owned.append(closing(descriptor))
         program = self.programs[module]
 
         def live() -> None:
@@ -152,40 +147,27 @@ class Machine:
         return made
 
     def spawn(
-        self, spec: ProcessSpec, *, log: Path, cookie: str,
-        extra_env: Iterable[tuple[str, str]] = (), enclosed: bool = False,
-        base: Mapping[str, str] | None = None, oom_score: int | None = None,
-    ) -> tuple[int, int]:  # fmt: skip
+        self, spec: ProcessSpec, *, log: Path, cookie: str, **options: Any
+    ) -> tuple[int, int]:
         argv = spec.argv
         if argv and Path(argv[0]).name == ENGINE:
             return self._engine(Path(argv[1]), int(argv[2]), log, cookie)
         if len(argv) > 3 and argv[0] == sys.executable and argv[3] in self.programs:
             made = self.run(argv[3], argv[4:], log, cookie)
             return made.pid, made.start
-        return self._real_spawn(
-            spec,
-            log=log,
-            cookie=cookie,
-            extra_env=extra_env,
-            enclosed=enclosed,
-            base=base,
-            oom_score=oom_score,
-        )
+        return self._real_spawn(spec, log=log, cookie=cookie, **options)
 
     def _engine(self, model: Path, port: int, log: Path, cookie: str) -> tuple[int, int]:
         made = self.new(cookie)
         log.parent.mkdir(parents=True, exist_ok=True)
-        refusal = ""
-        if model.name == "unknown.gguf":
-            refusal = "unknown model architecture: 'deepseek3_2'"
-        else:
-            try:
-                made.server = ScriptedServer(port, self.scripts.get(port))
-            except OSError as error:
-                refusal = f"cannot listen on port {port}: {error.strerror}"
+        said = f"serving {model.name} on port {port}"
+        try:
+            made.server = ScriptedServer(port, self.answers.get(port, 1_000_000))
+        except OSError as error:
+            said = f"cannot listen on port {port}: {error.strerror}"
         with log.open("a") as file:
-            file.write(f"{refusal or f'serving {model.name} on port {port}'}\n")
-        if refusal:
+            file.write(f"{said}\n")
+        if made.server is None:
             self._ended(made, 1)
         return made.pid, made.start
 

@@ -7,24 +7,16 @@ import json
 import socket
 import threading
 import time
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN_S = 0.001
-"""Seconds between two streamed tokens, unless the script says otherwise."""
+"""Seconds between two streamed tokens."""
 POLL_S = 0.005
-
-
-@dataclass
-class Script:
-    """How an engine behaves; may be changed while it serves."""
-
-    token_s: float = TOKEN_S
-    health: int = 200
-    """HTTP status of /health: 503 while it loads."""
-    answers: int = 1_000_000
-    """So many completions, then HTTP 500 to each."""
+KNOWN: dict[str, Any] = {
+    "/health": {"status": "ok"}, "/v1/models": {"data": [{"id": "scripted"}]},
+    "/props": {"build_info": "scripted", "model_path": "scripted.gguf"}, "/slots": [],
+}  # fmt: skip
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -34,22 +26,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.stopped.wait()
-        known: dict[str, Any] = {
-            "/health": {"status": "ok"},
-            "/v1/models": {"data": [{"id": "scripted"}]},
-            "/props": {"build_info": "scripted", "model_path": "scripted.gguf"},
-            "/slots": [],
-        }
-        status = 200 if self.path in known else 404
-        status = self.server.script.health if self.path == "/health" else status
-        self._json(status, known.get(self.path, {}))
+        self._json(200 if self.path in KNOWN else 404, KNOWN.get(self.path, {}))
 
     def do_POST(self) -> None:
         self.server.stopped.wait()
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         count = int(asked.get("max_tokens", 8))
-        self.server.script.answers -= 1
-        if self.server.script.answers < 0:
+        self.server.answers -= 1
+        if self.server.answers < 0:
             self._json(500, {"error": {"message": "out of memory"}})
             return
         with contextlib.suppress(OSError):  # whoever asked has gone, or this engine has
@@ -65,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self._event({"choices": [{"delta": {"role": "assistant", "content": None}}]})
         for _ in range(count):
-            time.sleep(self.server.script.token_s)
+            time.sleep(TOKEN_S)
             self.server.stopped.wait()
             self._event({"choices": [{"delta": {"content": "x"}, "finish_reason": None}]})
         finish = {"choices": [{"delta": {}, "finish_reason": "length"}]}
@@ -73,14 +57,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
 
     def _end(self, count: int) -> dict[str, Any]:
-        token_ms = self.server.script.token_s * 1000
-        return {
-            "usage": {"completion_tokens": count, "prompt_tokens": 9},
-            "timings": {
-                "prompt_n": 9, "prompt_ms": 9 * token_ms, "cache_n": 0,
-                "predicted_n": count, "predicted_ms": (count - 1) * token_ms,
-            },
+        timings = {
+            "prompt_n": 9, "prompt_ms": 9 * TOKEN_S * 1000, "cache_n": 0,
+            "predicted_n": count, "predicted_ms": (count - 1) * TOKEN_S * 1000,
         }  # fmt: skip
+        return {"usage": {"completion_tokens": count, "prompt_tokens": 9}, "timings": timings}
 
     def _event(self, data: dict[str, Any]) -> None:
         self.wfile.write(f"data: {json.dumps(data)}\n\n".encode())
@@ -105,9 +86,10 @@ class ScriptedServer(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, port: int, script: Script | None = None) -> None:
+    def __init__(self, port: int, answers: int) -> None:
+        """`answers`: so many completions, then HTTP 500 to each."""
         super().__init__(("127.0.0.1", port), Handler)
-        self.script = script or Script()
+        self.answers = answers
         self.stopped = threading.Event()
         """Cleared by SIGSTOP: requests are taken and nothing is answered."""
         self.stopped.set()

@@ -3,7 +3,6 @@ whatever dies on the way, a rollback gives them the baseline."""
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -72,20 +71,15 @@ def test_clients_stay_until_a_rollback(world: World) -> None:
     assert str(world.view().state) == "succeeded"
 
 
-def test_a_changed_site_file_still_ends_relay_and_candidate(world: World) -> None:
-    stay(world)
-    world.site.write_text(world.site.read_text() + "\n")
-    os.utime(world.site)
-    roll_back(world)
-    is_back(world)
-
-
-@pytest.mark.parametrize("changed", [False, True])
-def test_a_relay_that_was_killed_leaves_nothing_behind(world: World, changed: bool) -> None:
+@pytest.mark.parametrize(("killed", "changed"), [(False, True), (True, False), (True, True)])
+def test_a_dead_relay_or_a_changed_site_file_leaves_nothing_behind(
+    world: World, killed: bool, changed: bool
+) -> None:
     found = stay(world)
-    process.send(found.pid, found.start, signal.SIGKILL)
-    world.until(lambda: not process.alive(found.pid, found.start), "the relay is dead")
-    assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
+    if killed:
+        process.send(found.pid, found.start, signal.SIGKILL)
+        world.until(lambda: not process.alive(found.pid, found.start), "the relay is dead")
+        assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
     if changed:
         world.site.write_text(world.site.read_text() + "\n")
     roll_back(world)
@@ -93,32 +87,24 @@ def test_a_relay_that_was_killed_leaves_nothing_behind(world: World, changed: bo
     world.until(lambda: not world.view().cutover, "the run's journal knows")
 
 
-@pytest.mark.parametrize("victim", ["relay", "candidate"])
-def test_what_dies_in_the_watch_brings_the_baseline_back(world: World, victim: str) -> None:
-    watched(world)
-    found = is_cut_over(world)
-    pid, start = found.pid, found.start
-    if victim == "candidate":
-        read = process.read_record(world.records, "cand")
-        assert read is not None
-        pid, start = read
-    process.send(pid, start, signal.SIGKILL)
-    view = world.over()
-    assert str(view.state) == "rolled_back", world.words
-    cut = world.at("cut")
-    assert (str(cut.state), "died" in cut.detail) == ("failed", True), cut
-    is_back(world)
-
-
-def test_a_hung_candidate_brings_the_baseline_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("victim", "number"),
+    [("relay", signal.SIGKILL), ("cand", signal.SIGKILL), ("cand", signal.SIGSTOP)],
+)
+def test_what_dies_or_hangs_in_the_watch_brings_the_baseline_back(
+    world: World, victim: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cutover, "LOOKS", 1)
+    if number == signal.SIGSTOP:
+        monkeypatch.setattr(cutover, "LOOKS", 1)
     watched(world)
-    read = process.read_record(world.records, "cand")
-    assert read is not None
-    process.send(*read, signal.SIGSTOP)
+    relay = is_cut_over(world)
+    candidate = process.read_record(world.records, "cand")
+    assert candidate is not None
+    process.send(*((relay.pid, relay.start) if victim == "relay" else candidate), number)
     assert str(world.over().state) == "rolled_back", world.words
+    cut = world.at("cut")
+    died = number == signal.SIGKILL
+    assert (str(cut.state), "died" in cut.detail) == ("failed", died), cut
     is_back(world)
 
 
@@ -178,14 +164,6 @@ def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World)
     finally:
         child.kill()
         child.wait()
-
-
-def test_a_port_that_is_not_the_baselines_starts_nothing(world: World) -> None:
-    cut = f"id: cut, cutover: {{to: cand, port: {world.cand_port}}}"
-    done = world.go(world.write("b.yaml", book(UP, cut)))
-    assert done.code == 2, done
-    assert "is not the baseline's" in done.json["detail"]
-    assert not world.runs
 
 
 def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> None:

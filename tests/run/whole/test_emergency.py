@@ -1,22 +1,33 @@
-"""`rollback` from a second shell while everything it might lean on is broken."""
+"""`rollback` from a second shell while everything it might lean on is broken, and on which plan it
+acts."""
 
 from __future__ import annotations
 
 import json
 import socket
-import tempfile
-from collections.abc import Iterator
+import sys
+from typing import Any
 
 import pytest
 
 from console.host import process
 from tests.ports import free_port
+from tests.rollback.conftest import STANDIN
 from tests.run.e2e.sites import UP, book, host_site
-from tests.run.scenes import LONG, closed, points, restored, roll_back
+from tests.run.scenes import LONG, closed, is_back, is_cut_over, points, restored, roll_back, stay
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World
+from tests.services.made_engine import IMAGE, Refused, made_engine
 
 BENCH = "id: bench, benchmark: {service: cand, max_tokens: 600, runs: 200}"
+
+
+def elsewhere(world: World) -> tuple[dict[str, Any], str]:
+    """The site with its baseline at a port of its own, and that baseline's address."""
+    site, port = json.loads(world.site.read_text()), free_port()
+    url = f"http://127.0.0.1:{port}"
+    site["baseline"] |= {"process": {"argv": world.engine(world.model, port)}, "url": url}
+    return site, url
 
 
 def test_rollback_during_a_benchmark(world: World) -> None:
@@ -76,17 +87,13 @@ def test_with_the_warm_ladder_gone(outage: World) -> None:
     closed(outage)
 
 
-def test_a_run_restores_without_its_warm_ladder(outage: World) -> None:
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_run_restores_without_its_warm_ladder(outage: World, planned: bool) -> None:
     outage.kill("ladder")
+    if not planned:
+        outage.run.sealed.unlink()
     done = outage.console("abort", outage.run.id)
     assert done.code == 6, done
-    restored(outage)
-
-
-def test_a_run_restores_without_its_warm_ladder_and_its_plan(outage: World) -> None:
-    outage.kill("ladder")
-    outage.run.sealed.unlink()
-    assert outage.tell("abort").code == 0
     outage.dead()
     assert str(outage.view().state) == "rolled_back"
     restored(outage)
@@ -111,10 +118,7 @@ def test_after_a_failed_rollback_the_site_file_says_what_comes_back(outage: Worl
     with socket.create_server(("127.0.0.1", outage.base_port)):
         assert outage.console("rollback").code == 7
         assert str(outage.over().state) == "rollback_failed"
-        site = json.loads(outage.site.read_text())
-        port = free_port()
-        site["baseline"]["process"]["argv"] = outage.engine(outage.model, port)
-        site["baseline"]["url"] = url = f"http://127.0.0.1:{port}"
+        site, url = elsewhere(outage)
         outage.site.write_text(json.dumps(site))
         assert outage.console("rollback").code == 0
     assert outage.serves(url)
@@ -123,23 +127,71 @@ def test_after_a_failed_rollback_the_site_file_says_what_comes_back(outage: Worl
     outage.until(lambda: not points(outage), "no rollback is owed any more", 20.0)
 
 
-@pytest.fixture
-def frozen() -> Iterator[str]:
-    """An engine socket that takes connections and never says a word."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = f"{directory}/engine.sock"
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind(path)
-            door.listen(64)
-            yield f"unix://{path}"
+# -- runs, site files and sealed plans that disagree -----------------------------------------------
 
 
-def test_with_the_container_engine_frozen(bare: World, frozen: str) -> None:
-    site = json.loads(host_site(bare, frozen))
-    site["services"]["box"] = {"container": {"image": "never:pulled"}, "url": "http://127.0.0.1:9"}
-    bare.site.write_text(json.dumps(site))
-    bare.bring_up()
-    bare.detach(bare.write("b.yaml", book(UP, LONG)))
-    bare.step("long", "running")
-    roll_back(bare)
-    closed(bare)
+def test_a_changed_site_file_forgets_no_candidate_container(bare: World) -> None:
+    """The baseline is a process, and the candidate answers at its very port."""
+    with made_engine() as engine:
+        site = json.loads(host_site(bare, engine.host))
+        serve = ["env", "-u", "OMNI_RUN", "-u", "OMNI_STEP", sys.executable, "-S", str(STANDIN)]
+        site["services"]["box"] = {
+            "container": {"image": IMAGE, "command": [*serve, str(bare.base_port)]},
+            "url": bare.base_url, "exclusive": True,
+        }  # fmt: skip
+        bare.site.write_text(json.dumps(site))
+        bare.bring_up()
+        bare.detach(bare.write("b.yaml", book("id: up, service: {start: box}", LONG)))
+        bare.step("long", "running")
+
+        def refuse(call: str) -> None:
+            if "/stop" in call or "/kill" in call:
+                raise Refused(500, "did not receive an exit event")
+
+        engine.answer = refuse
+        assert bare.console("rollback").code == 7
+        bare.over()
+        engine.answer = lambda call: None
+        bare.site.write_text(json.dumps(site, indent=2))
+        done = bare.console("rollback", "--json")
+        assert (done.code, done.json["nothing_to_do"]) == (0, False), done
+        assert not [one.name for one in engine.containers.values() if one.job.running]
+        assert bare.baseline() is not None
+
+
+@pytest.mark.parametrize("ladder", ["warm", "dead"])
+def test_a_run_in_its_outage_whose_plan_and_script_are_lost(outage: World, ladder: str) -> None:
+    if ladder == "dead":
+        outage.kill("ladder")
+        outage.until(lambda: not outage.pids("ladder"), "the ladder is dead")
+    outage.run.sealed.unlink()
+    outage.run.script.unlink()
+    roll_back(outage, OMNI_SITE="")
+
+
+def test_a_site_file_with_an_old_date_is_a_changed_one(world: World) -> None:
+    """It was prepared before the run and is moved into its place after it."""
+    place = world.root / "config/omni-console/site.yaml"
+    place.parent.mkdir()
+    place.write_text(world.site.read_text())
+    world.env["OMNI_SITE"] = ""
+    site, url = elsewhere(world)
+    prepared = world.write("site.new.yaml", json.dumps(site))
+    assert world.go(world.write("b.yaml", book("id: n, note: hello"))).code == 0
+    prepared.rename(place)
+    done = world.console("rollback", "--json")
+    assert (done.code, done.json["nothing_to_do"]) == (0, False), done
+    assert world.serves(url)
+
+
+def test_a_rollback_of_one_site_leaves_the_cutover_of_another(world: World) -> None:
+    stay(world)
+    site, url = elsewhere(world)
+    other = world.write("other.yaml", json.dumps(site | {"name": "other"}))
+    done = world.console("rollback", "--json", "--site", str(other))
+    assert (done.code, done.json["serving"]) == (0, True), done
+    assert world.serves(url)
+    is_cut_over(world)
+    assert f"omni-console rollback --site {world.site}" in done.err
+    roll_back(world)
+    is_back(world)

@@ -1,8 +1,14 @@
-"""However a run ends, the baseline is back; and what was decided or done is not done again."""
+"""However a run ends, the baseline is back; what was decided or done is not done again; and what a
+journal or an old proof says is asked of the world before it is believed."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +16,18 @@ import pytest
 
 from console.common.errors import Exit
 from console.host import process
-from console.journal.run_files import read_view
+from console.journal.run_dir import RunDir
+from console.journal.run_files import left_down, read_view, served_since
+from console.journal.run_view import RunView
 from console.journal.state import RunState
-from console.recovery.rollback import live
+from console.recovery.rollback import proof, records
 from console.runner.loop import Runner
-from tests.ports import free_port
+from console.runtime import proxy
+from tests.rollback.conftest import STANDIN
 from tests.run.e2e.sites import UP, book
+from tests.run.scenes import LONG, STAY, restored
+from tests.run.whole.test_emergency import elsewhere
+from tests.run.whole.test_faults import crash as crash_at
 from tests.run.world import WorldBase as World
 
 STOP = "id: down, service: {stop: cand}"
@@ -34,22 +46,29 @@ def crash(world: World, path: Path, fault: str) -> None:
     assert world.show()["state"] == "interrupted"
 
 
-def another_site(world: World) -> Path:
-    """A site of the same user whose baseline serves at a port of its own."""
-    port = free_port()
-    site = json.loads(world.site.read_text()) | {"name": "other"}
-    site["baseline"] |= {"url": f"http://127.0.0.1:{port}"}
-    site["baseline"]["process"]["argv"] = world.engine(world.model, port)
-    path = world.write("other.yaml", json.dumps(site))
-    done = world.console("rollback", OMNI_SITE=str(path))
-    assert done.code == 0, done
-    return path
+def script_ended(world: World, name: str) -> RunDir:
+    """A run that rollback.sh ended: it starts no Python, and the journal knows nothing of it."""
+    hold = "id: hold, approval: {prompt: 'go on?', expires: 1h}"
+    run = world.detach(world.write("hold.yaml", book(UP, hold, name=name)))
+    world.state("waiting_approval")
+    for kind in ("runner", "ladder"):
+        world.kill(kind)
+    world.dead()
+    [candidate] = world.pids("process")
+    process.stop_group(*candidate, grace_s=0.0)
+    world.bring_up()
+    line = {"trigger": "script-1-2", "rung": "done", "state": "ok", "at": 1, "serving": True}
+    with run.ladder.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    return run
 
 
 @pytest.mark.parametrize("how", ["--json", "--if-interrupted"])
 def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how: str) -> None:
-    other = another_site(world)
-    first = world.detach(world.write("b.yaml", book(UP, "id: long, run: [sleep, '600']")))
+    site, _ = elsewhere(world)
+    other = world.write("other.yaml", json.dumps(site | {"name": "other"}))
+    assert world.console("rollback", OMNI_SITE=str(other)).code == 0
+    first = world.detach(world.write("b.yaml", book(UP, LONG)))
     world.step("long", "running")
     world.kill("runner")
     world.dead()
@@ -58,26 +77,16 @@ def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how
     assert world.console("run", str(check), OMNI_SITE=str(other)).code == 0
     assert not world.serves()
     assert world.console("rollback", how).code == 0
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    restored(world)
     world.until(lambda: read_view(first).state == "rolled_back", "it is on record", 20.0)
 
 
-@pytest.mark.parametrize(
-    ("steps", "code"),
-    [
-        ([UP, SLOW, GATE, STOP], 3),
-        ([UP, "id: bad, run: ['false']", STOP], 5),
-    ],
-)
-def test_an_end_before_the_step_that_stops_the_candidate(
-    world: World, steps: list[str], code: int
-) -> None:
-    done = world.go(world.write("b.yaml", book(*steps, "id: z, note: reached")))
-    assert done.code == code, done
-    assert world.serves()
-    assert not world.listens(world.cand_url)
-    assert next(s for s in done.json["steps"] if s["id"] == "restore")["state"] == "succeeded"
+def test_an_end_before_the_step_that_stops_the_candidate(world: World) -> None:
+    steps = (UP, "id: bad, run: ['false']", STOP, "id: z, note: reached")
+    done = world.go(world.write("b.yaml", book(*steps)))
+    assert done.code == 5, done
+    restored(world)
+    assert world.at("restore").state == "succeeded"
 
 
 def test_a_gate_that_said_no_says_no_after_a_resume(world: World) -> None:
@@ -121,26 +130,6 @@ def test_what_a_dead_runner_left_running_does_not_run_beside_its_repetition(worl
     found = world.until(lambda: process.by_cookie(world.run.id, "long"), "it sleeps")
     assert len(found) == 1
     assert world.console("abort").code == 5
-
-
-def test_a_candidate_only_live_jsonl_knows_is_adopted(world: World) -> None:
-    path = world.write("b.yaml", book(UP, after(world)))
-    crash(world, path, "effect_recorded@cand")
-    resumed = world.console("resume", "--json")
-    assert resumed.code == 0, resumed
-    started = {e.pid for e in live.read(world.run.live) if e.name == "cand"}
-    assert len(started) == 1, "no second candidate beside the recorded one"
-
-
-def test_without_its_journal_a_run_is_not_repeated(world: World) -> None:
-    path = world.write("b.yaml", book(after(world), "id: z, note: end"))
-    crash(world, path, "before_intent@z")
-    for file in world.run.path.glob("journal.db*"):
-        file.unlink()
-    resumed = world.console("resume")
-    assert resumed.code == 1
-    assert "journal of this run is gone" in resumed.err
-    assert world.done() == ["after"]
 
 
 def test_a_baseline_the_console_did_not_start_is_not_believed_stopped(bare: World) -> None:
@@ -223,22 +212,119 @@ def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed
 
 
 def test_what_the_script_has_rolled_back_is_not_resumed(world: World) -> None:
-    """rollback.sh needs no Python and starts none: the next rollback closes the journal."""
-    hold = "id: hold, approval: {prompt: 'go on?', expires: 1h}"
-    run = world.detach(world.write("b.yaml", book(UP, hold)))
-    world.until(lambda: "approval" in str(world.view().state), "it waits")
-    for kind in ("runner", "ladder"):
-        world.kill(kind)
-    world.dead()
-    [candidate] = world.pids("process")
-    process.stop_group(*candidate, grace_s=0.0)
-    world.bring_up()
-    line = {"trigger": "script-1-2", "rung": "done", "state": "ok", "at": 1, "serving": True}
-    with open(run.rollback / "ladder.jsonl", "a") as file:
-        file.write(json.dumps(line) + "\n")
+    script_ended(world, "trial")
     resumed = world.console("resume", "--detach")
     assert resumed.code == Exit.USAGE, resumed
     assert "omni-console rollback does" in resumed.err
     assert not world.listens(world.cand_url)
     assert world.console("rollback").code == 0
     world.until(lambda: world.view().state == RunState.ROLLED_BACK, "its journal is closed")
+
+
+# -- what a journal and an old proof say is asked of the world -------------------------------------
+
+SITE = "local"
+
+
+def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
+    """`docker start` by hand, `restart: always` after a reboot, or a rollback that was killed."""
+    crash_at(world, "after_intent@up")
+    world.bring_up()
+    world.until(world.serves, "the baseline serves again")
+    proof.remember(proof.proof_file(SITE), time.time(), 5.0, False)
+    assert world.console("resume", world.run.id, "--detach").code == 0
+    world.until(lambda: world.listens(world.cand_url), "the candidate serves")
+    assert world.baseline() is None, "two engines are loaded"
+    notes = [e.data["text"] for e in world.events() if e.kind == "run.note"]
+    assert any("came back" in text for text in notes)
+    said = [e.data["text"] for e in world.events() if e.kind == "step.say"]
+    assert "no GPUs in the site file" in said, "GPU memory is waited for after every stop"
+    for kind in ("runner", "ladder"):
+        world.kill(kind)
+    world.dead()
+    assert left_down(world.run, unknown=False), "the proof is of while it was back"
+    world.console("rollback")
+
+
+@contextlib.contextmanager
+def stranger(port: int) -> Iterator[None]:
+    """A server of this user's that is nobody's baseline."""
+    child = subprocess.Popen([sys.executable, "-S", str(STANDIN), str(port)])
+    try:
+        yield
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_stranger_at_the_address_proves_nothing_for_a_run_that_left_the_baseline_down(
+    world: World,
+) -> None:
+    crash_at(world, "after_intent@up")
+    before = proof.last(proof.proof_file(SITE))
+    with stranger(world.base_port):
+        world.until(world.serves, "the stranger answers")
+        again = world.console("run", str(world.write("other.yaml", book(UP, name="other"))))
+        assert again.code == 5
+    assert proof.last(proof.proof_file(SITE)) == before
+    assert left_down(world.run, unknown=False)
+    assert world.console("rollback", "--if-interrupted").code == 0
+    assert world.serves()
+
+
+def test_a_proof_of_before_the_outage_does_not_end_it(world: World) -> None:
+    """The clock was an hour ahead when the baseline was proven, and was set right since."""
+    file = proof.proof_file(SITE)
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"at": time.time() + 3600, "tok_s": 50.0, "degraded": False}))
+    crash_at(world, "after_intent@up")
+    assert left_down(world.run, unknown=False)
+    proof.remember(file, time.time(), 5.0, False)
+    assert not left_down(world.run, unknown=True), "a proof that came later counts"
+
+
+@pytest.mark.parametrize(
+    ("before_s", "newest_s", "counts"),
+    [
+        (-60, 5, True),
+        (3600, 3600, False),  # the clock was ahead when the baseline was proven
+        (3600, 3601, True),
+        (-60, -30, False),  # a rollback wrote its proof late, when the next outage had begun
+        (None, 5, False),  # an old journal: a proof of the future is none
+        (None, -0.5, True),
+    ],
+)
+def test_which_proof_ends_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    before_s: float | None, newest_s: float, counts: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    now = time.time()
+    before = None if before_s is None else now + before_s
+    view = RunView(site=SITE, outage=True, down_since=now - 1, proof_before=before)
+    proof.remember(proof.proof_file(SITE), now + newest_s, 5.0, False)
+    assert bool(served_since(view, alive=False)) is counts
+
+
+def test_a_refused_resume_leaves_another_runs_cutover_alone(world: World) -> None:
+    """Clients stay at the candidate of the other one."""
+    first = script_ended(world, "aa")
+    mine = {
+        "process": {"argv": world.engine(world.model, world.cand_port)}, "url": world.cand_url,
+        "ready": {"timeout": "30s"}, "exclusive": True,
+    }  # fmt: skip
+    steps = ("id: up, service: {start: mine}", STAY.replace("cand", "mine"))
+    services = json.dumps({"mine": mine})
+    text = book(*steps, name="bb").replace("phases:", f"services: {services}\nphases:")
+    world.go(world.write("b.yaml", text))
+    world.over()
+    relay, pointer = proxy.at(world.base_url), records.read(0)
+    assert relay is not None
+    assert pointer is not None
+    resumed = world.console("resume", first.id, "--detach")
+    assert resumed.code == 2
+    assert "a rollback has ended run" in resumed.err
+    assert (proxy.at(world.base_url), records.read(0)) == (relay, pointer)
+    assert (world.baseline(), world.listens(world.cand_url)) == (None, True)
+    assert world.console("rollback").code == 0
+    assert not world.listens(world.cand_url)

@@ -1,14 +1,18 @@
-"""One run for each exit code; state and decision apart in --json."""
+"""One run for each exit code, state and decision apart in --json; and which figures decide."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from tests.run.e2e.sites import REPORT, SIDE, UP, book, gate
+from tests.run.scenes import restored
 from tests.run.world import Outcome
 from tests.run.world import WorldBase as World
 
 GO, NO_GO = 'go: ">= 20 tok/s", no_go: "< 10 tok/s"', 'go: ">= 20 tok/s"'
+BAD = 'id: bad, run: ["false"]'
 OUTCOMES = ", outcomes: {go: migrate, no_go: retain, hold: evaluate}"
 
 
@@ -31,39 +35,36 @@ def test_go_measures_the_exclusive_candidate_and_restores_the_baseline(world: Wo
     assert done.json["metrics"]["bench"]["tok_s"]["n"] >= 3
     assert done.json["metrics"]["bench.baseline"]["tok_s"]["n"] >= 3
     assert done.json["restore_s"] > 0
-    assert world.serves()
+    restored(world)
     assert world.baseline() != before, "an exclusive candidate takes the baseline down"
-    assert not world.listens(world.cand_url)
     assert "**GO (migrate).** Gate go: " in world.run.report.read_text()
     world.until(lambda: not world.pids("ladder"), "the warm ladder went with the run")
 
 
-def test_no_go_ends_3_and_a_criterion_with_go_alone_has_no_grey_zone(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(*gate("15.5", NO_GO, OUTCOMES))))
-    assert settled(done) == (3, "succeeded", "no_go", 3), done
-    assert done.json["outcome"] == "retain"
-
-
-def test_no_go_with_rollback_ends_6(world: World) -> None:
-    steps = (UP, *gate("5", GO, OUTCOMES + ", on_no_go: rollback"), "id: after, note: reached")
-    done = world.go(world.write("b.yaml", book(*steps)))
-    assert settled(done) == (6, "rolled_back", "no_go", 6), done
-    assert next(s for s in done.json["steps"] if s["id"] == "after")["state"] == "pending"
-    assert world.serves()
-    assert not world.listens(world.cand_url)
-
-
-def test_hold_ends_4_when_nobody_is_there(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(*gate("15", GO, OUTCOMES), "id: after, note: x")))
-    assert settled(done) == (4, "succeeded", "hold", 4), done
-    assert done.json["outcome"] == "evaluate"
-    assert done.json["steps"][-1]["state"] == "pending"
-
-
-def test_hold_with_rollback_ends_6(world: World) -> None:
-    steps = (SIDE, *gate("15", GO, ", on_hold: rollback"))
-    done = world.go(world.write("b.yaml", book(*steps)))
-    assert settled(done) == (6, "rolled_back", "hold", 6), done
+@pytest.mark.parametrize(
+    ("steps", "ends", "outcome", "after"),
+    [
+        (gate("15.5", NO_GO, OUTCOMES), (3, "succeeded", "no_go"), "retain", "pending"),
+        ((UP, *gate("5", GO, OUTCOMES + ", on_no_go: rollback")),
+         (6, "rolled_back", "no_go"), "retain", "pending"),
+        (gate("15", GO, OUTCOMES), (4, "succeeded", "hold"), "evaluate", "pending"),
+        ((SIDE, *gate("15", GO, ", on_hold: rollback")),
+         (6, "rolled_back", "hold"), None, "pending"),
+        ((SIDE, f"{BAD}, on_failure: rollback"), (6, "rolled_back", None), None, "pending"),
+        ((f"{BAD}, on_failure: continue",), (0, "succeeded", None), None, "succeeded"),
+    ],
+    ids=["no-go, without a grey zone", "no-go with rollback", "hold with nobody there",
+         "hold with rollback", "failure with rollback", "failure that may be"],
+)  # fmt: skip
+def test_how_a_run_ends(
+    world: World, steps: tuple[str, ...], ends: tuple[int, str, str | None], outcome: str | None,
+    after: str,
+) -> None:  # fmt: skip
+    done = world.go(world.write("b.yaml", book(*steps, "id: after, note: reached")))
+    assert settled(done) == (*ends, ends[0]), done
+    assert done.json["outcome"] == outcome
+    assert next(s for s in done.json["steps"] if s["id"] == "after")["state"] == after
+    restored(world)
 
 
 def test_a_failed_step_ends_5_with_cause_code_and_last_lines(world: World) -> None:
@@ -74,21 +75,7 @@ def test_a_failed_step_ends_5_with_cause_code_and_last_lines(world: World) -> No
     assert (step["state"], step["cause"], step["attempts"]) == ("failed", "exit_code", 2)
     assert step["lines"] == ["oops"]
     assert "oops" in world.run.report.read_text()
-    assert world.serves(), "an ended run leaves the baseline serving"
-    assert not world.listens(world.cand_url)
-
-
-def test_a_failed_step_with_rollback_ends_6(world: World) -> None:
-    bad = 'id: bad, run: ["false"], on_failure: rollback'
-    done = world.go(world.write("b.yaml", book(SIDE, bad)))
-    assert settled(done) == (6, "rolled_back", None, 6), done
-
-
-def test_a_failed_step_that_may_fail_changes_nothing(world: World) -> None:
-    bad = 'id: bad, run: ["false"], on_failure: continue'
-    done = world.go(world.write("b.yaml", book(bad, "id: after, note: x")))
-    assert settled(done) == (0, "succeeded", None, 0), done
-    assert [s["state"] for s in done.json["steps"]] == ["failed", "succeeded"]
+    restored(world)
 
 
 @pytest.mark.parametrize(
@@ -100,25 +87,19 @@ def test_abort_rolls_back_what_is_alive(
     world.detach(world.write("b.yaml", book(*steps, "id: long, run: [sleep, '600']")))
     world.step("long", "running")
     world.until(lambda: world.pids("step"), "the command runs")
-    sleeper = world.pids("step")
     done = world.console("abort", world.run.id, "--reason", "enough", "--json")
     assert settled(done) == (code, state, None, code), done
     assert done.json["steps"][-1 if not steps else 2]["state"] == "cancelled"
     verb = done.json["verbs"][-1]
-    assert (verb["verb"], verb["why"]) == ("abort", "enough")
-    assert verb["who"]
-    assert sleeper
-    assert not world.pids("step")
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    assert (verb["verb"], verb["why"], bool(verb["who"])) == ("abort", "enough", True)
+    restored(world)
 
 
 def test_a_second_run_on_the_host_ends_8_and_leaves_nothing(world: World) -> None:
     path = world.write("b.yaml", book("id: long, run: [sleep, '600']"))
     first = world.detach(path)
     second = world.go(path)
-    assert second.code == 8, second
-    assert second.json["exit_code"] == 8
+    assert (second.code, second.json["exit_code"]) == (8, 8), second
     assert first.id in second.json["detail"]
     assert [r.id for r in world.runs] == [first.id]
 
@@ -137,8 +118,7 @@ def test_what_cannot_be_used_ends_2_before_anything(
     bare: World, text: str, args: tuple[str, ...], words: str
 ) -> None:
     done = bare.go(bare.write("b.yaml", text), *args)
-    assert done.code == 2, done
-    assert done.json["exit_code"] == 2
+    assert (done.code, done.json["exit_code"]) == (2, 2), done
     assert words in done.err
     assert "Traceback" not in done.err
     assert not bare.runs
@@ -150,9 +130,7 @@ def test_a_silent_baseline_ends_5_with_nothing_started(bare: World) -> None:
     assert done.code == 5, done
     assert "does not serve" in done.json["error"]
     assert "omni-console rollback" in done.json["hint"]
-    assert not bare.runs
-    assert not bare.done()
-    assert not bare.mine()
+    assert (bare.runs, bare.done(), bare.mine()) == ([], [], [])
 
 
 def test_rollback_brings_a_silent_baseline_up_from_the_site_file(bare: World) -> None:
@@ -161,3 +139,66 @@ def test_rollback_brings_a_silent_baseline_up_from_the_site_file(bare: World) ->
     assert bare.serves()
     again = bare.console("rollback", "--json")
     assert (again.code, again.json["nothing_to_do"]) == (0, True), again
+
+
+# -- figures, from a step's output to the gate -----------------------------------------------------
+
+TG = [20.4, 20.5, 20.6, 20.5, 20.5]
+ENTRY = {
+    "build_commit": "d82b7a7", "build_number": 11549, "model_type": "deepseek2 671B Q3_K",
+    "n_prompt": 0, "n_gen": 128, "n_depth": 0, "avg_ts": 20.5, "stddev_ts": 0.07, "samples_ts": TG,
+}  # fmt: skip
+READ = 'id: tg, run: [cat, "{}"], figures: llama-bench'
+JUDGE = 'id: go, gate: [{metric: tg.tg_tok_s, go: ">= 20 tok/s", min_samples: 5}]'
+
+
+def test_llama_bench_is_read_and_judged_by_its_samples(world: World) -> None:
+    path = world.write("out.json", json.dumps([ENTRY], indent=2))
+    done = world.go(world.write("b.yaml", book(READ.format(path), JUDGE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    found = done.json["metrics"]["tg"]
+    assert (found["tg_tok_s"]["value"], found["tg_tok_s"]["samples"]) == (20.5, TG)
+    assert found["pp_tok_s"]["value"] is None
+    view = world.view()
+    assert view.benchmarks["tg"]["build"] == "11549-d82b7a7"
+    assert "(20.44 to 20.56 tok/s) meets >= 20 tok/s" in view.verdicts[0].criteria[0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("said", "output", "decision"),
+    [
+        ("omni/ik-llama sm120 12.5GB", "pattern: '([0-9.]+)GB', unit: GB", "no_go"),
+        ("omni/ik-llama sm120 9.5GB", "pattern: '([0-9.]+)GB', unit: GB", "go"),
+        ("omni/ik-llama sm120 12.5GB", "pattern: '([0-9.]+)GB', unit: B", None),
+        ("size 10,5 GB", "pattern: 'size ([0-9.]+)', unit: GB", None),
+        ("used: -1", "pattern: 'used: (-?[0-9]+)', unit: GB", "hold"),
+    ],
+)
+def test_an_image_that_is_too_large_is_never_go(
+    world: World, said: str, output: str, decision: str | None
+) -> None:
+    step = f'id: image, run: [echo, "{said}"], outputs: {{size: {{{output}}}}}'
+    judge = "id: go, gate: [{metric: image.size, go: '< 10GB'}]"
+    done = world.go(world.write("b.yaml", book(step, judge)))
+    assert done.json["decision"] == decision, done
+    failed = world.at("image")
+    assert (failed.cause == "output_invalid") is (decision is None)
+    assert decision is not None or failed.detail.startswith("output 'size': 1")
+
+
+def test_figures_are_the_newest_attempts(world: World) -> None:
+    """A first attempt whose output is no result leaves nothing behind for a gate."""
+    good = world.write("out.json", json.dumps([ENTRY], indent=2))
+    text = f'test -e seen || {{ touch seen; echo "error: out of memory"; exit 0; }}; cat {good}'
+    step = f"id: tg, script: {json.dumps(text)}, figures: llama-bench, retry: {{backoff: 10ms}}"
+    done = world.go(world.write("b.yaml", book(step, JUDGE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+
+
+def test_output_that_is_no_result_fails_the_step_with_its_last_lines(world: World) -> None:
+    path = world.write("out.json", "error: failed to load model\n")
+    done = world.go(world.write("b.yaml", book(READ.format(path), JUDGE)))
+    assert (done.code, done.json["decision"]) == (5, None), done
+    step = world.at("tg")
+    assert (step.cause, step.lines) == ("output_invalid", ["error: failed to load model"])
+    assert "no result of llama-bench in the output" in step.detail

@@ -16,7 +16,7 @@ from console.journal.run_dir import RunDir
 from console.runner import main
 from console.runner.fault import POINTS
 from tests.run.e2e.sites import UP, book, gate
-from tests.run.scenes import roll_back
+from tests.run.scenes import restored, roll_back
 from tests.run.world import WorldBase as World
 
 ROLLS = ("rolling_back",)
@@ -108,8 +108,7 @@ def test_a_resume_goes_on_and_repeats_nothing(world: World, fault: str) -> None:
     wanted = ["mark", "inside", "last"]
     assert sorted(set(world.done())) == sorted(world.done()), "no effect happened twice"
     assert set(wanted) - {doubtful} <= set(world.done())
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    restored(world)
 
 
 def test_a_runner_that_dies_before_it_began_leaves_no_run(world: World) -> None:

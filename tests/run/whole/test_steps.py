@@ -1,31 +1,30 @@
-"""What a step does when the world misbehaves: engines, children, secrets, approvals nobody sees."""
+"""What a step does when the world misbehaves: engines, children, secrets, approvals nobody sees,
+patterns that would take years."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from console.host import process
-from console.journal.store import Reader
+from console.config.playbook.inputs import InputModel, convert
+from console.host import matching, process
+from console.journal.run_dir import RunDir
 from console.runner.executors import command
-from tests.run.e2e.sites import SIDE, UP, book
+from console.runner.executors.soak_monitor import CriticalLog
+from tests.run.e2e.sites import SIDE, UP, book, host_site
+from tests.run.scenes import restored
 from tests.run.world import LONGEST_S
 from tests.run.world import WorldBase as World
 
 REPR = "import sys; print(repr(sys.argv[1:]))"
 SECRET = "hf_Zw9-not-to-be-seen"
+SLOW, LINE = "(a+)+$", "a" * 60 + "b"
 GRACE = ((signal.SIGINT, 0.2), (signal.SIGTERM, 0.2), (signal.SIGKILL, 10.0))
-
-
-def step_of(shown: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(s for s in shown["steps"] if s["id"] == name)
-    return found
 
 
 @pytest.mark.parametrize("headless", [True, False])
@@ -36,13 +35,9 @@ def test_an_approval_that_expires_in_an_outage_rolls_back(world: World, headless
         assert world.go(path).code == 6
     else:
         world.detach(path)
-    view = world.over()
-    assert str(view.state) == "rolled_back", world.words
-    step = view.step("ask")
-    assert step is not None
-    assert step.cause == "expired"
-    assert world.serves()
-    assert not world.listens(world.cand_url)
+    assert str(world.over().state) == "rolled_back", world.words
+    assert world.at("ask").cause == "expired"
+    restored(world)
 
 
 def test_an_approval_that_expires_while_the_baseline_serves_waits_for_a_person(
@@ -60,18 +55,13 @@ def test_an_approval_that_expires_while_the_baseline_serves_waits_for_a_person(
     assert world.go(path).code == 5, "nobody is there, and nothing is down"
 
 
-def test_a_service_that_ends_right_after_its_start_is_not_waited_for(world: World) -> None:
+def test_what_never_serves_is_not_waited_for_and_says_why(world: World) -> None:
     done = world.go(world.write("b.yaml", book("id: up, service: {start: crash}")))
-    step = step_of(done.json, "up")
-    assert (done.code, step["cause"]) == (5, "not_ready"), done
-    assert step["lines"][-1] == "last words"
-    assert "ended before it was ready" in step["detail"]
-
-
-def test_garbage_on_the_port_is_not_ready(world: World) -> None:
-    done = world.go(world.write("b.yaml", book("id: up, service: {start: garbage}")))
-    step = step_of(done.json, "up")
-    assert (done.code, step["cause"]) == (5, "not_ready"), done
+    step = world.at("up")
+    assert (done.code, step.cause, step.lines[-1]) == (5, "not_ready", "last words"), done
+    assert "ended before it was ready" in step.detail
+    done = world.go(world.write("c.yaml", book("id: up, service: {start: garbage}")))
+    assert (done.code, world.at("up").cause) == (5, "not_ready"), done
     assert "\x1b" not in done.out + done.err
     assert not world.listens(world.cand_url), "what was started is stopped at the end"
 
@@ -88,8 +78,7 @@ def test_a_timeout_ends_the_whole_group_however_deaf_it_is(
     world.state("paused:step_failed")
     assert world.at("tree").cause == "timeout"
     assert process.by_cookie(world.run.id) == [], "a grandchild outlived the timeout"
-    with closing(Reader(world.run.journal)) as journal:
-        said = [event.data.get("text") for event in journal.since(0) if event.step == "tree"]
+    said = [event.data.get("text") for event in world.events() if event.step == "tree"]
     stages = [f"stopping: {name}" for name in ("SIGINT", "SIGTERM", "SIGKILL")]
     assert [text for text in said if text in stages] == stages, "each rung of the stop is visible"
 
@@ -122,10 +111,8 @@ def test_inputs_reach_a_script_through_the_environment_alone(world: World) -> No
     assert (world.root / "got").read_text() == text
     assert not (world.root / "boom").exists()
     inside = "id: say, script: 'echo $" + "{{ inputs.text }}'"
-    refused = world.go(
-        world.write("c.yaml", book(inside, inputs="text: {type: string, default: x}"))
-    )
-    assert refused.code == 2, refused
+    path = world.write("c.yaml", book(inside, inputs="text: {type: string, default: x}"))
+    assert world.go(path).code == 2
 
 
 def told(path: Path, words: list[bytes]) -> bool:
@@ -167,7 +154,139 @@ def test_a_secret_that_is_not_there_fails_the_step_and_not_later(world: World) -
     step = "id: use, script: 'echo hi', env: {TOKEN: '$" + "{{ inputs.token }}'}"
     text = book(step, inputs="token: {type: secret, from: {env: OMNI_TEST_TOKEN}}")
     done = world.go(world.write("b.yaml", text))
-    assert (done.code, step_of(done.json, "use")["cause"]) == (5, "precondition"), done
+    assert (done.code, world.at("use").cause) == (5, "precondition"), done
     refused = world.go(world.write("b.yaml", text), "--input", f"token={SECRET}")
     assert refused.code == 2
     assert SECRET not in refused.out + refused.err
+
+
+# -- a pattern that would take years ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"run": ["echo", LINE], "outputs": {"n": {"pattern": SLOW}}},
+        {"check": {"output": ["echo", LINE], "matches": SLOW}},
+        {"check": {"output": ["echo", LINE], "not_matches": SLOW}},
+    ],
+    ids=["outputs", "matches", "not_matches"],
+)
+def test_its_step_fails_and_the_baseline_is_back(world: World, step: dict[str, Any]) -> None:
+    slow = json.dumps({"id": "slow", "on_failure": "rollback", **step})[1:-1]
+    done = world.go(world.write("b.yaml", book(UP, slow)))
+    assert (done.code, str(world.over().state)) == (6, "rolled_back"), done
+    assert world.at("slow").cause == "output_invalid"
+    assert world.serves()
+
+
+def test_an_abort_goes_through_meanwhile(world: World) -> None:
+    slow = json.dumps({"id": "slow", "run": ["echo", LINE], "outputs": {"n": {"pattern": SLOW}}})
+    world.detach(world.write("b.yaml", book(UP, slow[1:-1])))
+    world.until(lambda: str(world.at("slow").state) == "running", "it is looked for")
+    assert world.tell("abort").code == 0
+    assert str(world.over().state) == "rolled_back"
+
+
+def test_a_log_that_cannot_be_judged_is_none_that_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("")
+    log = CriticalLog(path, SLOW)
+    path.write_text(f"{LINE}\n")
+    assert log.read() is None
+    assert log.close() == ()
+
+
+def test_a_typed_value_is_refused() -> None:
+    asked = InputModel.model_validate({"type": "string", "pattern": SLOW})
+    with pytest.raises(ValueError, match="too long"):
+        convert(asked, LINE, Path("/"))
+
+
+def test_both_ways_find_the_same() -> None:
+    for pattern, text, how in (
+        (r"rate: ([0-9]+)", "rate: 1\nrate: 22", {}),
+        (r"^b$", "a\nb", {"lines": True}),
+        (r"(?i)A+", "aa", {"whole": True}),
+        (r"a|(b)", "a", {}),
+        (r"x", "\udcff\x00", {}),
+    ):
+        assert matching.find(pattern, [text], **how) == matching.here(pattern, [text], **how)
+
+
+# -- what playbook and site say is secret is executed, and shown or kept nowhere else --------------
+
+SEALED = ("playbook.yaml", "site.yaml", "run.json", "rollback", "attempts")
+"""Of a run's directory: what is executed, or loaded again. Of attempts only the scripts."""
+
+
+def secretive(echo: list[str], secrets: list[str]) -> str:
+    """A playbook with a secret in every position in which one is written."""
+    flag, equals, header, url, variable, build, script, image, given, check, unless, say = secrets
+    run = [
+        *echo, "--api-key", flag, f"--hf-token={equals}", "-H", f"Authorization: Bearer {header}",
+        f"https://me:{url}@127.0.0.1/x", "${{ inputs.word }}", "--token", "${{ inputs.word }}",
+    ]  # fmt: skip
+    made = {"context": ".", "tag": "t:1", "args": {"K_TOKEN": build}}
+    again = {"file": "/nowhere"} if not unless else {"run": ["false", "--secret", unless]}
+    steps = [
+        {"id": "say", "run": run, "env": {"MY_TOKEN": variable}, "unless": again},
+        {"id": "make", "when": False, "build": made},
+        {"id": "text", "script": f'curl -sH "Authorization: Bearer {script}" x || echo {script}'},
+        {"id": "look", "check": {"output": [*echo, "--password", check], "matches": "argv"}},
+        {"id": "note", "note": f"export API_KEY={say} first"},
+        {"id": "up", "service": {"start": "cand"}},
+        {"id": "fails", "run": ["sh", "-c", f"echo api_key={image}; exit 3"]},
+    ]  # fmt: skip
+    return json.dumps({
+        "schema": "omni.playbook/v1", "name": "trial", "title": "The trial",
+        "inputs": {"word": {"type": "string", "default": given}},
+        "phases": [{"title": f"With --token {flag}", "steps": steps}],
+    }, indent=1)  # fmt: skip
+
+
+def holders(root: Path, secrets: list[str]) -> set[str]:
+    """Files below `root` in which one of them is."""
+    found = set()
+    for path in root.rglob("*"):
+        if path.is_file() and any(one.encode() in path.read_bytes() for one in secrets):
+            found.add(str(path.relative_to(root)))
+    return found
+
+
+def sealed(run: RunDir, root: Path, name: str) -> bool:
+    path = root / name
+    if not path.is_relative_to(run.path):
+        return False
+    first, *rest = path.relative_to(run.path).parts
+    return first in SEALED and (first != "attempts" or rest[-1].endswith(".sh"))
+
+
+def test_no_secret_is_shown_or_kept(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    secrets = [f"Zw9{number:02d}x-Pl4nted" for number in range(13)]
+    seen = tmp_path_factory.mktemp("seen") / "argv"
+    echo = [sys.executable, "-c", f"import sys; open({str(seen)!r}, 'a').write(repr(sys.argv)); "
+            "print('argv', sys.argv)"]  # fmt: skip
+    site = json.loads(host_site(world))
+    site["services"]["cand"]["process"]["argv"] += ["--api-key", secrets[12]]
+    world.site.write_text(json.dumps(site))
+    written = world.write("b.yaml", secretive(echo, secrets[:12]))
+    given = (str(world.site), str(written))
+    done = world.go(written, "--override", "known-blocker=it is a test")
+    said = [done.out + done.err]
+    assert done.code == 5, done
+    assert all(one in seen.read_text() for one in (*secrets[:4], secrets[8], secrets[9]))
+    report = world.root / "report.md"
+    for args in (
+        ("plan", given[1]), ("plan", given[1], "--json"), ("lint", given[1], "--json"), ("runs",),
+        ("show",), ("show", "--json"), ("report",), ("report", "--json"), ("logs", "say"),
+        ("logs", "fails"), ("logs", "cand"), ("report", "--to", str(report)),
+        ("rollback",), ("rollback", "--json"), ("attach",),
+    ):  # fmt: skip
+        outcome = world.console(*args)
+        said.append(outcome.out + outcome.err)
+    assert [(one, text) for text in said for one in secrets if one in text] == []
+    own = {str(Path(path).relative_to(world.root)) for path in given}
+    found = holders(world.root, secrets) - own
+    assert [name for name in found if not sealed(world.run, world.root, name)] == []
+    assert [n for n in found if (world.root / n).stat().st_mode & 0o077] == []

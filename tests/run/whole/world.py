@@ -1,10 +1,5 @@
-"""One test's world inside the test's own process: commands through `cli.main`, scripted engines.
-
-What runs as it does for an operator: the command line, the playbook's load and lint, the plan, the
-runner with its journal and control socket, the warm ladder, the commands of steps (real children).
-What is scripted: engines, the sentinel (there is none), the watch over the machine's gauges (none),
-NVML (no driver). Threads stand for processes: see `machine`.
-"""
+"""One test's world inside the test's own process: commands through `cli.main`, scripted engines, no
+sentinel, no gauges, no driver of cards. Threads stand for processes: see `machine`."""
 
 from __future__ import annotations
 
@@ -44,6 +39,7 @@ from tests.run.whole.machine import ENGINE, KillableQueue, Machine, Scripted
 from tests.run.world import Outcome, WorldBase
 
 CLI, WARM = "console.cli", "console.recovery.rollback.standby"
+ASK_CARDS = inventory.ask
 REAL_PAUSE_S = 0.02
 """No pause of a scripted process takes longer; its clock says that it did."""
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
@@ -63,9 +59,7 @@ class MachineClock(SystemClock):
         return super().now() + self._skipped + self._machine.passed
 
     def sleep(self, seconds: float) -> None:
-        self._machine.check()
-        super().sleep(min(seconds, REAL_PAUSE_S))
-        self._skipped += max(0.0, seconds - REAL_PAUSE_S)
+        self.wait(threading.Event(), seconds)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         self._machine.check()
@@ -148,25 +142,21 @@ class ScriptedWorld(WorldBase):
         )
         patch.setattr(launch, "subprocess", popen)
         patch.setattr(runner, "subprocess", popen)
-        patch.setattr(
-            runner,
-            "signal",
-            SimpleNamespace(SIGHUP=0, SIGPIPE=0, SIGTERM=0, SIG_IGN=0, signal=lambda *_: 0),
-        )
+        none = SimpleNamespace(SIGHUP=0, SIGPIPE=0, SIGTERM=0, SIG_IGN=0, signal=lambda *_: 0)
+        patch.setattr(runner, "signal", none)
         patch.setattr(runner, "SystemClock", lambda: MachineClock(machine))
         patch.setattr(runner, "_guard", lambda context: None)
         patch.setattr(runner, "_watch_machine", lambda context, *, resumed: None)
         patch.setattr(claim, "HostLock", self._owned(HostLock, "release"))
-        patch.setattr(runner, "Server", self._owned(Server, "close"))
-        patch.setattr(runner, "Journal", self._owned(Journal, "close"))
-        patch.setattr(runner, "RunServices", self._owned(RunServices, "close"))
+        for kind in (Server, Journal, RunServices):
+            patch.setattr(runner, kind.__name__, self._owned(kind, "close"))
         patch.setattr(runner, "Control", self._control)
-        for kind, name in ((Context, "record"), (Attempt, "remaining")):
-            patch.setattr(kind, name, self._checked(getattr(kind, name)))
+        patch.setattr(Context, "record", self._checked(Context.record))
+        patch.setattr(Attempt, "remaining", self._checked(Attempt.remaining))
         patch.setattr(cgroup, "popen", self._child)
         patch.setattr(standby, "lock_memory", lambda: "")
         patch.setattr(fault, "die", machine.die)
-        patch.setattr(inventory, "ask", self._cards(inventory.ask))
+        patch.setattr(inventory, "ask", self._cards)
         patch.setattr(benchmark, "Surroundings", self._surroundings)
         patch.setattr(follow, "POLL_S", 0.01)
         patch.setattr(fault, "FAULT", "")  # set by each process here, and taken back at the end
@@ -182,7 +172,7 @@ class ScriptedWorld(WorldBase):
     def _warm(self, me: Scripted, arguments: Sequence[str]) -> None:
         made = ScriptedStandby(Path(arguments[0]), self.machine)
         made.prepare()
-        me.own(lambda: os.close(made.fifo))
+        me.owned.append(lambda: os.close(made.fifo))
         made.run()
 
     def _popen(self, argv: Sequence[str], **options: Any) -> SimpleNamespace:
@@ -201,16 +191,10 @@ class ScriptedWorld(WorldBase):
             kill=lambda: self.machine.send(made.pid, made.start, signal.SIGKILL),
         )  # fmt: skip
 
-    def _cards(self, ask: Any) -> Any:
+    def _cards(self, *args: Any, **named: Any) -> inventory.Cards:
         """NVML is asked where a test gives a script of it, in a process, which takes a while."""
-
-        def asked(*args: Any, **named: Any) -> inventory.Cards:
-            there = "OMNI_NVML_SCRIPT" in os.environ
-            return cast(
-                inventory.Cards, ask(*args, **named) if there else inventory.Cards(words="none")
-            )
-
-        return asked
+        there = "OMNI_NVML_SCRIPT" in os.environ
+        return ASK_CARDS(*args, **named) if there else inventory.Cards(words="none")
 
     def _owned(self, make: Any, close: str) -> Any:
         """What a runner opens is closed when its thread has ended, however it did."""
@@ -218,7 +202,7 @@ class ScriptedWorld(WorldBase):
         def made(*args: Any) -> Any:
             found = make(*args)
             if self.machine.me is not None:
-                self.machine.me.own(getattr(found, close))
+                self.machine.me.owned.append(getattr(found, close))
             return found
 
         return made
@@ -233,7 +217,7 @@ class ScriptedWorld(WorldBase):
             threading.Thread(target=child.wait, daemon=True).start()
 
         if self.machine.me is not None:
-            self.machine.me.own(take_over)
+            self.machine.me.owned.append(take_over)
         return child
 
     def _control(self) -> Control:
@@ -265,18 +249,14 @@ class ScriptedWorld(WorldBase):
     def command(self, args: Sequence[str], env: dict[str, str]) -> Outcome:
         out, err = self._out.capture(), self._err.capture()
         sys.stdout, sys.stderr = cast(TextIO, self._out), cast(TextIO, self._err)
-        before = {name: os.environ.get(name) for name in env}
-        os.environ.update({**self.env, **env})
-        try:
-            code = cli.main(list(args))
-        except SystemExit as ended:  # argparse
-            code = int(ended.code or 0)
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+        os.environ.update(self.env)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in env.items():
+                patch.setenv(name, value)
+            try:
+                code = cli.main(list(args))
+            except SystemExit as ended:  # argparse
+                code = int(ended.code or 0)
         return Outcome(code, out.getvalue(), err.getvalue())
 
     def start(self, *args: str, **env: str) -> Background:
