@@ -17,8 +17,7 @@ from console.runner.context import Attempt, StepFailed
 from console.runner.services import RunServices, refuse_stranger
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
-from tests.run.unit.conftest import MakePlan
-from tests.run.unit.guarded import Bench
+from tests.run.unit.conftest import Bench, MakePlan
 from tests.waiting import until
 
 SERVER = f"{sys.executable} -S {STANDIN}"
