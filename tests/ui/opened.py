@@ -54,7 +54,6 @@ async def at_rest(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
 
 
 async def settled(pilot: Pilot[Any], true: Callable[[], object], what: str = "") -> None:
-    """Wait until a condition holds; raises with what is on the screen."""
     deadline = time.monotonic() + LIMIT_S
     while not true():
         if time.monotonic() >= deadline:
@@ -63,7 +62,6 @@ async def settled(pilot: Pilot[Any], true: Callable[[], object], what: str = "")
 
 
 def screen(pilot: Pilot[Any]) -> str:
-    """What stands on the screen."""
     strips = pilot.app.screen._compositor.render_strips()
     return "\n".join(strip.text for strip in strips)
 
@@ -91,7 +89,6 @@ async def console(
 
 
 def said(app: ConsoleApp) -> str:
-    """What the app tells in its key line and its notices."""
     lines = [line.words for line in app.screen.query(KeyLine)]
     return " | ".join([*lines, *(notice.message for notice in app._notifications)])
 

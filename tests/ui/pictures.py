@@ -25,7 +25,6 @@ PICTURES: dict[str, tuple[str, tuple[int, int], tuple[str, ...]]] = {
 
 
 async def take(name: str, place: Path) -> None:
-    """One picture into docs/screens."""
     made, size, keys = PICTURES[name]
     app = app_of(made, place)
     async with app.run_test(size=size) as pilot:

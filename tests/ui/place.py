@@ -50,12 +50,10 @@ class Place(World):
     # -- runs --------------------------------------------------------------------------------
 
     def stepping(self, *steps: str, name: str = "trial") -> None:
-        """A live run that stands before its first step."""
         self.detach(self.write(f"{name}.yaml", book(*(steps or NOTES), name=name)), "--step")
         self.state("paused:operator")
 
     def outage(self) -> None:
-        """A live run in the middle of its outage: the candidate serves, a step runs."""
         text = book(UP, LONG, name="outage", inputs="n: {type: int, default: 1}")
         self.detach(self.write("outage.yaml", text))
         until(lambda: self.at("long").state == "running" and self.pids("step"), "the outage")
@@ -63,7 +61,6 @@ class Place(World):
         assert self.listens(self.cand_url)
 
     def stages(self) -> list[dict[str, Any]]:
-        """What the newest run's ladder has said."""
         return read_lines(self.run.rollback / PROGRESS_FILE)[0]
 
     def fenced(self) -> bool:
@@ -111,7 +108,6 @@ def ended(terminal: Terminal, limit_s: float = 60.0) -> int:
 
 
 def seen(terminal: Terminal, *words: str) -> None:
-    """Wait until all of these are on the screen at once."""
     terminal.until(lambda: all(word in terminal.text for word in words))
 
 
@@ -167,7 +163,6 @@ def at_home(terminal: Terminal) -> bool:
 
 
 def back_home(terminal: Terminal) -> None:
-    """Out of dialogs and prompts, to the run on show."""
     terminal.press(ESC * 3 + "1")
     press_until(terminal, ESC + "1", lambda: at_home(terminal), 5.0)
 
@@ -183,7 +178,6 @@ def fresh_modes() -> list[Any]:
 
 
 def restored(terminal: Terminal) -> None:
-    """The terminal is as it was before the console."""
     sent = bytes(terminal.raw)
     assert sent.rindex(LEFT) > sent.rindex(b"\x1b[?1049h")
     assert b"\x1b" not in sent[sent.rindex(LEFT) + len(LEFT + b"\x1b[?1004l") :]

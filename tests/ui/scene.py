@@ -73,7 +73,6 @@ def running() -> RunView:
 
 
 def approval() -> RunView:
-    """An operator is asked."""
     made = view(8, state=RunState.WAITING_APPROVAL, outage=True)
     made.detail = "Do the three answers in the log make sense? The baseline is down meanwhile."
     made.steps[8].state, made.steps[8].attempt = StepState.RUNNING, 1
@@ -83,7 +82,6 @@ def approval() -> RunView:
 
 
 def failed() -> RunView:
-    """A step failed and the run stands still."""
     made = view(5, state=RunState.PAUSED, reason="step_failed", outage=True)
     step = made.steps[5]
     step.state, step.attempt, step.cause = StepState.FAILED, 2, "not_ready"
@@ -99,7 +97,6 @@ def failed() -> RunView:
 
 
 def ended() -> RunView:
-    """A run that is over, with a decision."""
     made = view(len(STEPS), state=RunState.ROLLED_BACK, ended=NOW - 10)
     made.verdicts = [verdict("NO-GO", "retain")]
     made.finished = True
@@ -115,7 +112,6 @@ def verdict(word: str, outcome: str) -> Verdicts:
 
 
 def snapshot(run: RunDir | None, made: RunView, **changes: Any) -> Snapshot:
-    """A snapshot of a live run; `changes` to its fields."""
     fields: dict[str, Any] = {
         "run": run, "view": made, "word": str(made.state), "alive": not made.over,
         "live": not made.over, "control": control_of(made), "stages": (), "is_rolling_back": False,
@@ -135,7 +131,6 @@ def control_of(made: RunView) -> dict[str, Any]:
 
 
 def nothing() -> Snapshot:
-    """No run at all."""
     return snapshot(
         None, RunView(), word="none", alive=False, live=False, control={}, restore_s=None
     )
@@ -222,8 +217,6 @@ class StandInWatchers:
 
 
 class Climb:
-    """A rollback that is done."""
-
     def __init__(self) -> None:
         stages = [
             ("fence", 0.02, "runner 4711 and 2 of its processes ended"),
@@ -248,7 +241,6 @@ class Climb:
 
 
 def run_dir(place: Path) -> RunDir:
-    """A run's directory with a step's output and a service's log in it."""
     run = RunDir(place / "20261120-140312-ik-llama-phase2-1a2b")
     for part in ("logs", "attempts", "rollback"):
         (run.path / part).mkdir(parents=True)

@@ -6,16 +6,20 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import tempfile
+import threading
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.host import process
 from tests.run.e2e.boxes import LABEL, Boxes, boxes
 from tests.run.e2e.world import COMMAND, World
+from tests.services.serving import serving
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_deepseek2, tiny_llama
@@ -55,7 +59,6 @@ class Login:
         }  # fmt: skip
 
     def command(self, *argv: str) -> str:
-        """One line for the login shell over there."""
         env = [f'{name}="${name}"' for name in FROM_SSH]
         env += [f"{name}={shlex.quote(value)}" for name, value in self.env.items()]
         place = shlex.quote(str(self.box.world.root))
@@ -125,7 +128,6 @@ def _argv(pid: int) -> list[str]:
 
 @contextmanager
 def login(root: Path, models: Path, engine: Engine, image: str, ssh: Ssh) -> Iterator[Login]:
-    """A world whose baseline is a container that serves, and the way in over ssh."""
     world = World(root, models / "tiny.gguf")
     scope = uuid.uuid4().hex[:10]
     with ExitStack() as stack:
@@ -148,3 +150,34 @@ def write_models(place: Path) -> Path:
     tiny_deepseek2(place / "deepseek2.gguf")
     place.chmod(0o755)
     return place
+
+
+@contextmanager
+def slow_line(server_port: int, *, delay_s: float, bytes_s: float) -> Iterator[int]:
+    """The port of a line to a server on loopback: a delay each way, few bytes in each direction."""
+    ends: list[socket.socket] = []
+
+    def carry(source: socket.socket, sink: socket.socket) -> None:
+        """What has come while the line was taken goes on in one piece."""
+        with suppress(OSError):
+            while data := source.recv(65536):
+                time.sleep(delay_s + len(data) / bytes_s)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def talk(client: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", server_port)) as server:
+            ends.extend((client, server))
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            back = threading.Thread(target=carry, args=(server, client), daemon=True)
+            back.start()
+            carry(client, server)
+            back.join()
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    with serving(listener, talk):
+        yield listener.getsockname()[1]
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -98,7 +98,6 @@ class Terminal:
         return "\n".join(self.lines)
 
     def until(self, what: str | Callable[[], object], timeout_s: float = LIMIT_S) -> None:
-        """Wait until the screen shows a text, or a condition holds; raises with the screen."""
         true = (lambda: what in self.text) if isinstance(what, str) else what
         until(true, repr(what), timeout_s, where=lambda: self.text)
 
@@ -111,7 +110,6 @@ class Terminal:
         return bool(found)
 
     def press(self, *keys: str) -> None:
-        """Keys by name, or text as it is typed."""
         for key in keys:
             os.write(self.master, KEYS.get(key, key).encode())
             time.sleep(0.02)

@@ -8,11 +8,11 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from console.common.text import clean_lines
+from tests.ui.conftest import full
 from tests.ui.place import ended, fresh_modes, restored
 from tests.ui.terminal import CLOSE, CTRL_BACKSLASH, F12, OPEN, Terminal
 from tests.waiting import until
@@ -103,14 +103,7 @@ sys.exit(app.return_code)
 """
 
 
-def full(*case: object) -> Any:
-    """A case for the whole suite: another of these stands for it in the first tier."""
-    return pytest.param(*case, marks=pytest.mark.full)
-
-
 class StandIn:
-    """The stand-in app in a terminal, and what it has noted."""
-
     def __init__(self, place: Path, *hows: str, **env: str) -> None:
         self.place = place
         path = place / "app.py"
@@ -278,7 +271,12 @@ def test_stopped_and_continued_it_paints_the_screen_again(start: Callable[..., S
 
 # -- what a terminal sends -------------------------------------------------------------------
 
-BAD = [b"\xf1x", b"\xff\xfe\xc3", b"\x1b[1114112u", b"\x1b[99999999999999999999u", b"\xe2\x82"]
+BAD = [
+    b"\xf1x", b"\xff\xfe\xc3", b"\x1b[1114112u", b"\x1b[99999999999999999999u", b"\xe2\x82",
+    b"\xe9\x80\x9b\xf0\x9f\x92\xed\xa0\x80", b"\x1b[<0;5;5M\x1b[M !!\x1b[1;1R",
+    b"\x1b[?2026;2$y\x1b[I\x1b[O\x00", b"\x1b[1;2;3;4;5~\x1b[201~",
+]  # fmt: skip
+"""What is no UTF-8, no key, or a report of the terminal's: a bad line, a wrong locale."""
 
 
 def test_no_byte_ends_the_reading(start: Callable[..., StandIn]) -> None:

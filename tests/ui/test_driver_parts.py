@@ -14,7 +14,7 @@ from textual.message import Message
 from console.common.text import LINE_LIMIT, clean_lines
 from console.frontends.cli.console import _environment, _screens
 from console.frontends.tui.terminal.input import MOST, TerminalInput
-from console.frontends.tui.terminal.output import LIMIT, MODES, TerminalWriter
+from console.frontends.tui.terminal.output import LIMIT, TerminalWriter
 from tests.ui.terminal import CLOSE, F12, OPEN
 from tests.waiting import until
 
@@ -167,14 +167,6 @@ def test_a_terminal_that_is_gone_ends_no_thread_and_keeps_nothing() -> None:
     pipe.writer.stop()
     assert not pipe.writer._thread.is_alive()
     os.close(pipe.write)
-
-
-@pytest.mark.parametrize(
-    "text", ["\x1b[?1049h", "\x1b[>25u", "\x1b[<u", "\x1b[?2048$p", "\x1b[?7l\x1b[?25h"]
-)
-def test_modes_are_known(text: str) -> None:
-    assert MODES.fullmatch(text)
-    assert not MODES.fullmatch(f"{text}x")
 
 
 # -- the command that opens it -----------------------------------------------------------------

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import random
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from textual.app import App, ComposeResult
+from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
-from textual.pilot import Pilot
 
 from console.frontends.tui.app import ConsoleApp
+from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal.guard_status import NOBODY, GuardView, Lease
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView
 from console.render import cells
 from screens.emergency import BreachScreen
 from screens.machine import HostScreen
 from screens.operations import OperationsScreen
 from tests.ui import scene
-from tests.ui.opened import console as opened
-from tests.ui.opened import settled, shown
+from tests.ui.opened import console, settled, shown
 from tests.viewer import guard_ring
 from widgets.bars import GaugeStrip, StatusLine
 from widgets.rows import Rows, TextView
@@ -38,23 +38,12 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"screens.{name}.time", clock)
 
 
-@asynccontextmanager
-async def console(
-    run: RunDir | None, guard: GuardView, size: tuple[int, int] = (80, 24),
-    made: RunView | None = None,
-) -> AsyncIterator[tuple[ConsoleApp, Pilot[int], scene.StandInWatchers]]:  # fmt: skip
-    """The app on a run, or on none, that is guarded like this."""
-    made = None if run is None else made or scene.running()
-    async with opened(made, run, size=size, guard=guard) as found:
-        yield found
-
-
 def guard_line(app: ConsoleApp) -> str:
     return app.screen_stack[0].query_one("#guard", Rows).text
 
 
 async def test_the_line_and_the_marks(run: RunDir) -> None:
-    async with console(run, scene.guard(run)) as (app, pilot, _):
+    async with console(scene.running(), run, guard=scene.guard(run)) as (app, pilot, _):
         assert guard_line(app).startswith("guard ok  RAM full in 61 s")
         assert cells.UNICODE.mark in app.screen.query_one(GaugeStrip).text
         assert app.screen.query_one("#guard", Rows).size.height == 1
@@ -65,7 +54,7 @@ async def test_the_line_and_the_marks(run: RunDir) -> None:
 
 
 async def test_without_a_run_nothing_is_guarded() -> None:
-    async with console(None, NOBODY) as (app, pilot, _):
+    async with console(None, None, guard=NOBODY) as (app, pilot, _):
         assert guard_line(app) == "no run, nothing guarded"
         assert cells.UNICODE.mark not in app.screen.query_one(GaugeStrip).text
         await pilot.press("b")
@@ -76,12 +65,13 @@ async def test_without_a_run_nothing_is_guarded() -> None:
 
 async def test_the_guard_of_another_run_says_nothing(run: RunDir, tmp_path: Path) -> None:
     other = RunDir(tmp_path / "another")
-    async with console(run, scene.guard(other)) as (app, _, _):
+    async with console(scene.running(), run, guard=scene.guard(other)) as (app, _, _):
         assert guard_line(app) == "guard: looking"
 
 
 async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with console(run, scene.guard(run, tte_s=48.0)) as (app, pilot, watchers):
+    guard = scene.guard(run, tte_s=48.0)
+    async with console(scene.running(), run, guard=guard) as (app, pilot, watchers):
         assert isinstance(app.screen, OperationsScreen)
         rows = app.screen.query_one("#guard", Rows)
         asked: list[tuple[Region, ...]] = []
@@ -97,9 +87,7 @@ async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.M
     ("size", "lease", "said"),
     [
         ((80, 24), Lease(252.0), "back in 4:12 unless attached"),
-        ((120, 40), Lease(252.0), "baseline returns in 4:12 unless somebody attaches"),
         ((120, 40), Lease(600.0, True), "lease 10:00, renewed: somebody is attached"),
-        ((80, 24), Lease(600.0, True), "lease 10:00, renewed"),
     ],
 )
 async def test_the_lease_stands_in_the_header(
@@ -107,14 +95,15 @@ async def test_the_lease_stands_in_the_header(
 ) -> None:
     made = scene.running()
     made.created = LATER - 600
-    async with console(run, scene.guard(run, lease=lease), size, made) as (app, _, _):
+    guard = scene.guard(run, lease=lease)
+    async with console(made, run, size=size, guard=guard) as (app, _, _):
         assert said in app.screen.query_one(StatusLine).text
 
 
 async def test_a_breach_of_this_moment_opens_its_page_once(run: RunDir) -> None:
     guard_ring.record(run)
     found = guard_ring.breach(run)
-    async with console(run, scene.guard(run)) as (app, pilot, watchers):
+    async with console(scene.running(), run, guard=scene.guard(run)) as (app, pilot, watchers):
         screen = app.screen
         assert isinstance(screen, OperationsScreen)
         fresh = {**found, "at": LATER, "wall": LATER}
@@ -134,7 +123,7 @@ async def test_an_old_breach_waits_for_its_key(run: RunDir) -> None:
     found = guard_ring.breach(run)
     guard_ring.climbed(run, ("memory", 2.1), ("serving", 74.0))
     acted = GuardView(run, "acted", breach=found)
-    async with console(run, acted, (120, 40), scene.ended()) as (app, pilot, _):
+    async with console(scene.ended(), run, size=(120, 40), guard=acted) as (app, pilot, _):
         assert guard_line(app).startswith("guard ACTED 14:14:55 UTC")
         assert isinstance(app.screen, OperationsScreen)
         await pilot.press("b")
@@ -149,7 +138,8 @@ async def test_the_host_page_has_every_gauge_with_its_mark(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("console.checks.doctor.run.run", lambda site: [])
-    async with console(run, scene.guard(run), (100, 30)) as (app, pilot, _):
+    guard = scene.guard(run)
+    async with console(scene.running(), run, size=(100, 30), guard=guard) as (app, pilot, _):
         await pilot.press("4")
         await settled(pilot, lambda: isinstance(app.screen, HostScreen))
         await settled(pilot, lambda: "disk /" in shown(app))
@@ -168,11 +158,8 @@ async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
     guard_ring.record(run)
     found = guard_ring.breach(run)
     other = scene.run_dir(tmp_path / "other")
-    async with console(run, GuardView(run, "acted", breach=found), (120, 40)) as (
-        app,
-        pilot,
-        watchers,
-    ):
+    acted, size = GuardView(run, "acted", breach=found), (120, 40)
+    async with console(scene.running(), run, size=size, guard=acted) as (app, pilot, watchers):
         await pilot.press("b")
         await settled(pilot, lambda: "killed candidate" in shown(app))
         page = app.screen
@@ -194,3 +181,104 @@ async def test_a_breach_that_is_left_open_tells_of_the_run_on_show(
         page._look()
         await settled(pilot, lambda: "the later one" in shown(app))
         assert len(head.text.splitlines()) == 1
+
+
+# -- the gauge strip: its height, and what it costs a terminal -------------------------------------
+
+GIB = 1024**3
+MEMORY = MemorySample(377 * GIB, 354 * GIB, 207 * GIB, 0, 0.0, 0.0, 0.0, 0.0)
+GPUS = (
+    GpuSample("GPU-a", 0, "NVIDIA RTX PRO 6000", 80 * GIB, 96 * GIB, 0.87, 64, 412, 600),
+    GpuSample("GPU-b", 1, "NVIDIA GeForce RTX 5090", 3 * GIB, 32 * GIB, 0.05, 40, 33, 575),
+)
+
+
+def sample(at: float = 1.0, *gpus: GpuSample) -> Sample:
+    disks = (DiskSample("/", 1000 * GIB, 812 * GIB),)
+    return Sample(at, MEMORY, disks, GpuReport(at, gpus or GPUS))
+
+
+class StripBench(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.strip = GaugeStrip()
+
+    def compose(self) -> ComposeResult:
+        yield self.strip
+
+
+async def test_what_it_shows_follows_the_samples_the_size_and_the_rows_it_may_have() -> None:
+    bench = StripBench()
+    strip = bench.strip
+    async with bench.run_test(size=(120, 24)) as pilot:
+
+        async def show(told: Sample, now: float) -> str:
+            strip.draw(told, now)
+            await pilot.pause()
+            return strip.text
+
+        assert strip.text == "sampling …"
+        assert (await show(sample(1.0), 13.0)).count("stale 12 s") == 3
+        assert "stale" not in await show(sample(14.0), 14.0)
+        foreign = "[/red] [@click=app.quit]x[/]"
+        assert foreign in await show(sample(15.0, replace(GPUS[0], name=foreign)), 15.0)
+        assert (await show(sample(16.0), 16.0)).count("GPU") == 2
+        assert strip.size.height == len(strip.rows(120)) == 2
+        await pilot.resize_terminal(60, 20)
+        await settled(pilot, lambda: strip.size.width == 60)
+        assert len(strip.text.splitlines()) == strip.size.height == 4
+        assert strip.text.splitlines()[1].startswith("GPU1 ")
+        for most, height in ((3, 3), (1, 1), (0, 4)):
+            strip.max_rows = most
+            await pilot.pause()
+            assert strip.size.height == height
+        assert (await show(sample(17.0, GPUS[0]), 17.0)).count("GPU") == 1
+        assert strip.size.height == len(strip.rows(60)) == 3
+
+
+async def test_the_trend_takes_one_value_a_report() -> None:
+    bench = StripBench()
+    async with bench.run_test(size=(80, 24)) as pilot:
+        for at in (1.0, 2.0, 2.0, 2.0):
+            bench.strip.draw(sample(at, replace(GPUS[0], utilisation=1.0)), at)
+        await pilot.pause()
+        assert bench.strip._trends["GPU-a"].values == (1.0, 1.0)
+        assert bench.strip.text.splitlines()[0].endswith("█")
+
+
+class Counting(HeadlessDriver):
+    """A terminal that counts the bytes it is sent."""
+
+    sent = 0
+
+    @property
+    def is_headless(self) -> bool:
+        return False
+
+    def write(self, data: str) -> None:
+        self.sent += len(data.encode())
+
+
+async def test_a_tick_of_two_working_cards_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every figure that moves while a model serves moves at each tick."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    dice, bench = random.Random(1), StripBench()
+    bench.driver_class = Counting
+    begun = 0
+    async with bench.run_test(headless=False, size=(80, 24)) as pilot:
+        for tick in range(45):
+            cards = [
+                replace(
+                    card, used_bytes=80 * GIB, utilisation=dice.uniform(0.8, 0.9),
+                    temperature_c=dice.randint(60, 62), power_w=dice.uniform(300, 400),
+                )
+                for card in GPUS
+            ]  # fmt: skip
+            memory = replace(MEMORY, available=int(dice.uniform(200, 201) * GIB))
+            bench.strip.draw(replace(sample(tick, *cards), memory=memory), tick)
+            await pilot.pause()
+            driver = pilot.app._driver
+            assert isinstance(driver, Counting)
+            begun = begun or driver.sent * (tick == 5)
+        assert 100 < (driver.sent - begun) / 39 < 500

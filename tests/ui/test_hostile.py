@@ -9,8 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.nvml import Nvml
-from tests.ui.hostile import ACTING, FLOOD, PAYLOADS, PLAIN, SURE, Words, acts, modes, unsafe
-from tests.ui.hostile_place import Standing, hostile_place
+from tests.ui.hostile import (
+    ACTING,
+    FLOOD,
+    PAYLOADS,
+    PLAIN,
+    SURE,
+    Standing,
+    Words,
+    acts,
+    hostile_place,
+    modes,
+    unsafe,
+)
 from tests.ui.place import Place, back_home, ended, pick, press_until, seen
 from tests.ui.terminal import Terminal
 from tests.waiting import until
@@ -36,8 +47,6 @@ OWN = {"CSI <u", "CSI >u", "CSI ?$p", "CSI ?h", "CSI ?l", "CSI H", "CSI m", "OSC
 
 @dataclass
 class Walk:
-    """What one walk through all screens sent and showed."""
-
     words: Words
     sent: bytes = b""
     shown: str = ""
@@ -212,7 +221,6 @@ def walked(root: Path, words: Words, nvml: Nvml) -> Walk:
 
 
 def broken_site(walk: Walk, place: Place) -> bytes:
-    """A site file that is wrong, its name and its words hostile."""
     name = f"site-{walk.words('site file', 60).replace('/', '-')}.yaml"
     words = walk.words.quoted("site name")
     place.write(name, f"schema: omni.site/v1\nname: {words}\n{words}: 1\n")
@@ -274,7 +282,6 @@ def test_the_measure_measures_and_lets_plain_text_pass() -> None:
 
 @pytest.mark.alone
 def test_nothing_of_a_hostile_run_acts_where_the_console_opens(tmp_path: Path, nvml: Nvml) -> None:
-    """The first page of the walk through all of them."""
     with (
         hostile_place(tmp_path / "place", Words(True), nvml) as (place, standing),
         place.open(columns=120, rows=40) as terminal,

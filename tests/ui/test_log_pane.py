@@ -2,17 +2,126 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.pilot import Pilot
+from textual.widgets import Footer
 
-from console.common.logs.line import LogLine
+from console.common.logs.line import LogLine, log_line
 from console.common.logs.tail import Tail
 from console.render.cells import use_ascii
 from tests.ground.harmful import harmful
 from tests.log.test_tail import HOSTILE
-from tests.ui.log_bench import bench, numbered
+from tests.ui.opened import settled
 from widgets.log_bars import Words
+from widgets.log_pane import LogPane
+
+
+class Bench(App[None]):
+    """A pane and nothing else, with keys of its own that the pane must keep to itself."""
+
+    BINDINGS = [Binding("n,N,e,f,g,G,w", "spoilt", "Spoilt"), Binding("escape", "back", "Back")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pane = LogPane()
+        self.steps: list[int] = []
+        self.spoilt = self.backs = 0
+
+    def compose(self) -> ComposeResult:
+        yield self.pane
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.pane.attach("api", "no output yet")
+        self.pane.focus()
+
+    def on_log_pane_source_asked(self, event: LogPane.SourceAsked) -> None:
+        self.steps.append(event.step)
+
+    def action_spoilt(self) -> None:
+        self.spoilt += 1
+
+    def action_back(self) -> None:
+        self.backs += 1
+
+
+class Hand:
+    def __init__(self, app: Bench, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pane = app.pane
+        self.pilot = pilot
+
+    async def press(self, *keys: str) -> None:
+        """Keys, and what they set going is done: a search goes on in slices of time."""
+        await self.pilot.press(*keys)
+        if self.busy:
+            await self.until(lambda: not self.busy)
+
+    @property
+    def busy(self) -> bool:
+        return self.pane._timer is not None or self.pane._planned
+
+    async def type(self, key: str, words: str) -> None:
+        await self.pilot.press(key)
+        self.app.query_one(Words).value = words
+        await self.press("enter")
+
+    async def until(self, true: Callable[[], object]) -> None:
+        await settled(self.pilot, true)
+
+    async def resize(self, width: int, height: int) -> None:
+        await self.pilot.resize_terminal(width, height)
+        await self.until(lambda: self.widths == {width})
+
+    @property
+    def widths(self) -> set[int]:
+        return {strip.cell_length for strip in self.app.screen._compositor.render_strips()}
+
+    async def take(self, *texts: str) -> None:
+        self.pane.take([log_line(text) for text in texts])
+        await self.until(lambda: not self.busy)
+
+    def rows(self, first: int, last: int) -> list[str]:
+        strips = self.app.screen._compositor.render_strips()
+        return [strip.text for strip in strips][first:last]
+
+    @property
+    def title(self) -> str:
+        return self.rows(0, 1)[0].rstrip()
+
+    @property
+    def body(self) -> list[str]:
+        return [row.rstrip() for row in self.rows(1, 1 + self.pane.view.size.height)]
+
+    @property
+    def shown(self) -> list[str]:
+        """The body without gutter and blank rows."""
+        return [row[2:] for row in self.body if row]
+
+
+@asynccontextmanager
+async def bench(
+    width: int = 60, height: int = 12, *, paint_s: float = 0.0, notice_s: float = 3600.0
+) -> AsyncIterator[Hand]:
+    """A pane that paints at once and whose words in the title stay until they are read."""
+    app = Bench()
+    with (
+        patch("widgets.log_pane.PAINT_S", paint_s), patch("widgets.log_pane._NOTICE_S", notice_s)
+    ):  # fmt: skip
+        async with app.run_test(size=(width, height)) as pilot:
+            await pilot.pause()
+            yield Hand(app, pilot)
+
+
+def numbered(first: int, last: int) -> list[str]:
+    return [f"line {number}" for number in range(first, last)]
 
 
 async def test_an_empty_log_a_line_that_goes_on_and_time_stamps() -> None:
@@ -237,19 +346,6 @@ async def test_matches_are_marked_and_counted() -> None:
         assert marked == ["  ", "needle", "needle"]
 
 
-async def test_search_is_text_where_it_is_no_pattern_and_heeds_capitals() -> None:
-    async with bench(width=80) as hand:
-        await hand.take("a(b", "Error", "error")
-        await hand.type("slash", "a(B")
-        assert "0 matches" in hand.title or "no match" in hand.title
-        await hand.type("slash", "a(b")
-        assert hand.pane.view.here == 0
-        await hand.type("slash", "error")
-        assert len(hand.pane.buffer.searched.all) == 2  # type: ignore[union-attr]
-        await hand.type("slash", "Error")
-        assert len(hand.pane.buffer.searched.all) == 1  # type: ignore[union-attr]
-
-
 async def test_filter_inverse_and_none_left() -> None:
     async with bench(width=100) as hand:
         await hand.take(*numbered(0, 50), "other")
@@ -277,16 +373,6 @@ async def test_filter_inverse_and_none_left() -> None:
         assert hand.app.backs == 1
 
 
-async def test_search_in_what_the_filter_shows() -> None:
-    async with bench() as hand:
-        await hand.take(*[f"{kind} {number}" for number in range(50) for kind in ("a", "b")])
-        await hand.type("slash", "7$")
-        await hand.type("ampersand", "^b")
-        await hand.until(lambda: len(hand.pane.buffer.searched.all) == 5)  # type: ignore[union-attr]
-        await hand.press("N")
-        assert hand.pane.buffer.line(hand.pane.view.here or 0).text == "b 37"
-
-
 async def test_a_pattern_that_never_ends_is_taken_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("console.common.logs.buffer.SLOW_CPU_S", 0.02)
     monkeypatch.setattr("widgets.log_view._MATCH_CPU_S", 0.02)
@@ -298,17 +384,6 @@ async def test_a_pattern_that_never_ends_is_taken_as_text(monkeypatch: pytest.Mo
         await hand.press("escape")
         await hand.type("slash", "(a|aa)+$")
         await hand.until(lambda: "/ (a|aa)+$ (too slow" in hand.title)
-
-
-async def test_typing_does_nothing_but_type() -> None:
-    async with bench() as hand:
-        await hand.take(*numbered(0, 50))
-        await hand.press("slash", *"nNefgGw", "end", "ctrl+d", "left")
-        assert hand.app.query_one(Words).value == "nNefgGw"
-        assert hand.app.spoilt == 0
-        assert hand.shown[-1] == "line 49"
-        await hand.press("escape")
-        assert hand.app.backs == 0
 
 
 async def test_pasted_control_characters_are_not_kept() -> None:

@@ -18,6 +18,7 @@ from console.frontends.tui.app import ConsoleApp
 from screens.emergency import RollbackScreen
 from tests.run.e2e.sites import book
 from tests.ui import scene
+from tests.ui.conftest import full
 from tests.ui.opened import console
 from tests.ui.place import ESC, Place, answers, ended, placed, press_until
 from tests.ui.terminal import KEYS, Terminal
@@ -141,27 +142,6 @@ def test_thousands_of_keys_against_a_real_run(place: Place) -> None:
         terminal.close()
 
 
-@pytest.mark.alone
-@pytest.mark.full
-def test_line_noise_is_not_the_end(place: Place) -> None:
-    """Bytes that are no UTF-8, half sequences, mouse reports: a bad line, a wrong locale."""
-    source = random.Random(SEED)
-    fresh(place)
-    noise = [
-        b"\xe9", b"\xff\xfe", b"\x80\x9b", b"\xc3", b"\xf0\x9f\x92", b"\xed\xa0\x80", b"\x1b[",
-        b"\x1b]",
-        b"\x1b[<0;5;5M", b"\x1b[M !!", b"\x1b[200~", b"\x1b[201~", b"\x1b[1;1R", b"\x1b[?2026;2$y",
-        b"\x1b[I", b"\x1b[O", b"\x00", b"\x1bP", b"\x1b_", b"\x1b[9999999999u", b"\x1b[1;2;3;4;5~",
-    ]  # fmt: skip
-    with place.open() as terminal:
-        for _ in range(40):
-            os.write(terminal.master, b"".join(source.choices(noise, k=5)))
-        os.write(terminal.master, b"\x1b[201~\x1b\\")
-        assert settled(terminal), terminal.text
-        terminal.press("f12")
-        rolled_back(place)
-
-
 TWICE = {
     "a reason": ("s", "Skip this step", "why", "\r\r\r"),
     "a reason, then away": ("s", "Skip this step", "why", f"\r{ESC}{ESC}"),
@@ -171,9 +151,7 @@ TWICE = {
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    "where", ["a reason", *(pytest.param(one, marks=pytest.mark.full) for one in [*TWICE][1:])]
-)
+@pytest.mark.parametrize("where", ["a reason", *(full(one) for one in [*TWICE][1:])])
 def test_keys_that_come_in_one_handful(place: Place, where: str) -> None:
     """A slow line delivers them together: the second meets a dialog that is on its way out."""
     fresh(place)
@@ -198,9 +176,7 @@ async def press_all(app: ConsoleApp, pilot: Pilot[int], pressed: list[str]) -> N
 
 
 @pytest.mark.usefixtures("few_playbooks")
-@pytest.mark.parametrize(
-    ("seed", "checks"), [(SEED, 2), pytest.param(SEED + 1, 8, marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize(("seed", "checks"), [(SEED, 2), full(SEED + 1, 8)])
 async def test_keys_against_a_scene_never_hide_the_emergency_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, checks: int
 ) -> None:

@@ -1,31 +1,40 @@
-"""The pages beside the run: plan, preflight, report, runs, sources of the log."""
+"""The pages beside the run: plan, preflight, report, runs, comparison, lessons, sources of logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Button, Input
 
 from console.checks.lint.unit import Finding, Severity
+from console.config.lessons.registry import load_registry
+from console.frontends.tui.app import ConsoleApp
 from console.frontends.tui.watch.watchers import mount_point
 from console.journal.run_dir import RunDir
 from console.journal.run_files import log_files
 from console.runner import launch
 from console.runner.prepare.admission import LintRefused
+from screens import lessons as module
 from screens.dialogs import AskScreen, FormField, FormScreen
+from screens.lessons import LessonScreen, LessonsScreen, lesson_row
 from screens.machine import PreflightScreen
 from screens.operations import sources
 from screens.playbooks import PlanScreen, plan_rows
+from screens.runs import CompareScreen, RunsScreen
+from tests.run.unit import reported
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene
-from tests.ui.opened import Asked, console, settled
-from widgets.rows import Row, TextView
+from tests.ui.opened import Asked, console, said, settled
+from widgets.log_bars import LogPrompt
+from widgets.rows import PickList, Row, Rows, TextView, width_of
 
 OMNI = Path(__file__).parents[2] / "playbooks/sites/omni.yaml"
 BOOK = """\
@@ -129,7 +138,6 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch, run: RunDir) -> list[dict[str, str]]:
-    """Overrides of each attempt that lint let through."""
     through: list[dict[str, str]] = []
 
     def launched(*_: object, overrides: Mapping[str, str], **__: Any) -> RunDir:
@@ -202,3 +210,136 @@ async def test_a_repository_is_asked_about_and_answered(
             assert "18.5 GiB (19.9 GB)" in text
             assert "GO" in page.head(80)[0][0][0]
             assert page.query_one(TextView).text.startswith("GO: ")
+
+
+# -- the lessons: the list, a search, one lesson, and what bears on a step -------------------------
+
+REGISTRY = cache(load_registry)
+"""What ships, read once: nobody has lessons of their own here."""
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr("console.config.lessons.registry.load_registry", REGISTRY)
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: scene.NOW))
+
+
+async def opened(app: ConsoleApp, pilot: Pilot[None]) -> LessonsScreen:
+    await pilot.press("6")
+    await settled(pilot, lambda: isinstance(app.screen, LessonsScreen))
+    page = app.screen
+    assert isinstance(page, LessonsScreen)
+    await settled(pilot, lambda: len(page.found) == 53)
+    return page
+
+
+async def test_the_list_is_searched_and_one_is_read(run: RunDir) -> None:
+    async with console(scene.ended(), run) as (app, pilot, _):
+        page = await opened(app, pilot)
+        await pilot.press("slash")
+        assert page.query_one(LogPrompt).asking
+        await pilot.press(*"shallow", "enter")
+        await settled(pilot, lambda: page.found[0].id == "F-013")
+        assert len(page.found) < 53
+        await pilot.press("enter")
+        await settled(pilot, lambda: isinstance(app.screen, LessonScreen))
+        view = app.screen.query_one(TextView)
+        await settled(pilot, lambda: "F-013  A shallow clone breaks" in view.text)
+        await pilot.press("escape")
+        assert app.screen is page
+        await pilot.press("escape")
+        await settled(pilot, lambda: len(page.found) == 53)
+        await pilot.press("d")
+        await settled(pilot, lambda: len(page.found) == 20, "what is due only")
+        await pilot.press("d")
+        await settled(pilot, lambda: len(page.found) == 53)
+        await pilot.press("slash", *"zebra", "enter")
+        await settled(pilot, lambda: page.found == [])
+        assert "0 of 53" in page.query_one("#head", Rows).text
+        await pilot.press("enter")
+        assert app.screen is page, "nothing to open"
+        await pilot.press("escape", "escape")
+        await settled(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_what_bears_on_the_step_stands_first(run: RunDir) -> None:
+    made = scene.failed()
+    made.steps[5].lessons = ["F-024 ik_llama.cpp's graph split – no MoE"]
+    made.header = {"lessons": ["F-002", 7]}
+    async with console(made, run) as (app, pilot, _):
+        assert "lesson F-024" in app.screen.query_one("#detail", TextView).text
+        page = await opened(app, pilot)
+        assert [one.id for one in page.found[:3]] == ["F-002", "F-024", "F-001"]
+
+
+def test_rows_keep_to_the_width() -> None:
+    for lesson in REGISTRY().lessons:
+        for width in (39, 59, 119):
+            assert width_of(lesson_row(lesson, width, here=width == 59)) <= width
+
+
+# -- runs side by side -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> list[RunDir]:
+    """Three attempts: two that ended, and one whose journal is gone; no test changes them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        found = [
+            reported.kept(reported.no_go_rows()),
+            reported.kept(reported.soaked_rows(), inputs={"split": "layer", "port": 8001}),
+            reported.kept(reported.no_go_rows()),
+        ]
+    for path in found[2].path.glob("journal.db*"):
+        path.unlink()
+    return found
+
+
+@pytest.fixture
+def three(kept: list[RunDir], monkeypatch: pytest.MonkeyPatch) -> list[RunDir]:
+    """The three attempts, in the place where the console looks for runs."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(kept[0].path.parents[2]))
+    return kept
+
+
+@pytest.mark.parametrize("size", [(60, 20), (200, 50)])
+async def test_marked_runs_are_compared(
+    run: RunDir, three: list[RunDir], asked: Asked, size: tuple[int, int]
+) -> None:
+    async with console(scene.ended(), run, size=size) as (app, pilot, _):
+        await pilot.press("3")
+        page = app.screen
+        assert isinstance(page, RunsScreen)
+        picker = page.query_one(PickList)
+        await settled(pilot, lambda: len(picker.text.splitlines()) == 3)
+        await pilot.press("c")
+        assert said(app)
+        at = {row.id: n for n, row in enumerate(page.rows)}
+        for made in three:
+            await pilot.press("g", *"j" * at[made.id], "space")
+        assert "cannot be read" in said(app)
+        assert page.marked == {three[0].id, three[1].id}
+        assert picker.text.count("● ") == 2
+        await pilot.press("c")
+        assert isinstance(app.screen, CompareScreen)
+        view = app.screen.query_one(TextView)
+        await settled(pilot, lambda: "split" in view.text)
+        words = " ".join(view.text.split())
+        for wanted in (
+            "6.1 tok/s (-43.3 %)", "21.34 tok/s (+98.5 %)", "misses >= 20 tok/s",
+            "the same in all: port=8001", "NO-GO (retain)",
+        ):  # fmt: skip
+            assert wanted in words
+        assert all(len(line) <= size[0] for line in view.text.splitlines())
+        await pilot.press("escape")
+        assert app.screen is page
+        assert asked == []
+        page._loaded([row for row in page.rows if row.id != three[1].id])
+        assert page.marked == {three[0].id}, "a mark goes with its run"
+        app.push_screen(CompareScreen([one.id for one in three]))
+        await settled(pilot, lambda: app.screen.query("#text"))
+        view = app.screen.query_one("#text", TextView)
+        await settled(pilot, lambda: "split" in view.text)
+        assert f"{three[2].id}: the journal cannot be read" in " ".join(view.text.split())

@@ -7,12 +7,12 @@ import re
 import signal
 import termios
 from collections.abc import Iterator
-from typing import Any
 
 import psutil
 import pytest
 
 from tests.run.e2e.world import COMMAND
+from tests.ui.conftest import full
 from tests.ui.place import Place, answers, back_home, ended, fresh_modes, placed, restored, seen
 from tests.waiting import until
 
@@ -20,11 +20,6 @@ pytestmark = pytest.mark.alone
 ESCAPE = b"\x1b"
 MOUSE = re.compile(rb"\x1b\[\?10(?:0[0-356]|1[56])[hl]")
 COLOURS = re.compile(rb"[34]8;(?:5;(\d+)|2;(\d+);(\d+);(\d+))")
-
-
-def more(*cases: object) -> list[Any]:
-    """What differs in nothing of ours: the whole suite tries it."""
-    return [pytest.param(case, marks=pytest.mark.full) for case in cases]
 
 
 @pytest.fixture(scope="module")
@@ -83,16 +78,20 @@ def test_it_follows_a_terminal_that_changes_its_size(standing: Place) -> None:
         answers(terminal)
 
 
-def test_without_colours_the_words_are_there(standing: Place) -> None:
-    with standing.open(env={"NO_COLOR": "1"}) as terminal:
+@pytest.mark.parametrize("term", ["xterm-256color", full("screen"), full("xterm-ghostty")])
+def test_without_colours_the_words_are_there(standing: Place, term: str) -> None:
+    with standing.open(env={"NO_COLOR": "1", "TERM": term}) as terminal:
         seen(terminal, "SERVING local", "PAUSED operator", "pending", "F12 ROLL BACK")
         for index, *mixed in COLOURS.findall(bytes(terminal.raw)):
             grey = int(index) in (0, 7, 8, 15, 16, 231) or int(index) > 231 if index else None
             assert grey or (index == b"" and len(set(mixed)) == 1), (index, mixed)
+        terminal.press("q")
+        assert ended(terminal) == 0
+        restored(terminal)
 
 
 def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
-    with standing.open(env={"LANG": "C", "LC_ALL": "C"}) as terminal:
+    with standing.open(env={"LANG": "C", "LC_ALL": "C", "TERM": "linux"}) as terminal:
         seen(terminal, "* SERVING local", ". step by step")
         for keys, words in (
             (["2"], "baseline-verify"), (["3"], "1 run "), (["4"], "kernel"), (["?"], "Everywhere"),
@@ -108,17 +107,7 @@ def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
         assert "?" * 3 not in terminal.text, "a sign without an ASCII one"
 
 
-@pytest.mark.parametrize("term", ["linux", *more("screen", "xterm-256color", "xterm-ghostty")])
-def test_it_opens_in_any_terminal_that_can_draw(standing: Place, term: str) -> None:
-    with standing.open(env={"TERM": term}) as terminal:
-        seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK")
-        answers(terminal)
-        terminal.press("q")
-        assert ended(terminal) == 0
-        restored(terminal)
-
-
-@pytest.mark.parametrize("term", ["dumb", *more("unknown", "")])
+@pytest.mark.parametrize("term", ["dumb", full("unknown"), full("")])
 def test_a_terminal_that_cannot_draw_gets_plain_text(standing: Place, term: str) -> None:
     with standing.open(env={"TERM": term}, see="--help") as terminal:
         assert ended(terminal) == 0
@@ -153,8 +142,8 @@ def test_the_mouse_stays_off_until_it_is_asked_for(standing: Place) -> None:
 # -- leaving -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place_of", ["dialog", *more("run", "prompt", "palette")])
-@pytest.mark.parametrize("number", [signal.SIGTERM, *more(signal.SIGHUP)])
+@pytest.mark.parametrize("place_of", ["dialog", full("run"), full("prompt"), full("palette")])
+@pytest.mark.parametrize("number", [signal.SIGTERM, full(signal.SIGHUP)])
 def test_a_signal_ends_it_and_nothing_else(standing: Place, number: int, place_of: str) -> None:
     keys = {"run": [], "dialog": ["x"], "prompt": ["l", "/", "a"], "palette": ["ctrl+p"]}[place_of]
     words = {"dialog": "Abort the run", "prompt": " / a", "palette": "Search for commands"}
@@ -168,7 +157,7 @@ def test_a_signal_ends_it_and_nothing_else(standing: Place, number: int, place_o
     untouched(standing)
 
 
-@pytest.mark.parametrize("killed", [False, *more(True)])
+@pytest.mark.parametrize("killed", [False, full(True)])
 def test_a_terminal_that_goes_away_ends_it_and_the_next_one_goes_on(
     standing: Place, killed: bool
 ) -> None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.ui.conftest import full
 from tests.ui.place import ESC, Place, answers, lead, seen
 from tests.waiting import until
 
@@ -19,14 +20,9 @@ WHERE = {
 }
 KEYS = {"F12": "f12", "ctrl+backslash": "ctrl+backslash", "kitty's": "\x1b[92;5u"}
 PRESSES = [
-    ("a dialog", "F12"),
-    *[
-        pytest.param(where, key, marks=pytest.mark.full)
-        for where, key in (
-            *[("the run", key) for key in KEYS], ("the search", "ctrl+backslash"),
-            ("the palette", "F12"), ("a form", "ctrl+backslash"),
-        )
-    ],
+    ("a dialog", "F12"), *[full("the run", key) for key in KEYS],
+    full("the search", "ctrl+backslash"), full("the palette", "F12"),
+    full("a form", "ctrl+backslash"),
 ]  # fmt: skip
 """The driver takes either key in any place, and the app in each: both are tested by themselves."""
 
@@ -76,7 +72,7 @@ sys.exit(cli.main([]))
 """
 
 
-@pytest.mark.parametrize("how", ["sleeps", pytest.param("spins", marks=pytest.mark.full)])
+@pytest.mark.parametrize("how", ["sleeps", full("spins")])
 def test_a_blocked_screen_does_not_hold_the_emergency_key_up(place: Place, how: str) -> None:
     place.outage()
     program = place.write("blocked.py", BLOCKED)

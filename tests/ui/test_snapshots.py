@@ -44,7 +44,6 @@ STANDING = SimpleNamespace(
 
 @pytest.fixture(autouse=True)
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One time of day, in one zone."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     for module in CLOCKS:
@@ -67,7 +66,6 @@ def guard_of(name: str, shot: Snapshot) -> GuardView:
 
 
 def app_of(name: str, place: Path) -> ConsoleApp:
-    """The console on a scene whose run lies in this place."""
     shot, base = scene.nothing(), scene.baseline("serving", proven_at=0.0, tok_s=None)
     if name != "none":
         shot = scene.snapshot(scene.run_dir(place), SCENES[name]())

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
 from tests.testbed.ssh import Ssh, sshd
+from tests.ui.conftest import full
 from tests.ui.place import ended, press_until, restored, seen
-from tests.ui.ssh_link import Link
-from tests.ui.ssh_login import Login, login, write_models
+from tests.ui.ssh_login import Login, login, slow_line, write_models
 from tests.ui.terminal import Terminal
 from tests.waiting import ran_out, until
 
@@ -67,7 +67,6 @@ LIMIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ssh]:
-    """An sshd that lets this user in."""
     if shutil.which("tmux") is None:
         lacking(f"{PREFIX}no tmux: apt-get install tmux")
     with ExitStack() as stack:
@@ -277,8 +276,8 @@ def test_a_slow_line(far: Login) -> None:
     box, world = far.box, far.box.world
     (baseline,) = box.ids()
     (world.root / "go-on").touch()
-    with closing(Link(far.ssh.port, delay_s=DELAY_S, bytes_s=BYTES_S)) as line:
-        terminal = far.log_in(far.tmux(), ssh=far.ssh.through(line.port))
+    with slow_line(far.ssh.port, delay_s=DELAY_S, bytes_s=BYTES_S) as port:
+        terminal = far.log_in(far.tmux(), ssh=far.ssh.through(port))
         pick(terminal)
         terminal.press("S")
         seen(terminal, "PAUSED", "n Next")
@@ -300,10 +299,7 @@ def test_a_slow_line(far: Login) -> None:
     at_rest(box, baseline)
 
 
-@pytest.mark.parametrize(
-    ("key", "where"),
-    [("f12", "the run"), pytest.param("ctrl+backslash", "a dialog", marks=pytest.mark.full)],
-)
+@pytest.mark.parametrize(("key", "where"), [("f12", "the run"), full("ctrl+backslash", "a dialog")])
 def test_the_emergency_key_in_tmux(far: Login, key: str, where: str) -> None:
     box, world = far.box, far.box.world
     (baseline,) = box.ids()

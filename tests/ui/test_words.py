@@ -1,30 +1,41 @@
-"""What the widgets and pages say, from fixed scenes and without an app."""
+"""What the widgets and pages say, from fixed scenes and without an app; widths and changes."""
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyte
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+from rich.style import Style
 from syrupy.assertion import SnapshotAssertion
+from textual.strip import Strip
 
+from console.frontends.cli.console import markdown
 from console.frontends.tui.watch.history import RunRow
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
 from console.render.gauges import marked_rows
-from console.render.keymap import EMERGENCY, action, of_scope
+from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
 from console.runner.prepare.catalog import Entry
+from screens.base import FineUpdate
 from screens.emergency import _foot, _head, by_hand, stage_rows
+from screens.machine import answer_rows
 from screens.playbooks import entry_rows
 from screens.runs import report_rows, run_row
 from tests.ui import scene
 from widgets.bars import STATE_TONE, badge, emergency, gauge_rows, key_row, option_rows, status
-from widgets.rows import Row
-from widgets.steps import detail_rows, list_rows, result_row, short, summary_rows
+from widgets.rows import Row, changed_cells, fit, spread, strip_of, width_of
+from widgets.steps import detail_rows, list_rows, result_row, short, step_row, summary_rows
 
 HELD = scene.view(8, state=RunState.PAUSED, reason="hold")
 HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"
@@ -197,3 +208,106 @@ def test_rows_of_runs_and_playbooks(snapshot: SnapshotAssertion) -> None:
     ]  # fmt: skip
     said = [drawn(rows), *[drawn(entry_rows(one, 40)) for one in entries]]
     assert "\n\n".join(said) == snapshot
+
+
+# -- widths, cells, signs and keys -----------------------------------------------------------------
+
+
+def test_rows_fill_or_keep_to_their_width_exactly() -> None:
+    for width in (20, 36, 60, 80, 120):
+        for view in (scene.running(), scene.failed(), scene.ended()):
+            assert {width_of(step_row(step, width, scene.NOW)) for step in view.steps} == {width}
+        row = status(scene.approval(), "waiting_approval", "gate", scene.NOW, width)
+        assert width_of(row) == width
+    assert width_of(emergency(True, "", 74.0, False, 50)) <= 50
+    for width in (30, 60, 79):
+        lines = (
+            "NO-GO  x: " + "word " * 14,
+            "  weights   2.0 GiB   layers 43 to 57",
+            "note: " + "y" * 70,
+        )
+        assert all(width_of(row) <= width for row in answer_rows(lines, width))
+    assert answer_rows(lines, 79)[0][0][1] == "bad"
+
+
+def test_parts_are_cut_by_cells_not_characters() -> None:
+    row = (("漢字漢字", "bold"), ("tail", ""))
+    for width in range(1, 14):
+        assert width_of(fit(row, width)) <= width
+    assert width_of(spread(row, (("7s", "dim"),), 10)) == 10
+
+
+def test_every_sign_is_one_cell_and_ascii_where_it_has_to_be() -> None:
+    for signs in (UNICODE, ASCII):
+        for name in UNICODE.__slots__:
+            value = getattr(signs, name)
+            assert all(cell_len(char) == 1 for char in value)
+            assert signs is UNICODE or value.isascii()
+
+
+def test_the_key_table_is_the_registry() -> None:
+    kept = (Path(__file__).parents[2] / "docs/reference/keys.md").read_text("utf-8")
+    assert kept == markdown(), "omni-console keys > docs/reference/keys.md"
+
+
+def test_no_key_is_taken_twice_in_a_scope() -> None:
+    for scope in {one.scope for one in ACTIONS}:
+        keys = [key for one in ACTIONS if one.scope == scope for key in one.keys]
+        assert len(keys) == len(set(keys)), scope
+
+
+# -- changed cells only: what is sent turns the old line into the new one --------------------------
+
+WIDTH = 24
+rows = st.lists(
+    st.tuples(st.text("ab c漢字é·█", max_size=9), st.just("")), max_size=4
+).map(tuple)  # fmt: skip
+console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
+
+
+def as_strip(row: Row) -> Strip:
+    return strip_of(row, WIDTH, Style.null(), {})
+
+
+def screen(*sent: str) -> list[str]:
+    made = pyte.Screen(WIDTH, 2)
+    stream = pyte.Stream(made)
+    for data in sent:
+        stream.feed(data)
+    return [line.rstrip() for line in made.display]
+
+
+def whole(row: Row) -> str:
+    return "\x1b[1;1H" + as_strip(row).render(console)
+
+
+@given(rows, rows)
+def test_a_partial_update_ends_where_a_whole_one_would(old: Row, new: Row) -> None:
+    found = changed_cells(old, new)
+    if found is None:
+        assert screen(whole(old)) == screen(whole(new))
+        return
+    begin, end = found[0], min(found[1], WIDTH)
+    if begin >= WIDTH:
+        return
+    update = FineUpdate([{0: as_strip(new)}], [(0, begin, end)], [[WIDTH]])
+    assert screen(whole(old), update.render_segments(console)) == screen(whole(new))
+
+
+def test_only_changed_cells_count() -> None:
+    assert changed_cells((("abc", ""),), (("abc", ""),)) is None
+    assert changed_cells((("abc", ""),), (("a", ""), ("bc", "bold"))) == (1, 3)
+    assert changed_cells((("漢b", ""),), (("漢c", ""),)) == (2, 3)
+
+
+def test_several_chops_and_spans() -> None:
+    left = as_strip((("left part", ""),)).crop(0, 10)
+    right = as_strip((("right part", ""),)).crop(0, 14)
+    chops = [{0: left, 10: right}]
+    ends = [[10, WIDTH]]
+    both = FineUpdate(chops, [(0, 8, 13)], ends).render_segments(console)
+    assert screen("\x1b[1;1H" + "x" * WIDTH, both)[0] == "xxxxxxxxt rigxxxxxxxxxxx"
+    one = FineUpdate(chops, [(0, 21, 24)], ends).render_segments(console)
+    assert screen("\x1b[1;1H" + "x" * WIDTH, one)[0] == "x" * 21
+    none = FineUpdate([{0: None, 10: right}], [(0, 0, 10)], ends).render_segments(console)
+    assert none == ""

@@ -14,10 +14,12 @@ import pytest
 
 from console.common import paths
 from console.common.paths import module_argv
+from console.frontends.tui.watch.emergency import Emergency, RollbackFollower
 from console.host import process
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.store import Journal
 from console.recovery.rollback import live, records, standby
+from console.recovery.rollback.records import Pointer
 from console.runner.control import Control, Server
 from tests.rollback.conftest import Stage, stage
 from tests.run.e2e.conftest import bare, models, world
@@ -59,7 +61,6 @@ class Hand:
         self.add("step.state", step, 1, state=state)
 
     def live(self, who: tuple[int, int] | None = None) -> Hand:
-        """It runs, and its runner is recorded."""
         self.runner(who)
         self.state("running")
         return self
@@ -76,7 +77,6 @@ class Hand:
         )  # fmt: skip
 
     def serve(self) -> Control:
-        """A control socket that answers."""
         self.server = Server(self.run.socket, self.watchers)
         return self.watchers
 
@@ -121,7 +121,6 @@ def hand() -> Iterator[Callable[..., Hand]]:
 
 @pytest.fixture
 def begin() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts processes that end with the test."""
     begun: list[subprocess.Popen[bytes]] = []
 
     def go(*argv: str, **env: str) -> subprocess.Popen[bytes]:
@@ -163,14 +162,82 @@ def run() -> RunDir:
     return guard_ring.run_of(paths.runs_dir() / "20261120-140312-book-1a2b")
 
 
-def live_in(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """This process lives in the world's places, so that what is tested sees its runs."""
     for name, value in world.env.items():
         if name.startswith(("XDG_", "OMNI_")):
             monkeypatch.setenv(name, value)
+    return world
+
+
+# -- the emergency key ---------------------------------------------------------------------------
+
+COMMAND = (*module_argv("console.cli"), "rollback")
+Key = Callable[..., Emergency]
+Child = subprocess.Popen[bytes]
+Warm = Callable[[], Child]
 
 
 @pytest.fixture
-def inside(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    live_in(world, monkeypatch)
-    return world
+def key(tmp_path: Path) -> Iterator[Key]:
+    made: list[Emergency] = []
+
+    def go(argv: tuple[str, ...] = COMMAND) -> Emergency:
+        made.append(Emergency(argv, tmp_path / "logs" / "emergency.log"))
+        return made[-1]
+
+    yield go
+    for one in made:
+        one.close()
+        gone(one._threads)
+
+
+class Slow:
+    """A candidate that does not stop before it is told to, so that a climb is met half way."""
+
+    def __init__(self, stage: Stage) -> None:
+        stage.seal(grace_s=120.0)
+        self.told = stage.root / "told"
+        body = f"trap '' TERM; echo up; while [ ! -e {self.told} ]; do sleep 0.02; done"
+        self.candidate = stage.spawn(["sh", "-c", body])
+        until(lambda: "up" in (stage.root / "log").read_text())
+        stage.record("process", "candidate", self.candidate)
+
+    def end(self) -> None:
+        self.told.touch()
+
+
+@pytest.fixture
+def slow(stage: Stage) -> Slow:
+    return Slow(stage)
+
+
+def point(stage: Stage) -> None:
+    """This user's pointer names the stage's run."""
+    runner = stage.sleeper()
+    stage.record("runner", "runner", runner)
+    records.write(
+        Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
+    )
+
+
+@pytest.fixture
+def warmed(stage: Stage, start_standby: Warm) -> Child:
+    """The warm ladder of the run that the user's pointer names."""
+    child = start_standby()
+    point(stage)
+    return child
+
+
+def ended(watch: RollbackFollower) -> RollbackFollower:
+    until(lambda: watch.over, "the climb ends", 60.0)
+    return watch
+
+
+def serves(watch: RollbackFollower) -> RollbackFollower:
+    """The climb has ended, and the baseline serves."""
+    result = ended(watch).result()
+    assert result is not None, watch.trouble()
+    assert result.serving
+    return watch

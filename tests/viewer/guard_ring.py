@@ -42,7 +42,6 @@ def level(t: float) -> str:
 
 
 def run_of(place: Path) -> RunDir:
-    """An empty run."""
     run = RunDir(place)
     for part in ("guard", "rollback"):
         (run.path / part).mkdir(parents=True, exist_ok=True)

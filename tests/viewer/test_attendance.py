@@ -23,10 +23,6 @@ def attendance(answers: list[str], environment: Mapping[str, str]) -> tuple[Atte
 INSIDE = {"TMUX": "/tmp/tmux-0/b,1,0", "TMUX_PANE": "%3"}
 
 
-def test_a_terminal_of_its_own_is_attended_while_it_is_there() -> None:
-    assert attendance([], {})[0].there()
-
-
 def test_tmux_is_asked_now_and_then() -> None:
     made, clock = attendance(["1\n", "0\n", "2"], INSIDE)
     assert [made.there(), made.there()] == [True, True]
@@ -35,21 +31,18 @@ def test_tmux_is_asked_now_and_then() -> None:
     clock.sleep(ASK_EVERY_S)
     assert made.there()
     assert attendance([""], INSIDE)[0].there(), "a tmux that says nothing takes nobody away"
+    assert attendance([], {})[0].there(), "a terminal of its own is attended while it is there"
 
 
-@pytest.mark.parametrize(
-    ("said", "there"),
-    [("1.work\t(Attached)\n", True), ("1.work\t(Detached)\n", False), ("", False)],
-)
-def test_screen_is_attended_where_it_is_attached(said: str, there: bool) -> None:
-    asked: list[str] = []
+def test_screen_is_attended_where_it_is_attached() -> None:
+    said, asked = ["1.work\t(Attached)\n", "1.work\t(Detached)\n", ""], list[tuple[str, ...]]()
 
     def screen(argv: tuple[str, ...], _: Mapping[str, str]) -> str:
-        asked.extend(argv)
-        return said
+        asked.append(argv)
+        return said[len(asked) - 1]
 
-    made = Attendance(FakeClock(), {"STY": "1.work"}, ask=screen)
-    assert (made.there(), asked) == (there, ["screen", "-ls", "1.work"])
+    there = [Attendance(FakeClock(), {"STY": "1.work"}, ask=screen).there() for _ in said]
+    assert (there, asked) == ([True, False, False], [("screen", "-ls", "1.work")] * 3)
 
 
 @pytest.fixture
@@ -62,7 +55,6 @@ def tmux(tmp_path: Path) -> Iterator[list[str]]:
 
 @pytest.mark.alone
 def test_a_session_without_a_client_is_not_attended(tmux: list[str], tmp_path: Path) -> None:
-    """Detached from birth, then a client comes and goes."""
     told = tmp_path / "environment"
     command = f'printf \'%s %s\' "$TMUX" "$TMUX_PANE" > {told}.new; mv {told}.new {told}; sleep 60'
     subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", command], check=True)

@@ -6,15 +6,15 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.common import paths
-from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
+from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch, answers_200
 from console.host import process
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.proof import proof_file, remember
@@ -22,6 +22,7 @@ from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, Seale
 from console.runtime.probe import Health, health
 from tests.ports import free_port
 from tests.rollback.conftest import Stage
+from tests.services.serving import serving, unix_listener
 from tests.viewer.conftest import Hand, gone
 from tests.waiting import until
 
@@ -104,38 +105,16 @@ def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[dict[str, Any]]:
     """A container engine's socket that says what a test wants: path → (status, value)."""
-    said: dict[str, Any] = {"asked": []}
+    said: dict[str, Any] = {"socket": str(tmp_path / "e.sock")}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            said["asked"].append(self.path)
-            status, value = said.get(self.path, (404, {"message": "No such container"}))
-            body = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def talk(peer: socket.socket) -> None:
+        path = peer.recv(65536).split()[1].decode()
+        status, value = said.get(path, (404, {"message": "No such container"}))
+        body = json.dumps(value).encode()
+        peer.sendall(b"HTTP/1.0 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        address_family = socket.AF_UNIX
-
-        def server_bind(self) -> None:
-            self.socket.bind(self.server_address)  # type: ignore[arg-type]
-
-        def get_request(self) -> tuple[Any, Any]:
-            return self.socket.accept()[0], ("", 0)
-
-    said["socket"] = str(tmp_path / "e.sock")
-    server = Server(said["socket"], Handler)  # type: ignore[arg-type]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield said
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(unix_listener(said["socket"]), talk):
+        yield said
 
 
 def boxed(port: int, engine: dict[str, Any]) -> SealedPlan:
@@ -217,3 +196,43 @@ def test_aiming_elsewhere_looks_at_once(stage: Stage, watch: Watch) -> None:
     wait(looking, "none")
     looking.aim(stage.plan)
     wait(looking, "serving")
+
+
+# -- the one question whether it serves: only a clear yes is a yes -------------------------------
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[bytes], str]]:
+    """A server that answers every connection with the same bytes, and keeps it open."""
+    with ExitStack() as stack:
+
+        def start(answer: bytes) -> str:
+            def talk(peer: socket.socket) -> None:
+                peer.recv(4096)
+                peer.sendall(answer)
+                over.wait(60)
+
+            listener = socket.create_server(("127.0.0.1", 0))
+            over = stack.enter_context(serving(listener, talk))
+            return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        yield start
+
+
+def test_only_a_200_is_a_yes(serve: Callable[[bytes], str]) -> None:
+    for answer in (b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 \r\nX: y\r\n\r\n{}"):
+        url = serve(answer)
+        assert answers_200(url, "/health", 30.0)
+        assert answers_200(f"{url}/v1", "health", 30.0)
+    for answer in (
+        b"", b"HTTP/1.1 503 Loading\r\n", b"HTTP/1.1 2000 x\r\n", b"garbage 200\r\n",
+        b"HTTP/1.1 20", b"\xff" * 500, b"SSH-2.0-x\r\n",
+    ):  # fmt: skip
+        assert not answers_200(serve(answer), "/health", 0.1), answer
+
+
+def test_what_cannot_be_asked() -> None:
+    for url in (
+        "https://127.0.0.1", "http://", "http://127.0.0.1:1", "nonsense", "http://[x", "",
+    ):  # fmt: skip
+        assert not answers_200(url, "/health", 0.2), url

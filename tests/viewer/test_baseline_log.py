@@ -39,7 +39,6 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def away(tmp_path: Path) -> SealedPlan:
-    """Its container engine is away."""
     return plan_of("base", tmp_path / "none.sock")
 
 

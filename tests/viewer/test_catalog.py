@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from console.cli import main
 from console.common import paths
 from console.common.errors import ConsoleError, InvalidFile, UsageError
 from console.config.locate import playbook_path, shipped, site_file
-from console.config.locate import playbook_path as from_commands
 from console.config.playbook.inputs import InputModel
+from console.config.playbook.load import load_playbook
 from console.config.site.site import Site, load_site
 from console.runner.launch import begin
 from console.runner.prepare import catalog
-from tests.run.e2e.world import COMMAND
 
 BOOK = """\
 schema: omni.playbook/v1
@@ -144,17 +143,14 @@ def test_the_form(book: Path, site: Site) -> None:
     assert fields["key"].secret_from == "environment variable MY_KEY"
 
 
-def test_the_preview_is_what_plan_prints(book: Path, site: Site) -> None:
+def test_the_preview_is_what_plan_prints(
+    book: Path, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = catalog.preview(book, {"n": "4", "size": "1GiB"}, site)
-    done = subprocess.run(
-        [COMMAND, "plan", str(book), "--site", str(site.path), "--input", "n=4",
-         "--input", "size=1GiB"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert found.lines == done.stdout.splitlines()
-    assert found.missing == ()
-    short = catalog.preview(book, {}, site)
-    assert short.missing == ("size",)
+    inputs = ["--input", "n=4", "--input", "size=1GiB"]
+    assert main(["plan", str(book), "--site", str(site.path), *inputs]) == 0
+    assert (found.lines, found.missing) == (capsys.readouterr().out.splitlines(), ())
+    assert catalog.preview(book, {}, site).missing == ("size",)
 
 
 def test_load_refuses_what_run_would(book: Path, site: Site) -> None:
@@ -162,11 +158,10 @@ def test_load_refuses_what_run_would(book: Path, site: Site) -> None:
         catalog.load(book, {}, site)
     with pytest.raises(UsageError, match="unknown input"):
         catalog.load(book, {"size": "1GiB", "x": "1"}, site)
-    playbook = catalog.load(book, {"size": "1GiB", "n": "7"}, site)
-    assert playbook.inputs["n"] == 7
+    assert catalog.load(book, {"size": "1GiB", "n": "7"}, site).inputs["n"] == 7
 
 
-def test_the_site_file_is_found_without_reading_it(
+def test_site_file_and_playbook_are_found_without_reading_it(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert site_file(None) is None
@@ -176,10 +171,7 @@ def test_the_site_file_is_found_without_reading_it(
     monkeypatch.setenv("OMNI_SITE", "/some/site.yaml")
     assert site_file(None) == Path("/some/site.yaml")
     assert site_file("given.yaml") == Path("given.yaml")
-
-
-def test_a_playbook_by_name_is_the_same_for_screens_and_commands() -> None:
-    assert playbook_path("demo") == from_commands("demo") == shipped() / "demo.yaml"
+    assert playbook_path("demo") == shipped() / "demo.yaml"
     with pytest.raises(UsageError, match="no playbook 'nothing'"):
         playbook_path("nothing")
 
@@ -212,13 +204,12 @@ def test_what_changed_since_its_plan_was_shown_is_not_begun(
     assert shown == catalog.preview(book, {**values, "n": "4"}, site).digest
     (place / "site.yaml").write_text(SITE.replace("9001", "9002"))
     other = load_site(place / "site.yaml")
-    book.write_text(BOOK.format(name="one") + "# more\n")
-    for now in (site, other):
+    for now, text in ((site, "# more\n"), (other, "# more\n"), (other, "")):
+        book.write_text(BOOK.format(name="one") + text)
         playbook = catalog.load(book, values, now)
         with pytest.raises(ConsoleError, match="changed since"):
             begin(now, playbook, values, step=True, say=lambda text: None, expect=shown)
-    book.write_text(BOOK.format(name="one"))
-    playbook = catalog.load(book, values, other)
-    with pytest.raises(ConsoleError, match="changed since"):
-        begin(other, playbook, values, step=True, say=lambda text: None, expect=shown)
+    needy = load_playbook(book, planning=True, site_services=frozenset(["cand"]))
+    with pytest.raises(ConsoleError, match="for its plan only"):
+        begin(site, needy, {}, step=True, say=lambda text: None)
     assert not paths.runs_dir().exists(), "nothing was made"

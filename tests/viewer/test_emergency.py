@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.common import paths
-from console.common.paths import module_argv
 from console.frontends.tui.watch import emergency as module
-from console.frontends.tui.watch.emergency import Emergency, RollbackFollower
+from console.frontends.tui.watch.emergency import Emergency
 from console.host import process
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
@@ -26,77 +23,8 @@ from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, who_as
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import gone
+from tests.viewer.conftest import COMMAND, Child, Key, Slow, ended, point, serves
 from tests.waiting import until
-
-COMMAND = (*module_argv("console.cli"), "rollback")
-Key = Callable[..., Emergency]
-Child = subprocess.Popen[bytes]
-Warm = Callable[[], Child]
-
-
-@pytest.fixture
-def key(tmp_path: Path) -> Iterator[Key]:
-    made: list[Emergency] = []
-
-    def go(argv: tuple[str, ...] = COMMAND) -> Emergency:
-        made.append(Emergency(argv, tmp_path / "logs" / "emergency.log"))
-        return made[-1]
-
-    yield go
-    for one in made:
-        one.close()
-        gone(one._threads)
-
-
-class Slow:
-    """A candidate that does not stop before it is told to, so that a climb is met half way."""
-
-    def __init__(self, stage: Stage) -> None:
-        stage.seal(grace_s=120.0)
-        self.told = stage.root / "told"
-        body = f"trap '' TERM; echo up; while [ ! -e {self.told} ]; do sleep 0.02; done"
-        self.candidate = stage.spawn(["sh", "-c", body])
-        until(lambda: "up" in (stage.root / "log").read_text())
-        stage.record("process", "candidate", self.candidate)
-
-    def end(self) -> None:
-        self.told.touch()
-
-
-@pytest.fixture
-def slow(stage: Stage) -> Slow:
-    return Slow(stage)
-
-
-def point(stage: Stage) -> None:
-    """This user's pointer names the stage's run."""
-    runner = stage.sleeper()
-    stage.record("runner", "runner", runner)
-    pointers.write(
-        Pointer(stage.plan.run_id, stage.plan.run_dir, "me", os.getuid(), *runner, started_at=1.0)
-    )
-
-
-@pytest.fixture
-def warmed(stage: Stage, start_standby: Warm) -> Child:
-    """The warm ladder of the run that the user's pointer names."""
-    child = start_standby()
-    point(stage)
-    return child
-
-
-def ended(watch: RollbackFollower) -> RollbackFollower:
-    until(lambda: watch.over, "the climb ends", 60.0)
-    return watch
-
-
-def serves(watch: RollbackFollower) -> RollbackFollower:
-    """The climb has ended, and the baseline serves."""
-    result = ended(watch).result()
-    assert result is not None, watch.trouble()
-    assert result.serving
-    return watch
 
 
 def test_one_byte_wakes_the_warm_ladder(stage: Stage, warmed: Child, key: Key) -> None:
@@ -288,8 +216,6 @@ def test_the_lock_of_a_ladder_elsewhere_is_followed(stage: Stage, key: Key) -> N
         with ladder.open("a") as file:
             file.write(json.dumps(done) + "\n")
         lock.close()
-        result = ended(watch).result()
-        assert result is not None
-        assert result.serving
+        serves(watch)
     finally:
         lock.close()

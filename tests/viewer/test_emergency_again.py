@@ -23,22 +23,8 @@ from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, asked, read_lines, who_asked
 from console.recovery.rollback.trigger import LOCK, Lock
 from tests.rollback.conftest import Stage
-from tests.viewer.conftest import gone
-from tests.viewer.test_emergency import (
-    Child,
-    Key,
-    Slow,
-    Warm,
-    ended,
-    key,
-    point,
-    serves,
-    slow,
-    warmed,
-)
+from tests.viewer.conftest import Child, Key, Slow, Warm, ended, gone, point, serves
 from tests.waiting import until
-
-__all__ = ["key", "slow", "warmed"]
 
 
 class Waits:

@@ -1,4 +1,4 @@
-"""The guard of a run as the console knows it: from a real sentinel, from garbage, from nothing."""
+"""The guard of a run as the console knows it, from a real sentinel or garbage; its curve."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from console.cli import main
 from console.common.paths import module_argv
 from console.frontends.cli.machine import guard_json
 from console.host import process
@@ -18,10 +19,12 @@ from console.journal import guard_status as guards
 from console.journal.guard_status import NOBODY, GuardView, GuardWatch, Lease, marks_of, view_of
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import GuardConfig, Limit
-from console.render.cells import plain
+from console.render.breach import page, read
+from console.render.cells import ASCII, UNICODE, Glyphs, cells, plain
 from console.render.guard import line
+from console.render.text_chart import LABEL, Curve, chart, columns
 from tests.viewer.conftest import gone
-from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record
+from tests.viewer.guard_ring import GIB, KILL_S, MONO, breach, record, run_of
 from tests.waiting import until
 
 LIMITS = (
@@ -155,16 +158,112 @@ def test_a_run_that_is_over_or_calm_says_nothing_of_a_crash(
     assert GuardWatch().look(run, False, False).after == ""
 
 
-def test_what_it_spares_and_cannot_watch_stands_on_the_line(run: RunDir) -> None:
-    spared = "hog (process 7) is spared: it is the baseline"
-    record(run, page={"level": "ok", "spared": [spared], "trouble": ["log of hog: gone"]})
-    view = GuardWatch().look(run, True, False)
-    assert (guard_json(view)["spared"], guard_json(view)["trouble"]) == (
-        [spared], ["log of hog: gone"],
-    )  # fmt: skip
-
-
-def test_a_breach_that_no_disk_took_is_told_by_the_recording(run: RunDir) -> None:
-    record(run, page={"level": "act", "acted": True})
+def test_what_it_spared_and_a_breach_that_no_disk_took_are_told_by_the_recording(
+    run: RunDir,
+) -> None:
+    spared, trouble = ["hog (process 7) is spared: it is the baseline"], ["log of hog: gone"]
+    page = {"level": "act", "acted": True, "spared": spared, "trouble": trouble}
+    record(run, page=page)
     view = GuardWatch().look(run, True, False)
     assert (view.word, view.breach["reason"]) == (guards.ACTED, "RAM available 28.0 GiB")
+    assert (guard_json(view)["spared"], guard_json(view)["trouble"]) == (spared, trouble)
+
+
+# -- the curve of a breach, and the recorder as a command; its page is in the test of words --------
+
+
+def falling(*gap: float) -> Curve:
+    points = tuple(
+        (float(t), None if gap and gap[0] <= t < gap[1] else max(10.0, 100.0 - t))
+        for t in range(120)
+    )
+    return Curve("RAM", points, 100.0, 25.0)
+
+
+@pytest.mark.parametrize("signs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("width", [40, 78, 118])
+def test_a_curve_fits_and_has_its_limit_and_its_moment(signs: Glyphs, width: int) -> None:
+    rows = [plain(row) for row in chart(falling(), 0, 120, width, 6, signs, 90.0)]
+    assert len(rows) == 7
+    assert all(cells(row) <= width for row in rows)
+    assert rows[0].startswith("   100 B ")
+    assert rows[4].startswith("    25 B ")
+    assert signs.line in rows[4]
+    at = rows[6].index(signs.up)
+    assert at == LABEL + int(90 / 120 * (width - LABEL))
+    assert rows[0][at] == signs.mark
+    assert "".join(rows).isascii() == (signs is not UNICODE)
+
+
+def test_what_is_not_known_is_a_question_and_no_zero() -> None:
+    rows = [plain(row) for row in chart(falling(40, 60), 0, 120, LABEL + 60, 5, UNICODE)]
+    assert rows[-1][LABEL + 21 : LABEL + 29] == "?" * 8
+    assert rows[0][LABEL + 21 : LABEL + 29].strip() == ""
+    assert rows[-1][LABEL + 55] == "▄"  # 10 of 100 in 5 rows is half a cell
+    percent = chart(replace(falling(), unit="%"), 0, 120, 60, 5, UNICODE)
+    assert [plain(percent[at])[:9] for at in (0, -1)] == ["   100 % ", "     0 % "]
+
+
+def test_the_worst_of_a_span_is_what_is_drawn() -> None:
+    dip = Curve("RAM", ((0.0, 90.0), (0.4, 5.0), (0.9, 90.0), (1.5, 80.0)), 100.0)
+    assert columns(dip, 0.0, 2.0, 2) == [5.0, 80.0]
+    peak = Curve("swap", dip.points, 100.0, below=False)
+    assert columns(peak, 0.0, 2.0, 2) == [90.0, 80.0]
+    assert columns(dip, 0.0, 0.0, 2) == [None, None]
+
+
+# -- the recorder as a command -------------------------------------------------------------------
+
+
+def test_the_newest_run_that_has_a_recording_after_a_reboot(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "boot_id", lambda: "before")
+        record(run)
+    run_of(run.path.parent / "20261121-000000-newer-ffff")
+    assert main(["recorder"]) == 0
+    assert run.id in capsys.readouterr().out
+    assert main(["recorder", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["run"], found["restarted"], found["alive"]) == (run.id, True, False)
+    assert len(found["samples"]) > 400
+    assert found["breach"] is None
+
+
+def test_a_breach_that_no_disk_took_has_its_page(run: RunDir) -> None:
+    record(run, page={"level": "act", "acted": True, "spared": ["hog is spared: protected"]})
+    found = page(read(run), NOBODY)
+    assert found.above[0] == ("RAM available 28.0 GiB", "bad")
+    assert found.moment == MONO + KILL_S
+    assert main(["recorder", run.id[-4:]]) == 0
+
+
+def test_a_torn_recording_shows_what_is_whole(
+    run: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(run)
+    ring = run.path / "guard" / "recorder.ring"
+    data = ring.read_bytes()
+    ring.write_bytes(data[: len(data) // 3])
+    assert main(["recorder"]) == 0
+    assert "GiB" in capsys.readouterr().out
+
+
+def test_a_small_drop_fills_the_chart() -> None:
+    points = tuple((t / 4, (24.0 - t / 200) * GIB) for t in range(401))
+    rows = chart(Curve("RAM available", points, 24.7 * GIB, 22.5 * GIB), 0, 100, 79, 5, UNICODE)
+    text_ = [plain(row) for row in rows]
+    assert text_[0].startswith("24.3 GiB ")
+    assert text_[-1].startswith("21.7 GiB ")
+    assert text_[0][LABEL] in UNICODE.levels
+    assert len(text_[0]) < len(text_[1]) < len(text_[2]), "it falls through the rows"
+
+
+def test_calm_samples_leave_no_gaps_in_a_wide_chart() -> None:
+    calm = [(t * 1.25, 20.0 * GIB) for t in range(64)]
+    quick = [(80 + t / 50, 20.0 * GIB) for t in range(500)]
+    curve = Curve("RAM available", (*calm, *quick), 24 * GIB)
+    assert None not in columns(curve, 0, 90, 111)
+    torn = Curve("RAM available", (*calm[:20], *calm[40:], *quick), 24 * GIB)
+    assert None in columns(torn, 0, 90, 111)

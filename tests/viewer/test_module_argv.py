@@ -17,7 +17,7 @@ from console.host.sampler import GpuWatch
 from console.recovery.rollback.sealed_plan import Baseline
 from console.runner.prepare.seal import sealed_plan
 from tests.rollback.conftest import Stage
-from tests.viewer.test_emergency import point, serves
+from tests.viewer.conftest import point, serves
 
 TRAP = "raise SystemExit('hijacked')\n"
 

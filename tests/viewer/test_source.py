@@ -24,7 +24,6 @@ EVIL = "\x1b]52;c;eA==\x07\x1b[2J\x9b31m\x1b]0;t\x1b\\boo\u202e\r\n\x08"
 
 
 def strings(value: object) -> list[str]:
-    """Every string in a value, keys too."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):

@@ -16,7 +16,6 @@ from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.run import RunWatch, Snapshot
 from console.journal.run_view import RunView, StepView
 from console.journal.state import VERBS, RunState, possible_verbs
-from console.render.keymap import action
 from console.runner import launch
 from console.runner.control import Control, Verb
 from tests.viewer.conftest import Hand
@@ -56,6 +55,9 @@ def test_an_approval_of_what_was_seen(waiting: Waiting) -> None:
     assert ask(seen, "approve", why="looks good") == ""
     verb = taken(control)[0]
     assert (verb.verb, verb.why, verb.args["evidence"]) == ("approve", "looks good", "e1")
+    control.set(confirm="delete")
+    assert ask(seen, "approve") == "type the word delete to approve"
+    assert ask(seen, "approve", confirm="delete") == ""
 
 
 @pytest.mark.parametrize("moved", [{"evidence": "e2"}, {"attempt": 2}, {"step": "three"}])
@@ -67,13 +69,6 @@ def test_what_has_moved_on_is_not_approved(waiting: Waiting, moved: dict[str, ob
     assert taken(control) == []
     assert ask(seen, "abort", why="enough") == "", "the whole run: it means the same now"
     assert control.cancelled.is_set()
-
-
-def test_a_typed_word_is_passed_on(waiting: Waiting) -> None:
-    _, control, seen = waiting
-    control.set(confirm="delete")
-    assert ask(seen, "approve") == "type the word delete to approve"
-    assert ask(seen, "approve", confirm="delete") == ""
 
 
 def test_without_the_runners_word_nothing_is_answered(waiting: Waiting) -> None:
@@ -118,12 +113,6 @@ def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
             assert (no == "") == (verb in possible), (state, reason, verb, no)
             assert "\n" not in no
             assert not no.endswith(".")
-
-
-def test_every_verb_of_a_key_is_a_verb_of_the_runner() -> None:
-    for key in ("next", "auto", "pause", "approve", "reject", "retry", "skip", "abort"):
-        assert key in VERBS
-        assert action(key).scope == "run"
 
 
 def test_only_a_run_that_stands_and_is_not_over_is_resumed(hand: Make) -> None:

@@ -35,8 +35,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Seen:
-    """A watch and everything it delivered."""
-
     def __init__(self, run: RunDir | None = None) -> None:
         self.all: list[Snapshot] = []
         self.watch = RunWatch(self.all.append, run, poll_s=0.02)
@@ -298,26 +296,21 @@ def test_a_run_that_vanishes_makes_room(see: See, hand: Make) -> None:
     seen.until(lambda s: s.run is not None and s.run.id == stays.run.id)
 
 
-def test_what_a_callback_raises_does_not_end_the_watch(hand: Make) -> None:
-    made = hand()
-    calls: list[str] = []
+def test_the_first_snapshot_is_whole_and_what_a_callback_raises_does_not_end_the_watch(
+    hand: Make,
+) -> None:
+    made, calls = hand(), list[Snapshot]()
+    for at in range(100):
+        made.add("step.say", "one", 1, text=f"line {at}")
 
     def deliver(snapshot: Snapshot) -> None:
-        calls.append(snapshot.word)
+        calls.append(snapshot)
         raise RuntimeError("the screen is gone")
 
     watch = RunWatch(deliver, made.run, poll_s=0.02)
     watch.start()
     until(lambda: calls)
+    assert calls[0].view.steps[0].said == "line 99"
     made.state("running")
     until(lambda: len(calls) > 1)
     watch.close()
-
-
-def test_the_first_snapshot_is_whole(see: See, hand: Make) -> None:
-    made = hand()
-    for at in range(100):
-        made.add("step.say", "one", 1, text=f"line {at}")
-    seen = see()
-    assert seen.now.view.steps[0].said == "line 99"
-    assert len(seen.all) == 1

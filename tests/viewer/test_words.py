@@ -124,10 +124,21 @@ def told(found: BreachPage) -> str:
     above, below = ([f"<{tone}>{text}" for text, tone in one] for one in (found.above, found.below))
     curves = [
         f"{one.name}: {len(one.points)} points, top {one.top:g} {one.unit}, limit {one.limit}, "
-        f"below {one.below}"
+        f"below {one.below}, from {one.points[:1]} to {one.points[-1:]}"
         for one in found.curves
     ]
-    return "\n".join([*above, "--", *curves, "--", *below])
+    times = f"-- {found.begin:.1f} to {found.end:.1f}, moment {found.moment}"
+    return "\n".join([*above, times, *curves, "--", *below])
+
+
+def curve(metric: str, of: str = "", column: int = 0) -> dict[str, Any]:
+    """What the sentinel keeps of the figure that crossed; `column`: it stands in the window."""
+    if column:
+        return {"metric": metric, "of": of, "column": column}
+    return {"metric": metric, "of": of, "points": [[WALL + t, t * GIB] for t in range(94)]}
+
+
+FAST = [[WALL + t, (354 - 3 * t) * GIB, t * GIB, t / 2] for t in range(0, 96, 5)]
 
 
 CARD = {"metric": "gpu.memory_free", "below": 10 * GIB, "of": "GPU-a"}
@@ -136,11 +147,15 @@ KILLED = {"name": "candidate (pid 3)", "rungs": ["signals"], "why": EVIL, "stuck
           "held": {"ram": 3 * GIB, "swap": GIB, "age_s": 0.1}}  # fmt: skip
 BREACHES: dict[str, dict[str, Any]] = {
     "memory": {},
-    "a card": {"limit": CARD, "value": 2 * GIB, "reason": "VRAM free of GPU-a"},
-    "a service": {"limit": LOAD, "value": 74.5 * GIB},
-    "swap": {"limit": {"metric": "host.swap_growth", "above": 7 * GIB}, "value": 7.5 * GIB},
+    "a card": {"limit": CARD, "value": 2 * GIB, "reason": "VRAM free of GPU-a",
+               "curve": curve("gpu.memory_free", "GPU-a")},
+    "a service": {"limit": LOAD, "value": 74.5 * GIB,
+                  "curve": curve("service.ram_used", "candidate")},
+    "swap": {"limit": {"metric": "host.swap_growth", "above": 7 * GIB}, "value": 7.5 * GIB,
+             "window": {"fast": FAST}, "curve": curve("host.swap_growth", column=2)},
     "disk": {"limit": {"metric": "disk.free", "below": GIB, "of": "/data"}},
-    "pressure": {"limit": {"metric": "host.pressure", "above": 40}},
+    "pressure": {"limit": {"metric": "host.pressure", "above": 40}, "window": {"fast": FAST},
+                 "curve": curve("host.pressure", column=3)},
     "victims": {"killed": [KILLED, {"name": "other (pid 4)", "empty_s": 0.1}], "gap_s": 0.25,
                 "refused": ["hog: protected"]},
     "lease": {"cause": "lease", "reason": "nobody was attached", "killed": [], "limit": {}},
@@ -156,6 +171,9 @@ def test_the_page_of_a_breach(
     limits = defaults(377 * GIB, 0).limits
     view = GuardView(run, "ok", MONO, limits=limits, missing=("no mlock",))
     said = ["== no run", told(page(None, NOBODY)), "== no sentinel", told(page(read(run), NOBODY))]
+    breach(run, window={"fast": FAST})
+    said += ["== no ring", told(page(read(run), NOBODY))]
+    (run.path / "guard" / "breach.json").unlink()
     record(run)
     said += ["== no breach", told(page(read(run), view))]
     for name, changes in BREACHES.items():
