@@ -113,10 +113,13 @@ def test_hang_up_half_way_changes_nothing(stage: Stage, stubborn: tuple[int, int
     assert process.members(*stubborn, cookie="no") == []
 
 
-def test_ctrl_z_does_not_stop_it(stage: Stage, stubborn: tuple[int, int]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGTERM])
+def test_ctrl_z_or_one_sigterm_does_not_stop_it(
+    stage: Stage, stubborn: tuple[int, int], number: int
+) -> None:
     terminal = on_a_terminal(COMMAND)
     is_rolling_back(stage, terminal)
-    os.kill(terminal.pid, signal.SIGTSTP)
+    os.kill(terminal.pid, number)
     ends_well(terminal)
 
 

@@ -30,9 +30,9 @@ AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
 
 @contextlib.contextmanager
 def ignore_hangup() -> Iterator[None]:
-    """Ignore hang-up, Ctrl-Z and the first Ctrl-C; the second one raises KeyboardInterrupt.
+    """Ignore hang-up, Ctrl-Z and the first Ctrl-C or SIGTERM; the second raises KeyboardInterrupt.
 
-    The first Ctrl-C prints a warning. The signals get handlers and not SIG_IGN, so that processes
+    The first one prints a warning. The signals get handlers and not SIG_IGN, so that processes
     that a rollback starts have the default behaviour. Only the main thread may set handlers; in
     other threads nothing changes.
     """
@@ -53,6 +53,7 @@ def ignore_hangup() -> Iterator[None]:
         signal.SIGHUP: signal.signal(signal.SIGHUP, _ignore),
         signal.SIGTSTP: signal.signal(signal.SIGTSTP, _ignore),
         signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt),
     }
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -58,6 +59,8 @@ def engine_socket(host: str | None = None) -> str:
 def connect(host: str | None = None) -> docker.DockerClient:
     """A client whose API version is agreed on with the engine; raises EngineError within 3 s."""
     address = engine_host(host)
+    with contextlib.suppress(ImportError):  # `_build` says so
+        import docker  # noqa: F401 - on a busy machine it takes seconds, which are not the engine's
     begin = time.monotonic()
     if address.startswith("unix://"):
         _knock(engine_socket(address))
