@@ -141,6 +141,10 @@ def test_page_cache_is_no_load() -> None:
     assert (found.warned_at, found.acted_at) == (None, None)
 
 
+def test_there_are_recordings() -> None:
+    assert len(RECORDED) >= 12
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_real_load_is_let_alone(name: str) -> None:
     curve = read(CURVES / name)
