@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,7 +15,8 @@ from console.host import process
 from console.host.ports import listener
 from console.recovery.rollback import observe
 from console.recovery.rollback.stages import stop
-from tests.rollback.conftest import standin
+from console.runtime.probe import Health, health
+from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
 from tests.services.made_engine import MadeEngine, Refused
 from tests.waiting import until
@@ -91,3 +93,36 @@ def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
     engine_of(yard).answer = lambda call: None
     assert [yard.up(one) for one in (broken, labelled, recorded)] == [False] * 3, yard.lines
     assert any("nil" in one for one in yard.said("stop", "note")), yard.lines
+
+
+def test_a_paused_baseline_goes_on_with_what_it_has_loaded(yard: Yard) -> None:
+    base = yard.plan.baseline
+    yard.raw.start(base.container_id)
+    until(lambda: health(base.url, "/health")[0] is Health.SERVING, "it answers")
+    begun = yard.raw.inspect(base.container_id)["State"]["Pid"]
+    engine_of(yard).route("POST", f"/containers/{base.container_id}/pause", {}, None)
+    result = yard.roll_back()
+    assert result.serving, yard.lines
+    assert not result.nothing_to_do
+    assert yard.raw.inspect(base.container_id)["State"]["Pid"] == begun
+
+
+@pytest.mark.skipif(DASH is None, reason="needs dash")
+def test_the_script_unpauses_a_paused_baseline(stage: Stage) -> None:
+    """A stand-in for the docker command: a paused container cannot be started."""
+    server, tools = (
+        stage.spawn(list(standin(int(stage.plan.baseline.url.rpartition(":")[2])).argv), "no"),
+        stage.root / "bin",
+    )
+    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    process.send(*server, signal.SIGSTOP)
+    tools.mkdir()
+    (tools / "docker").write_text(
+        f'#!/bin/sh\npaused=true; [ ! -e {tools}/on ] || paused=false\ncase "$*" in\n'
+        f'*.State.Running*) echo "true $paused false {server[0]} then" ;;\n'
+        f"unpause*) : >{tools}/on; kill -s CONT {server[0]} ;;\nstart*) exit 1 ;;\nesac\n"
+    )
+    (tools / "docker").chmod(0o755)
+    stage.base(kind="container", container_id="a" * 64, ready_timeout_s=1.0)
+    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stdout

@@ -229,6 +229,12 @@ start_container() {
     [ -n "$one" ] || continue
     STARTED=$one
     was=$(life)
+    # A paused one keeps its loaded model, and cannot be started.
+    case "$was" in "true true "*|"false true "*)
+      if timeout 60 docker unpause "$one" >/dev/null 2>&1; then
+        say start "unpaused $one"; return 0
+      fi ;;
+    esac
     if timeout 60 docker start "$one" >/dev/null 2>&1; then
       [ "$was" = "$(life)" ] || FRESH=yes
       say start "container $one"; return 0
