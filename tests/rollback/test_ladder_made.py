@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,13 +15,15 @@ import pytest
 
 from console.host import process
 from console.host.ports import listener
-from console.recovery.rollback import observe
+from console.recovery.rollback import observe, procedure
 from console.recovery.rollback.stages import stop
 from console.runtime.probe import Health, health
 from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
 from tests.services.made_engine import MadeEngine, Refused
 from tests.waiting import until
+
+AWAY = "engine_away"
 
 
 @pytest.fixture
@@ -126,3 +130,36 @@ def test_the_script_unpauses_a_paused_baseline(stage: Stage) -> None:
     stage.base(kind="container", container_id="a" * 64, ready_timeout_s=1.0)
     done = run_script(stage, f"{tools}:{os.environ['PATH']}")
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_candidate_that_hangs_inside_the_engine_does_not_keep_the_baseline_down(
+    yard: Yard, runs: bool, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start hangs, and so does every call that names it; all others are answered."""
+    hung = yard.candidate("")
+    yard.record("cand", hung)
+    pid = yard.raw.inspect(hung)["State"]["Pid"]
+    released = threading.Event()
+
+    def answer(call: str) -> None:
+        if f"/{hung}/" in call:
+            released.wait(60)
+
+    def inside(identity: str) -> list[int]:
+        return [pid] if runs and identity == hung and process.stat(pid) else []
+
+    if is_late:  # the engine was away in the stage before
+        monkeypatch.setattr(procedure.stop, "stop", lambda context: setattr(context, AWAY, True))
+    monkeypatch.setattr(stop, "pids_of_container", inside)
+    engine_of(yard).answer = answer
+    begun = time.monotonic()
+    try:
+        assert yard.roll_back().serving, yard.lines
+    finally:
+        released.set()
+    assert time.monotonic() - begun < 30
+    words = "nothing of it runs now, but it may start yet"
+    assert any(words in one for one in yard.said("stop", "failed")), yard.lines
+    assert yard.up(hung) is not runs
