@@ -382,3 +382,10 @@ def test_torn_script_does_nothing(stage: Stage) -> None:
 
 def test_removes_nothing() -> None:
     assert not {"rm", "prune"} & set(BODY.split())
+
+
+def test_no_value_has_a_name_that_a_shell_sets_itself(stage: Stage) -> None:
+    """In zsh LINES is a number, and bash sets it anew after each command on a terminal."""
+    text = write.render(stage.plan)
+    for name in ("LINES", "COLUMNS", "RANDOM", "SECONDS", "UID", "HOST"):
+        assert f"\n{name}=" not in text

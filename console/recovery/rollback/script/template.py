@@ -292,14 +292,14 @@ tell() {
 # The last line of ladder.jsonl, by which resume and the next rollback know that this is over. It
 # needs no process: there may be none to be had.
 note_done() {
-  [ -e "$LINES" ] || [ -O "${LINES%/*}" ] || return 0
+  [ -e "$PROGRESS" ] || [ -O "${PROGRESS%/*}" ] || return 0
   at=''; up=''
   { while read -r key at rest && [ "$key" != btime ]; do :; done </proc/stat
     read -r up rest </proc/uptime; } 2>/dev/null
   at=$((${at:-0} + ${up%%.*}))
   { printf '\n{"trigger": "script-%s-%s", "rung": "done", "state": "%s", "at": %s, "t": 0, ' \
       "$at" $$ "$1" "$at"
-    printf '"detail": "%s", "serving": %s}\n' "$2" "$3"; } 2>/dev/null >>"$LINES"
+    printf '"detail": "%s", "serving": %s}\n' "$2" "$3"; } 2>/dev/null >>"$PROGRESS"
 }
 
 lost() {
