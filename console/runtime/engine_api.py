@@ -164,6 +164,10 @@ class RawEngine:
         path = _of(name, "kill") + "?signal=KILL"
         return self._call("kill", "POST", path, ok=(409,)).status != 409
 
+    def unpause(self, name: str) -> None:
+        """Let a paused container go on, with all that it has in memory."""
+        self._call("unpause", "POST", _of(name, "unpause"))
+
     def last_lines(self, name: str, count: int = 20) -> list[str]:
         """The last lines a container wrote, clean."""
         path = _of(name, "logs") + f"?stdout=1&stderr=1&tail={count}"

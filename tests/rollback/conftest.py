@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -269,14 +270,35 @@ def open_up(path: Path) -> None:
 DASH = shutil.which("dash")
 
 
-def run_script(stage: Stage, path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+def begin_script(
+    stage: Stage, path: str = "", limits: dict[int, int] | None = None, user: int | None = None,
+    **more: str,
+) -> subprocess.Popen[str]:  # fmt: skip
+    """Start rollback.sh in a session of its own, with this PATH and `more` variables."""
     made = write.write(stage.plan, stage.plan.rollback_dir)
     assert made.stat().st_mode & 0o777 == 0o755
     env = {"PATH": path or os.environ["PATH"], "HOME": str(stage.root), **more}
-    return subprocess.run(
+
+    def limited() -> None:
+        for kind, most in (limits or {}).items():
+            resource.setrlimit(kind, (most, most))
+
+    return subprocess.Popen(
         [str(DASH), str(made)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False, env=env, timeout=120,
+        stderr=subprocess.STDOUT, text=True, env=env, start_new_session=True, user=user,
+        preexec_fn=limited if limits else None,
     )  # fmt: skip
+
+
+def run_script(stage: Stage, path: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run rollback.sh to its end; see `begin_script`."""
+    with begin_script(stage, path, **more) as script:
+        try:
+            said = script.communicate(timeout=120)[0]
+        except BaseException:
+            os.killpg(script.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(script.args, script.returncode, said)
 
 
 @pytest.fixture(params=["ladder", "script"])

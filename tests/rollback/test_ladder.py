@@ -246,6 +246,8 @@ def test_a_lock_that_a_stopped_script_holds_is_known_as_such(stage: Stage) -> No
     stage.until_said("stop")
     assert not lock.taken()
     assert not lock.holder_stopped()
+    # The shell that was called only waits for the one that restores.
+    [pid] = [one.pid for one in process.all_stats() if one.parent == pid]
     os.kill(pid, signal.SIGSTOP)
     until(lambda: is_stopped(pid), "it is stopped, and what it has started goes on")
     assert lock.holder_stopped()

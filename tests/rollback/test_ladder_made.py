@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +15,28 @@ import pytest
 
 from console.host import process
 from console.host.ports import listener
-from console.recovery.rollback import observe
+from console.recovery.rollback import observe, procedure
+from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.stages import stop
-from tests.rollback.conftest import standin
-from tests.rollback.test_ladder_engine import Yard, yard
+from console.runtime.probe import Health, health
+from tests.rollback.conftest import DASH, Stage, run_script, standin
+from tests.rollback.test_ladder_engine import Yard, in_this_process
 from tests.services.made_engine import MadeEngine, Refused
 from tests.waiting import until
 
-__all__ = ["yard"]
-pytestmark = pytest.mark.parametrize("yard", ["made"], indirect=True)
+AWAY = "engine_away"
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Yard]:
+    (tmp_path / "rollback").mkdir()
+    with ExitStack() as stack:
+        made = stack.enter_context(in_this_process(tmp_path, stack))
+        base = made.plan.baseline
+        identity = made.create_baseline(base.container_name)
+        made.plan = replace(made.plan, baseline=replace(base, container_id=identity))
+        sealed.write(made.plan, made.plan.rollback_dir / sealed.PLAN)
+        yield made
 
 
 def engine_of(yard: Yard) -> MadeEngine:
@@ -81,3 +99,69 @@ def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
     engine_of(yard).answer = lambda call: None
     assert [yard.up(one) for one in (broken, labelled, recorded)] == [False] * 3, yard.lines
     assert any("nil" in one for one in yard.said("stop", "note")), yard.lines
+
+
+def test_a_paused_baseline_goes_on_with_what_it_has_loaded(yard: Yard) -> None:
+    base = yard.plan.baseline
+    yard.raw.start(base.container_id)
+    until(lambda: health(base.url, "/health")[0] is Health.SERVING, "it answers")
+    begun = yard.raw.inspect(base.container_id)["State"]["Pid"]
+    engine_of(yard).route("POST", f"/containers/{base.container_id}/pause", {}, None)
+    result = yard.roll_back()
+    assert result.serving, yard.lines
+    assert not result.nothing_to_do
+    assert yard.raw.inspect(base.container_id)["State"]["Pid"] == begun
+
+
+@pytest.mark.skipif(DASH is None, reason="needs dash")
+def test_the_script_unpauses_a_paused_baseline(stage: Stage) -> None:
+    """A stand-in for the docker command: a paused container cannot be started."""
+    server, tools = (
+        stage.spawn(list(standin(int(stage.plan.baseline.url.rpartition(":")[2])).argv), "no"),
+        stage.root / "bin",
+    )
+    until(lambda: health(stage.plan.baseline.url, "/health")[0] is Health.SERVING, "it answers")
+    process.send(*server, signal.SIGSTOP)
+    tools.mkdir()
+    (tools / "docker").write_text(
+        f'#!/bin/sh\npaused=true; [ ! -e {tools}/on ] || paused=false\ncase "$*" in\n'
+        f'*.State.Running*) echo "true $paused false {server[0]} then" ;;\n'
+        f"unpause*) : >{tools}/on; kill -s CONT {server[0]} ;;\nstart*) exit 1 ;;\nesac\n"
+    )
+    (tools / "docker").chmod(0o755)
+    stage.base(kind="container", container_id="a" * 64, ready_timeout_s=1.0)
+    done = run_script(stage, f"{tools}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_candidate_that_hangs_inside_the_engine_does_not_keep_the_baseline_down(
+    yard: Yard, runs: bool, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start hangs, and so does every call that names it; all others are answered."""
+    hung = yard.candidate("")
+    yard.record("cand", hung)
+    pid = yard.raw.inspect(hung)["State"]["Pid"]
+    released = threading.Event()
+
+    def answer(call: str) -> None:
+        if f"/{hung}/" in call:
+            released.wait(60)
+
+    def inside(identity: str) -> list[int]:
+        return [pid] if runs and identity == hung and process.stat(pid) else []
+
+    if is_late:  # the engine was away in the stage before
+        monkeypatch.setattr(procedure.stop, "stop", lambda context: setattr(context, AWAY, True))
+    monkeypatch.setattr(stop, "pids_of_container", inside)
+    engine_of(yard).answer = answer
+    begun = time.monotonic()
+    try:
+        assert yard.roll_back().serving, yard.lines
+    finally:
+        released.set()
+    assert time.monotonic() - begun < 30
+    words = "nothing of it runs now, but it may start yet"
+    assert any(words in one for one in yard.said("stop", "failed")), yard.lines
+    assert yard.up(hung) is not runs

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from console.recovery.rollback.sealed_plan import EngineAddress
 from console.runtime.probe import Health
 from console.runtime.spec import OWNER_LABEL, role_label
 from tests.ports import free_port
-from tests.rollback.conftest import DASH, STANDIN, Stage, run_script, standin
+from tests.rollback.conftest import DASH, STANDIN, Stage, begin_script, run_script, standin
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 
@@ -262,6 +265,60 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     assert done.returncode == (0 if whose == "its own" else 7), done.stdout
 
 
+def test_one_process_that_ends_early_is_not_the_end(stage: Stage) -> None:
+    """A shell ends at once where it cannot fork; here a tool kills it, once."""
+    once = stage.root / "once"
+    body = f'if [ ! -e {once} ]; then : >{once}; kill -s KILL "$PPID"; fi\nexit 0'
+    done = run_script(stage, stage.tool("flock", body))
+    assert once.exists()
+    assert done.returncode == 0, done.stdout
+
+
+def test_without_a_process_to_be_had_it_says_what_to_do_by_hand(stage: Stage) -> None:
+    """No fork works: for root, which no limit holds, the script runs as a user of its own."""
+    path, user = stage.plan.rollback_dir / progress.PROGRESS_FILE, None
+    if os.getuid() == 0:
+        user = 1_000_000 + os.getpid()
+        os.chown(path.parent, user, user)
+    done = run_script(stage, limits={resource.RLIMIT_NPROC: 1}, user=user)
+    assert done.returncode == 7, done.stdout
+    assert "curl -sS" in done.stdout
+    [line], _ = progress.read_lines(path)
+    assert (line["rung"], line["state"]) == ("done", "failed")
+    assert abs(line["at"] - time.time()) < 60
+
+
+def test_a_lock_and_a_log_that_cannot_be_opened_change_nothing(stage: Stage) -> None:
+    (stage.plan.rollback_dir / "lock").mkdir()
+    Path(stage.plan.baseline.log).mkdir()
+    done = run_script(stage)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("times", [1, 2])
+def test_it_has_to_be_asked_twice_to_leave(stage: Stage, number: int, times: int) -> None:
+    """The whole group of the terminal is asked: the shell, its children, and their tools."""
+    candidate = stage.up("trap '' TERM; echo up; while :; do sleep 1; done")
+    stage.record("process", "cand", candidate)
+    with begin_script(stage) as script:
+        assert script.stdout is not None
+        said = ""
+        for word in ["ending pid", "goes on"][:times]:
+            while word not in said:
+                line = script.stdout.readline()
+                assert line, said
+                said += line
+            os.killpg(script.pid, number)
+        said += script.communicate(timeout=120)[0]
+    assert script.returncode == (0 if times == 1 else 7), said
+    assert "the rollback goes on" in said
+    assert ("curl -sS" in said) is (times == 2), said
+    assert (stage.baseline_process() is not None) is (times == 1)
+    [line], _ = progress.read_lines(stage.plan.rollback_dir / progress.PROGRESS_FILE)
+    assert line["state"] == ("ok" if times == 1 else "failed")
+
+
 def test_torn_script_does_nothing(stage: Stage) -> None:
     made = write.write(stage.plan, stage.plan.rollback_dir)
     text = made.read_text()
@@ -273,3 +330,10 @@ def test_torn_script_does_nothing(stage: Stage) -> None:
 
 def test_removes_nothing() -> None:
     assert not {"rm", "prune"} & set(BODY.split())
+
+
+def test_no_value_has_a_name_that_a_shell_sets_itself(stage: Stage) -> None:
+    """In zsh LINES is a number, and bash sets it anew after each command on a terminal."""
+    text = write.render(stage.plan)
+    for name in ("LINES", "COLUMNS", "RANDOM", "SECONDS", "UID", "HOST"):
+        assert f"\n{name}=" not in text

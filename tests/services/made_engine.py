@@ -189,6 +189,8 @@ class MadeEngine:
         ]  # fmt: skip
 
     def _start(self, one: Container, query: dict[str, str]) -> Found:
+        if one.paused:
+            raise Refused(409, "cannot start a paused container, try unpause instead")
         if one.job.running:
             return 304, None
         host = one.config.get("HostConfig") or {}

@@ -83,16 +83,16 @@ class Observed:
         # A start script may have ended while the server that it started still runs.
         return bool(self._members(*self.process))
 
-    def _state(self, limit_s: float | None) -> dict[str, Any] | None:
+    def _state(self, limit_s: float | None, name: str = "") -> dict[str, Any] | None:
         """The inspected container, empty when it is gone; None when the engine cannot tell."""
         self.inspected = None
         engine = self.context.engine
-        if engine is None or not self.container:
+        if engine is None or not (name or self.container):
             return None
         if limit_s is not None:
             engine = RawEngine(engine.path, limit_s)
         try:
-            self.inspected = engine.inspect(self.container)
+            self.inspected = engine.inspect(name or self.container)
         except NoSuchContainer:
             self.inspected = {}
         except EngineError:

@@ -1,4 +1,4 @@
-"""The part of rollback.sh that asks the baseline and checks that it is what answers."""
+"""The part of rollback.sh that waits for the baseline and proves that it is what answers."""
 
 from __future__ import annotations
 
@@ -65,6 +65,27 @@ has_proxy() {
     esac
   done
   return 1
+}
+
+baseline_pid() { recorded_pid || marked_pid; }
+
+# One without a record carries its mark; what it has started does too, in its session.
+marked_pid() {
+  [ -n "$MARK" ] || return 1
+  found=$(pids_with environ "/^$MARK\$/F" | while read -r pid; do
+    [ -O "/proc/$pid" ] && [ "$(session_of "$pid")" = "$pid" ] || continue
+    case "$(stat_of "$pid")" in Z*|X*) ;; *) echo "$pid"; break ;; esac
+  done)
+  [ -n "$found" ] && echo "$found"
+}
+
+recorded_pid() {
+  [ -n "$RECORD" ] && [ -r "$RECORD" ] || return 1
+  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+  case "$(cat "$RECORD")" in *"$boot"*) ;; *) return 1 ;; esac
+  pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$RECORD")
+  start=$(sed -n 's/.*"start": *\([0-9]*\).*/\1/p' "$RECORD")
+  [ -n "$pid" ] && [ -n "$start" ] && alive "$pid" "$start" && echo "$pid"
 }
 
 # The pids of the baseline's process: of its session, and those that bear its mark.
@@ -168,6 +189,46 @@ is_ours() {
     '') [ -z "$LEFT" ] ;;
     *) return 1 ;;
   esac
+}
+
+# 2: who ran before this rollback takes connections and answers none of them.
+wait_ready() {
+  now=$(uptime_s); since=$now; end=$((now + READY_S))
+  looks=0
+  while :; do
+    code=$(http_code "$HEALTH")
+    if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
+    if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
+    now=$(uptime_s)
+    if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
+    if [ $((now - since)) -ge "$HUNG_S" ]; then say ready "no answer for $HUNG_S s"; return 2; fi
+    looks=$((looks + 1))
+    if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
+    if [ "$now" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
+    sleep 0.2
+  done
+}
+
+prove() {
+  before=$(life)
+  for attempt in 1 2; do
+    answer=$(ask)
+    tokens=$(printf '%s' "$answer" | tr '\n' ' ' |
+      sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
+    if [ "${tokens:-0}" -gt 0 ]; then
+      say completion "$tokens tokens"
+      if ! is_ours; then
+        say completion "something else answers at the baseline's address"
+        return 1
+      fi
+      after=$(life)
+      [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
+      say completion "the baseline ended and was started anew during its proof"
+      return 1
+    fi
+    say completion "attempt $attempt gave no token"
+  done
+  return 2
 }
 
 """

@@ -95,29 +95,8 @@ pids_with() {
   sed -s -z -n "$2" /proc/[0-9]*/"$1" 2>/dev/null | tr '\0' '\n' | cut -d / -f 3
 }
 
-baseline_pid() { recorded_pid || marked_pid; }
-
-# One without a record carries its mark; what it has started does too, in its session.
-marked_pid() {
-  [ -n "$MARK" ] || return 1
-  found=$(pids_with environ "/^$MARK\$/F" | while read -r pid; do
-    [ -O "/proc/$pid" ] && [ "$(session_of "$pid")" = "$pid" ] || continue
-    case "$(stat_of "$pid")" in Z*|X*) ;; *) echo "$pid"; break ;; esac
-  done)
-  [ -n "$found" ] && echo "$found"
-}
-
-recorded_pid() {
-  [ -n "$RECORD" ] && [ -r "$RECORD" ] || return 1
-  boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  case "$(cat "$RECORD")" in *"$boot"*) ;; *) return 1 ;; esac
-  pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$RECORD")
-  start=$(sed -n 's/.*"start": *\([0-9]*\).*/\1/p' "$RECORD")
-  [ -n "$pid" ] && [ -n "$start" ] && alive "$pid" "$start" && echo "$pid"
-}
-
 spared() {
-  at=$$
+  at=$RESTORER
   while [ -n "$at" ] && [ "$at" -gt 1 ]; do echo "$at"; at=$(parent_of "$at"); done
   recorded ladder | cut -d ' ' -f 1
   baseline_pid
@@ -250,6 +229,12 @@ start_container() {
     [ -n "$one" ] || continue
     STARTED=$one
     was=$(life)
+    # A paused one keeps its loaded model, and cannot be started.
+    case "$was" in "true true "*|"false true "*)
+      if timeout 60 docker unpause "$one" >/dev/null 2>&1; then
+        say start "unpaused $one"; return 0
+      fi ;;
+    esac
     if timeout 60 docker start "$one" >/dev/null 2>&1; then
       [ "$was" = "$(life)" ] || FRESH=yes
       say start "container $one"; return 0
@@ -265,8 +250,9 @@ start_container() {
 start_process() {
   if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
   mkdir -p "${LOG%/*}" 2>/dev/null
-  if ! : >>"$LOG" 2>/dev/null; then LOG=/dev/null; fi
-  { trap - TSTP PIPE; callers_locale; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
+  # With `:`, as with `exec` alone, a file that cannot be opened would end the whole shell.
+  if ! true 2>/dev/null >>"$LOG"; then LOG=/dev/null; fi
+  { trap - TSTP PIPE INT TERM; callers_locale; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!; FRESH=yes
   SPAWNED_START=$(start_of "$SPAWNED")
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
@@ -290,46 +276,6 @@ start_again() {
   start_process
 }
 
-# 2: who ran before this rollback takes connections and answers none of them.
-wait_ready() {
-  now=$(uptime_s); since=$now; end=$((now + READY_S))
-  looks=0
-  while :; do
-    code=$(http_code "$HEALTH")
-    if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
-    if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
-    now=$(uptime_s)
-    if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
-    if [ $((now - since)) -ge "$HUNG_S" ]; then say ready "no answer for $HUNG_S s"; return 2; fi
-    looks=$((looks + 1))
-    if [ $((looks % 5)) -eq 0 ] && ! is_up; then say ready "the baseline ended"; return 1; fi
-    if [ "$now" -ge "$end" ]; then say ready "not ready after $READY_S s"; return 1; fi
-    sleep 0.2
-  done
-}
-
-prove() {
-  before=$(life)
-  for attempt in 1 2; do
-    answer=$(ask)
-    tokens=$(printf '%s' "$answer" | tr '\n' ' ' |
-      sed -n 's/.*"completion_tokens"[^0-9]*\([0-9]\{1,\}\).*/\1/p')
-    if [ "${tokens:-0}" -gt 0 ]; then
-      say completion "$tokens tokens"
-      if ! is_ours; then
-        say completion "something else answers at the baseline's address"
-        return 1
-      fi
-      after=$(life)
-      [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
-      say completion "the baseline ended and was started anew during its proof"
-      return 1
-    fi
-    say completion "attempt $attempt gave no token"
-  done
-  return 2
-}
-
 answers() {
   wait_ready || return
   stop_containers
@@ -343,12 +289,17 @@ tell() {
   return 0
 }
 
-# The last line of ladder.jsonl, by which resume and the next rollback know that this is over.
+# The last line of ladder.jsonl, by which resume and the next rollback know that this is over. It
+# needs no process: there may be none to be had.
 note_done() {
-  [ -e "$LINES" ] || [ -O "${LINES%/*}" ] || return 0
+  [ -e "$PROGRESS" ] || [ -O "${PROGRESS%/*}" ] || return 0
+  at=''; up=''
+  { while read -r key at rest && [ "$key" != btime ]; do :; done </proc/stat
+    read -r up rest </proc/uptime; } 2>/dev/null
+  at=$((${at:-0} + ${up%%.*}))
   { printf '\n{"trigger": "script-%s-%s", "rung": "done", "state": "%s", "at": %s, "t": 0, ' \
-      "$(date +%s)" $$ "$1" "$(date +%s)"
-    printf '"detail": "%s", "serving": %s}\n' "$2" "$3"; } 2>/dev/null >>"$LINES"
+      "$at" $$ "$1" "$at"
+    printf '"detail": "%s", "serving": %s}\n' "$2" "$3"; } 2>/dev/null >>"$PROGRESS"
 }
 
 lost() {
@@ -358,18 +309,65 @@ lost() {
   exit 7
 }
 
+# A shell ends at once where it cannot fork: this one has started `restore`, and can still speak.
+# Here, too, is nothing that needs a process.
+ended() {
+  trap - EXIT
+  [ -z "$OVER" ] || return 0
+  printf '%s\n' "$WHY By hand:" "$BY_HAND"
+  if [ "$ASKED" != twice ] && [ "$TRY" -lt 3 ] && [ -r "$0" ]; then
+    printf '%s\n' "Trying once more; if nothing follows, by hand as above."
+    if read -r now idle </proc/uptime; then
+      end=$((${now%%.*} + 2))
+      while [ "${now%%.*}" -lt "$end" ] && read -r now idle </proc/uptime; do :; done
+    fi
+    exec /bin/sh "$0" "$((TRY + 1))"
+  fi
+  note_done failed "rollback.sh ended before it could bring the baseline back" false
+  exit 7
+}
+
+# As for the command, asking once is not enough: what is half done may be the worst of all.
+asked() {
+  if [ -z "$ASKED" ]; then
+    ASKED=once
+    printf '\nthe rollback goes on; %s again leaves it unfinished\n' "$1"
+    return
+  fi
+  ASKED=twice; WHY="FAILED: left unfinished, as it was asked to end twice."
+  [ -z "$WORKER" ] || kill -s KILL "$WORKER" 2>/dev/null
+  exit 7
+}
+
 main() {
   # A dropped line or a closed terminal must not stop it half way.
   trap '' HUP TSTP PIPE
+  WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: it may lack processes or files."
+  case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
+  trap ended EXIT
+  trap 'asked Ctrl-C' INT
+  trap 'asked SIGTERM' TERM
   by_bytes
+  restore &
+  WORKER=$!
+  # A signal ends the wait, and not what it waits for.
+  while wait "$WORKER"; code=$?; kill -s 0 "$WORKER" 2>/dev/null; do :; done
+  case "$code" in 0|7) OVER=yes; exit "$code" ;; esac
+  exit 7
+}
+
+restore() {
+  trap - EXIT
+  # Tools and subshells inherit that a signal is ignored, and not that it is caught.
+  trap '' INT TERM
+  read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
   # One rollback at a time, where flock exists; a stuck one does not hold this one up.
-  if command -v flock >/dev/null 2>&1 && { : >>"$LOCK"; } 2>/dev/null; then
-    exec 9>>"$LOCK"
+  if command -v flock >/dev/null 2>&1 && { command exec 9>>"$LOCK"; } 2>/dev/null; then
     flock -w 5 9 || say fence "another rollback is under way; going on beside it"
   fi
   say fence "run ${RUN:-none}"
@@ -377,7 +375,7 @@ main() {
   stop_processes
   strays
   stop_containers
-  LEFT=$(still_there)
+  LEFT=$(still_there) || LEFT=yes
   if [ -n "$LEFT" ]; then say stop "FAILED: a candidate may still run"; else say stop "done"; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"

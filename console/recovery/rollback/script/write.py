@@ -76,7 +76,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "LIVE": str(plan.rollback_dir / LIVE),
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
-        "LINES": str(plan.rollback_dir / PROGRESS_FILE),
+        "PROGRESS": str(plan.rollback_dir / PROGRESS_FILE),
         "SENTINEL": str(Path(plan.run_dir, *INBOX)) if plan.run_dir else "",
         "KIND": base.kind,
         "NAME": base.name,

@@ -14,9 +14,9 @@ from console.common.logs.tail import read_last
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import RollbackContext, away, log_path
-from console.recovery.rollback.observe import Observed
+from console.recovery.rollback.observe import OWNER_S, Observed
 from console.recovery.rollback.stages import stop
-from console.runtime.engine_api import EngineRefused, NoSuchContainer
+from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
@@ -168,7 +168,21 @@ class Baseline(Observed):
         ways = list(self.plan.ways)
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
-        return self._first_of(ways, engine.start)
+        return self._first_of(ways, lambda name: self._start_or_unpause(engine, name))
+
+    def _start_or_unpause(self, engine: RawEngine, name: str) -> bool:
+        """Start a container, or let a paused one go on: it keeps its loaded model."""
+        try:
+            return engine.start(name)
+        except NoSuchContainer:
+            raise
+        except EngineRefused:
+            state = self._state(OWNER_S, name) or {}
+            if (state.get("State") or {}).get("Paused") is not True:
+                raise
+            engine.unpause(name)
+            self.context.report.note("start", "it was paused, and goes on")
+            return True
 
     def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
         """Start the first container that exists. Raises NoSuchContainer when none does."""
@@ -212,5 +226,7 @@ class Baseline(Observed):
         except EngineError as error:
             if "no such container" in str(error).lower():
                 raise NoSuchContainer(error.title, error.detail) from error
-            raise
+            if "paused" not in str(error).lower():
+                raise
+            self.context.command(["docker", "unpause", name], 30.0)
         return True

@@ -6,7 +6,9 @@ the three may miss some. The baseline and protected names are never touched; not
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +29,8 @@ ENGINE_RETRY_S = 2.0
 ENGINE_WAIT_S = 60.0
 AWAY_CALL_S = 0.3
 GONE_S = 20.0
+HUNG_KILL_S = 2.0
+"""Seconds, beside those that its memory takes, for a container that hangs inside the engine."""
 BREACH = ("guard", "breach.json")
 """In the run's directory: the file that the sentinel writes after a kill."""
 BREACH_S = 120.0
@@ -194,7 +198,8 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
     """Full ids of the running containers to stop, by label and by the ids that this run recorded.
 
     A name alone is not enough: a container with a candidate's name may be somebody else's. Raises
-    EngineError when the engine is away, but not for a single container that it cannot inspect.
+    EngineError when the engine is away, but not for a single container that it cannot inspect:
+    one that hangs inside the engine is ended here, without it.
     """
     found = dict.fromkeys(_by_label(context, engine))
     recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
@@ -212,10 +217,47 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
             context.report.note("stop", f"container {word[:12]}: {error}; {said}")
             found |= {word: None} if runs else {}
             continue
+        except EngineTimeout as error:
+            engine.ping()  # raises where it is the whole engine that does not answer
+            if not _untouchable(context, word, ""):
+                _end_hung(context, engine, word, error)
+            continue
         identity, name = str(container.get("Id", "")), str(container.get("Name", "")).lstrip("/")
         if is_up(container) and not _untouchable(context, identity, name):
             found[identity] = None
     return list(found)
+
+
+def _end_hung(
+    context: RollbackContext, engine: RawEngine, identity: str, error: EngineTimeout
+) -> None:
+    """Kill what runs of a container that hangs inside an engine which answers otherwise.
+
+    It has one short try: the baseline waits. What hangs may be its start, which may yet succeed.
+    """
+    short, holding = identity[:12], resident(pids_of_container(identity))
+    context.told(holding)
+    deadline = context.clock.monotonic() + HUNG_KILL_S + kill_wait_s(holding)
+    left = _kill_inside(identity)
+    if left:
+        with contextlib.suppress(EngineError):
+            engine.kill(identity)  # this user may not signal it, but the engine may
+        while left and context.clock.monotonic() < deadline:
+            context.clock.sleep(0.05)
+            left = _kill_inside(identity)
+        if not left:
+            context.ended()
+    words = "still runs" if left else "nothing of it runs now, but it may start yet"
+    context.fail("stop", f"container {short}: {error}; {words}")
+
+
+def _kill_inside(identity: str) -> bool:
+    """Send SIGKILL to the processes of a container, where allowed; True when there were any."""
+    found = [one for pid in pids_of_container(identity) if (one := process.stat(pid)) is not None]
+    for one in found:
+        with contextlib.suppress(OSError):
+            process.send(one.pid, one.start, signal.SIGKILL)
+    return any(one.state not in "ZX" for one in found)
 
 
 def _by_label(context: RollbackContext, engine: RawEngine) -> list[str]:
