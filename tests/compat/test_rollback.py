@@ -16,6 +16,10 @@ from console.runtime import proxy
 from tests.compat.world import Past, lost
 from tests.run.world import Outcome
 
+pytestmark = pytest.mark.xdist_group("compat")
+"""One at a time: the runs of an archive have the same ids in each world, and a rollback ends what
+bears the id of its run."""
+
 
 def spawn(past: Past, name: str, *argv: str) -> tuple[int, int]:
     """A process of the newest run, known by its cookie and by its line in live.jsonl."""
