@@ -27,7 +27,7 @@ from console.journal.run_dir import RunDir
 from console.journal.run_files import read_view
 from console.journal.run_view import RunView
 from console.journal.store import Journal
-from console.recovery.rollback import records
+from console.recovery.rollback import live, records
 from console.recovery.rollback.records import Promotion
 from console.render.report.document import write_report
 from console.runner.prepare.plan import own_playbook
@@ -35,7 +35,7 @@ from console.runner.services import handle_of, stranger
 from console.runtime import proxy as relay
 from console.runtime.probe import Completion, complete
 from console.runtime.proxy import Relay
-from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
+from console.runtime.spec import ComposeSpec, ContainerSpec, Handle, ServiceSpec
 
 
 def site_lines(spec: ServiceSpec, url: str, view: RunView) -> list[str]:
@@ -183,12 +183,15 @@ def standing(site: Site) -> CutOver:
 def _serves_itself(cut: CutOver) -> None:
     """Raise BaselineNotReady where the candidate of the run is not what answers behind the relay:
     it may have died since, and another server have taken its port."""
-    handle = handle_of(cut.spec.name, cut.view.services.get(cut.spec.name, {}))
-    if handle is None or not handle.pid:
-        return
-    gone = not process.members(handle.pid, handle.start, cookie=cut.run.id)
-    who = f"{cut.spec.name} does not run any more" if gone else ""
-    who = who or stranger(cut.run.id, handle, cut.spec)
+    name, run = cut.spec.name, cut.run
+    known = handle_of(name, cut.view.services.get(name, {}))
+    named = [(one.pid, one.start) for one in (known, *live.read(run.live))
+             if one is not None and one.pid and one.name == name]  # fmt: skip
+    if not named:
+        return  # a container: its engine holds the port
+    up = [one for one in named if process.members(*one, cookie=run.id)]
+    told = [stranger(run.id, Handle(name, "process", "", name, *one), cut.spec) for one in up]
+    who = min(told, key=len) if up else f"{name} does not run any more"
     if who:
         raise BaselineNotReady(
             "not promoted: clients are not at the candidate that was measured", who,
