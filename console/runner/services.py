@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +35,7 @@ from console.runtime.spec import (
     Launch,
     ServiceSpec,
     Status,
+    changed_weights,
 )
 from console.runtime.wait_ready import ReadyWait
 
@@ -151,13 +154,21 @@ class RunServices:
         base = self.context.plan.site.model.baseline
         return asked or (base.completion.model if name == "baseline" else "")
 
-    def take_over(self, name: str) -> bool:
-        """Take what runs already into the run; False where nothing does."""
+    def take_over(self, name: str, attempt: Attempt) -> bool:
+        """Take what runs already into the run; False where nothing does, or where its model has
+        changed since it was started: then it is stopped."""
         found = self.find(name)
-        if found is not None:
-            self.context.alive(found)
-            self.adopt(name, found)
-        return found is not None
+        if found is None:
+            return False
+        self.context.alive(found)
+        self.adopt(name, found)
+        began = _began(found)
+        changed = changed_weights(self.spec(name).runs, began) if began else ""
+        if not changed:
+            return True
+        attempt.say(f"{name} runs, but {one_line(changed)} has changed since", always=True)
+        self.stop(name, attempt)
+        return False
 
     def adopt(self, name: str, handle: Handle) -> None:
         """Take a live service into the run and tail its log."""
@@ -356,6 +367,15 @@ def _own_pids(run_id: str, handle: Handle, spec: ServiceSpec) -> set[int]:
         if one.parent in own:
             own.add(one.pid)
     return own and own | {pid for pid, _ in process.by_cookie(run_id)}
+
+
+def _began(handle: Handle) -> float | None:
+    """When the oldest process of a service was started, in Unix seconds; None where that is not
+    known."""
+    pids = [handle.pid] if handle.pid else pids_of_container(handle.container)
+    starts = [start for pid in pids if (start := process.start_time(pid)) is not None]
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return booted + min(starts) / os.sysconf("SC_CLK_TCK") if starts else None
 
 
 def _died(state: Status) -> Cause:

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 from console.common.errors import EngineError, EngineTimeout
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration
+from console.host.ports import is_local
 from console.runtime.probe import Link, Reply
 from console.runtime.spec import role_label
 
@@ -277,22 +278,44 @@ def _demultiplex(body: bytes) -> bytes:
     return bytes(out) if at else body
 
 
-MADE_AGAIN = "make it again with a port of its own (-p HOST:CONTAINER) and without --rm"
-
-
-def lost_by_a_stop(container: Mapping[str, Any], url: str) -> str:
-    """Why an inspected container would not answer at `url` once it was stopped and started again;
-    "" where nothing speaks against it."""
+def unfit_as_baseline(container: Mapping[str, Any], url: str) -> tuple[str, str]:
+    """Why an inspected container cannot be the baseline at `url`, and what to do; ("", "") where
+    nothing speaks against it."""
     host = _table(container, "HostConfig")
+    again = "make it again with a port of its own (-p HOST:CONTAINER) and without --rm"
     if host.get("AutoRemove") is True:
-        return "it was made with --rm: its engine deletes it when it stops"
+        return "it was made with --rm: its engine deletes it when it stops", again
     ports = _table(_table(container, "NetworkSettings"), "Ports")
     for inner, asked in _table(host, "PortBindings").items():
         chosen = [one for one in asked or () if one.get("HostPort") in ("", "0", None)]
         now = {str(one.get("HostPort")) for one in ports.get(inner) or ()}
         if chosen and str(urlsplit(url).port) in now:
-            return "its engine chose its port, and chooses another one at the next start"
-    return ""
+            return "its engine chose its port, and chooses another one at the next start", again
+    other = published_elsewhere(container, url)
+    if other:
+        return (
+            f"it is published at port {other}, and not at {url}",
+            "correct `url` in the site file",
+        )
+    return "", ""
+
+
+def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
+    """The ports of this machine at which an inspected container is published where the one of a
+    `url` of this machine is none of them; "" otherwise, and where they are not known."""
+    host = _table(container, "HostConfig")
+    if not is_local(url) or host.get("NetworkMode") == "host":
+        return ""
+    asked = _host_ports(_table(host, "PortBindings"))
+    now = _host_ports(_table(_table(container, "NetworkSettings"), "Ports"))
+    known = all(port.isdigit() and port != "0" for port in asked)  # a range may be asked for, too
+    if not known or str(urlsplit(url).port or 80) in asked | now:
+        return ""
+    return ", ".join(sorted(asked))
+
+
+def _host_ports(table: Mapping[str, Any]) -> set[str]:
+    return {str(one.get("HostPort")) for rows in table.values() for one in rows or ()}
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ Standard library only; the emergency side reads these too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -31,7 +32,10 @@ BUILT_LABEL = "omni.built"
 tag: that one is not the console's."""
 SPEC_LABEL = "omni.spec"
 """sha256 of the resolved specification: equal means an older container can be reused."""
-
+CLOCKS_DIFFER_S = 2.0
+"""A file changed in the seconds in which a server was started may be the one that it loaded."""
+WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
+"""How the names of files with a model's weights end."""
 
 REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
 
@@ -198,6 +202,34 @@ class Driver(Protocol):
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
         """The last lines it wrote, clean."""
+
+
+def changed_weights(runs: Runs, began: float) -> str:
+    """A file of weights, named by a specification or in a directory that it names, that changed
+    after `began` (Unix seconds): what runs since then serves what the file held before. "" where
+    there is none; what a compose file or somebody else's container names is not known."""
+    for path in _paths(runs):
+        with contextlib.suppress(OSError):
+            for file in path.iterdir() if path.is_dir() else (path,):
+                # A file that is moved into the place of another keeps its date, but not its ctime.
+                if file.suffix in WEIGHTS and file.stat().st_ctime > began + CLOCKS_DIFFER_S:
+                    return str(file)
+    return ""
+
+
+def _paths(runs: Runs) -> list[Path]:
+    """The paths in a specification's words, as this machine names them."""
+    if isinstance(runs, ProcessSpec):
+        words = (*runs.argv[1:], *(value for _, value in runs.env))
+        return [Path(runs.cwd, word.rpartition("=")[2]) for word in words if word]
+    if not isinstance(runs, ContainerSpec):
+        return []
+    inside = [Path(word.rpartition("=")[2]) for word in (*runs.entrypoint, *runs.command)]
+    inside += [Path(value) for _, value in runs.env]
+    return [
+        Path(mount.source, path.relative_to(mount.target))
+        for path in inside for mount in runs.mounts if path.is_relative_to(mount.target)
+    ]  # fmt: skip
 
 
 T = TypeVar("T", ContainerSpec, ComposeSpec)

@@ -73,6 +73,17 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
         process.stop_group(*stranger, grace_s=0.0)
 
 
+def test_a_container_that_is_published_elsewhere_is_not_what_answers(yard: Yard) -> None:
+    """It was made again with another port, and another server of the same user has the old one."""
+    base = yard.plan.baseline
+    yard.remove(base.container_id)
+    argv = list(standin(int(base.url.rpartition(":")[2])).argv)
+    ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "1"}]}
+    made = engine_of(yard).make(base.container_name, argv, HostConfig={"PortBindings": ports})
+    yard.plan = replace(yard.plan, baseline=replace(base, container_id=made))
+    assert not yard.roll_back().serving, yard.lines
+
+
 @pytest.mark.parametrize("runs", [True, False])
 def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
     yard: Yard, runs: bool, monkeypatch: pytest.MonkeyPatch

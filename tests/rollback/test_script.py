@@ -265,6 +265,20 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     assert done.returncode == (0 if whose == "its own" else 7), done.stdout
 
 
+@pytest.mark.parametrize(("ports", "code"), [("{port}", 0), ("", 0), ("0", 0), ("1", 7)])
+def test_a_container_that_is_published_elsewhere_is_not_what_answers(
+    stage: Stage, ports: str, code: int
+) -> None:
+    stage.spawn(list(standin(stage.port).argv), cookie="no")
+    docker = 'case "$*" in *.State.Running*) echo "true false false 7 now" ;;\n'
+    ports = ports.format(port=stage.port)
+    path = stage.tool("docker", f'{docker}*PortBindings*) echo "{ports}," ;; esac')
+    stage.until_it_is()
+    stage.base(kind="container", container_id="a" * 64, ready_timeout_s=60.0)
+    done = run_script(stage, path)
+    assert done.returncode == code, done.stdout
+
+
 def test_one_process_that_ends_early_is_not_the_end(stage: Stage) -> None:
     """A shell ends at once where it cannot fork; here a tool kills it, once."""
     once = stage.root / "once"

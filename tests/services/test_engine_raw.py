@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ from console.runtime.engine_api import (
     EngineRefused,
     NoSuchContainer,
     RawEngine,
-    lost_by_a_stop,
     socket_path,
+    unfit_as_baseline,
 )
 from tests.services.serving import in_child, serving, unix_listener
 
@@ -181,22 +182,27 @@ def test_socket_path_forms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "now", "removed", "word"),
+    ("asked", "now", "more", "word"),
     [
-        ("", "8080", True, "--rm"),
-        ("", "8080", False, "port"),
-        ("0", "8080", False, "port"),
-        ("", "9000", False, ""),  # another port than the baseline's
-        ("8080", "8080", False, ""),
+        ("", "8080", {"AutoRemove": True}, "--rm"),
+        ("", "8080", {}, "chose its port"),
+        ("0", "8080", {}, "chose its port"),
+        ("", "9000", {}, ""),  # another port than the baseline's
+        ("8080", "8080", {}, ""),
+        ("8080", "", {}, ""),  # it is stopped
+        ("9000", "9000", {}, "published at port 9000"),
+        ("9000", "", {}, "published at port 9000"),
+        ("9000-9010", "", {}, ""),
+        ("9000", "", {"NetworkMode": "host"}, ""),
     ],
 )
-def test_what_a_container_would_lose_by_a_stop(
-    asked: str, now: str, removed: bool, word: str
+def test_what_speaks_against_a_container_as_the_baseline(
+    asked: str, now: str, more: dict[str, Any], word: str
 ) -> None:
     port = "80/tcp"
     found = {
-        "HostConfig": {"AutoRemove": removed, "PortBindings": {port: [{"HostPort": asked}]}},
-        "NetworkSettings": {"Ports": {port: [{"HostPort": now}]}},
+        "HostConfig": {"PortBindings": {port: [{"HostPort": asked}]}, **more},
+        "NetworkSettings": {"Ports": {port: [{"HostPort": now}] if now else None}},
     }
-    said = lost_by_a_stop(found, "http://127.0.0.1:8080")
-    assert word in said if word else said == ""
+    why, hint = unfit_as_baseline(found, "http://127.0.0.1:8080")
+    assert word in why if word else why == hint == ""

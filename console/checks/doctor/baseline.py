@@ -15,7 +15,7 @@ from console.common import paths
 from console.common.text import decode, one_line
 from console.common.units import format_duration
 from console.host import children
-from console.runtime.engine_api import MADE_AGAIN, NoSuchContainer, lost_by_a_stop
+from console.runtime.engine_api import NoSuchContainer, unfit_as_baseline
 
 if TYPE_CHECKING:
     from console.config.site.site import Site
@@ -274,9 +274,9 @@ def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
             f"the image of the container {name} is gone ({image[:19]})",
             "without it the container cannot be started again; pull or build it first",
         )
-    lost = lost_by_a_stop(found, url)
-    if lost:
-        return check.failed(f"the container {name} would not come back: {lost}", MADE_AGAIN)
+    why, hint = unfit_as_baseline(found, url)
+    if why:
+        return check.failed(f"the container {name} cannot be the baseline: {why}", hint)
     return check.ok(f"the container {name} is there, {words}")
 
 

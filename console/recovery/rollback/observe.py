@@ -16,7 +16,7 @@ from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy as relay
-from console.runtime.engine_api import NoSuchContainer, RawEngine
+from console.runtime.engine_api import NoSuchContainer, RawEngine, published_elsewhere
 from console.runtime.probe import Health, health
 
 OWNER_S = 2.0
@@ -106,6 +106,8 @@ class Observed:
         """
         # A process baseline is on this machine, whatever name its URL uses.
         url, here = self.plan.url, self.plan.kind == "process"
+        if published_elsewhere(self.inspected or {}, url):
+            return True
         pids = self._pids()
         found = list(listeners(url, here=here)) if pids else []
         if found:

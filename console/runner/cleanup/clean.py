@@ -55,14 +55,13 @@ from console.runner.cleanup.leftover import (
 from console.runner.prepare.baseline import container_ref
 from console.runtime import proxy
 from console.runtime.docker.client import NotFound, ask, connect
-from console.runtime.spec import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, role_of
+from console.runtime.spec import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, WEIGHTS, role_of
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 ROLES = ("candidate", "oneoff")
 REMOVE_S = 120.0
-WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
 RUNS = ("running", "paused", "restarting")
 _ASIDE = re.compile(r"\.[0-9a-f]{6}-\d+$")
 

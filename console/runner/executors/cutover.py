@@ -66,7 +66,7 @@ def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None
     """The relay listens where the baseline did; one of a dead runner is taken over."""
     services, site = context.services, context.plan.site
     services.use(cutover.relay_spec(site, cut, services.spec(cut.to)))
-    if services.take_over(proxy.NAME):
+    if services.take_over(proxy.NAME, attempt):
         attempt.say("the relay is there already", always=True)
         return
     url = site.model.baseline.url

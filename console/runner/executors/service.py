@@ -26,7 +26,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         stopped = context.services.stop(name, attempt)
         return Done(f"{name} stopped" if stopped else f"{name} was not running")
     if verb == "start":
-        if context.services.take_over(name):
+        if context.services.take_over(name, attempt):
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
             _nobody_there(context, name)

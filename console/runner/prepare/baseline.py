@@ -20,7 +20,7 @@ from console.recovery.rollback import observe, proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
 from console.runtime import proxy
 from console.runtime.docker.client import image_info, inspect
-from console.runtime.engine_api import MADE_AGAIN, lost_by_a_stop
+from console.runtime.engine_api import unfit_as_baseline
 from console.runtime.probe import Completion, Health, complete, health
 from console.runtime.spec import ComposeSpec, ExistingContainer, ServiceSpec
 
@@ -127,11 +127,11 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
             "the baseline's image is gone", f"{image[:19]} of {one_line(ref)}",
             "without it the container cannot be started again; pull or build it first",
         )  # fmt: skip
-    lost = lost_by_a_stop(found, spec.url)
-    if lost:
+    why, hint = unfit_as_baseline(found, spec.url)
+    if why:
         raise BaselineNotReady(
-            "the baseline's container would not come back after it was stopped",
-            f"{one_line(ref)}: {lost}", MADE_AGAIN,
+            "the baseline's container cannot be stopped and brought back",
+            f"{one_line(ref)}: {why}", hint,
         )  # fmt: skip
     return str(found["Id"]), str(found.get("Name", "")).lstrip("/"), image
 

@@ -127,9 +127,10 @@ class ConsoleDriver(LinuxDriver):
         if self.attrs_before is not None and in_front(self.fileno):
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
-        if self._out is not None:
-            self._out.write(RESTORE)
-            self._out.stop()
+        out, self._out = self._out, None  # what the app writes from now on would come after it
+        if out is not None:
+            out.write(RESTORE)
+            out.stop()
 
     # -- output ----------------------------------------------------------------------------
 

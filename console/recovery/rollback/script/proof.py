@@ -122,6 +122,16 @@ pids_in_host() {
   sed -s -n "/${found#host }/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
 }
 
+# Whether the baseline's container is published at other ports of this machine only.
+is_elsewhere() {
+  [ -n "$AT" ] || return 1
+  form='{{if ne (print .HostConfig.NetworkMode) "host"}}{{range .HostConfig.PortBindings}}'
+  form="$form{{range .}}{{.HostPort}},{{end}}{{end}}{{end}}"
+  case ",$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)" in
+    ,|*[!0-9,]*|*,,*|*,0,*|*",$PORT,"*) return 1 ;;  # the engine may have chosen it
+  esac
+}
+
 # Whether another user's server answers on the baseline's port.
 is_foreign() {
   ours=''
@@ -184,7 +194,7 @@ is_ours() {
     "true false false 0 "*) return 1 ;;
     "true false false "*)
       own=$(pids_in_host)
-      [ -z "$own" ] || listens "$own"
+      if [ -n "$own" ]; then listens "$own"; else ! is_elsewhere; fi
       return ;;
     '') [ -z "$LEFT" ] ;;
     *) return 1 ;;
@@ -199,6 +209,9 @@ wait_ready() {
     code=$(http_code "$HEALTH")
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
     if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
+    if [ "$code" = 200 ] && [ "$KIND" = container ] && is_elsewhere; then
+      say ready "something else answers: the container is published at another port"; return 1
+    fi
     now=$(uptime_s)
     if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi
     if [ $((now - since)) -ge "$HUNG_S" ]; then say ready "no answer for $HUNG_S s"; return 2; fi
