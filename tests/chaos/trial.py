@@ -22,8 +22,8 @@ from tests.chaos.draw import Act, Plan
 from tests.chaos.facts import Command, Facts
 from tests.chaos.worlds import Hostile, build_clock, limit_files
 from tests.rollback import standin
-from tests.run.e2e.sites import UP, book, host_site
-from tests.run.e2e.world import World
+from tests.runner.e2e.sites import UP, book, host_site
+from tests.runner.e2e.world import World
 from tests.waiting import until
 
 NOBODY = 65534

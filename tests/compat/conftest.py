@@ -10,7 +10,7 @@ import pytest
 
 from console import cli
 from tests.compat.world import Past
-from tests.run.world import Outcome
+from tests.runner.world import Outcome
 
 Read = Callable[..., Outcome]
 

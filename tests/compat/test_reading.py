@@ -22,7 +22,7 @@ from console.recovery.rollback import live, proof, records, sealed_plan
 from tests.compat import make
 from tests.compat.conftest import Read
 from tests.compat.world import Past, lost
-from tests.run.world import Outcome
+from tests.runner.world import Outcome
 
 pytestmark = pytest.mark.usefixtures("read")  # for the operator whose world it is
 ENDED = ("measure", "grow")

@@ -14,7 +14,7 @@ from console.host.process import ProcessSpec
 from console.recovery.rollback import live
 from console.runtime import proxy
 from tests.compat.world import Past, lost
-from tests.run.world import Outcome
+from tests.runner.world import Outcome
 
 pytestmark = pytest.mark.xdist_group("compat")
 """One at a time: the runs of an archive have the same ids in each world, and a rollback ends what

@@ -22,8 +22,8 @@ from typing import Any
 
 from console.journal.run_dir import RunDir
 from tests.compat import make
-from tests.run.e2e.world import World
-from tests.run.world import Json, Outcome
+from tests.runner.e2e.world import World
+from tests.runner.world import Json, Outcome
 
 HERE = Path(__file__).parent
 BINARY = (".ring", ".db", "-wal")

@@ -18,8 +18,8 @@ import pytest
 
 from console.checks.doctor.facts import GROUPS
 from console.common.errors import Exit
+from tests.common.harmful import harmful
 from tests.doctor.conftest import CONTAINER, HEAD
-from tests.ground.harmful import harmful
 from tests.testbed.nvml import RTX_5090, Nvml
 
 PROGRAM = """

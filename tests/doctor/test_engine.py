@@ -14,7 +14,7 @@ from console.checks.doctor.facts import Facts, Level
 from console.checks.doctor.run import iterate
 from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, PROCESS, Look
 from tests.gguf.server import serving
-from tests.services.test_engine_raw import Answer, daemon, reply, silent
+from tests.runtime.test_engine_raw import Answer, daemon, reply, silent
 
 VERSION = {"Version": "28.2.2", "ApiVersion": "1.50"}
 GPUS = "gpus: [{uuid: GPU-1}]\n"

@@ -14,7 +14,7 @@ from console.checks.doctor import guard
 from console.checks.doctor.facts import Level, each
 from console.host import process
 from tests.doctor.conftest import PROCESS, Look, history
-from tests.viewer import guard_ring
+from tests.watch import guard_ring
 
 
 def test_disks_that_have_room(tmp_path: Path, look: Look) -> None:

@@ -10,8 +10,8 @@ import pytest
 from console.checks.doctor.facts import GROUPS, Answer, Check, Facts, Finding, Level
 from console.checks.doctor.run import CHECKS, counts, in_order, iterate, run
 from console.common.errors import ConsoleError
+from tests.common.harmful import harmful
 from tests.doctor.conftest import PATIENT_S
-from tests.ground.harmful import harmful
 
 
 def quick(facts: Facts, check: Check) -> Iterator[Finding]:

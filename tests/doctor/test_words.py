@@ -24,7 +24,7 @@ from console.recovery.rollback import proof
 from tests.doctor.conftest import CONTAINER, GONE, HEAD, PROCESS, Look, history, on_now, tree
 from tests.doctor.test_engine import COMPOSE, GPUS, VERSION, routes
 from tests.doctor.test_gpu import CPU, MEMORY, site
-from tests.services.test_engine_raw import Answer, daemon, reply
+from tests.runtime.test_engine_raw import Answer, daemon, reply
 
 TERMS = ("dumb", "", "no-such-terminal", "../../etc", "xterm-256color")
 

@@ -25,7 +25,7 @@ from console.host import cgroup, process
 from console.recovery.guard.kill import root_helper
 from console.recovery.guard.kill.root_helper import Helper, Refused
 from tests.guard.conftest import ID, as_user, kill_as_user, made_up
-from tests.services.serving import serving
+from tests.runtime.serving import serving
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 

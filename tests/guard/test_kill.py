@@ -18,7 +18,7 @@ from console.recovery.guard.kill.targets import Deny, Target, sort_out
 from console.recovery.rollback.live import Live
 from tests.clock import FakeClock
 from tests.guard.conftest import ID, Den, kill_all, line, made_up
-from tests.services.serving import serving, unix_listener
+from tests.runtime.serving import serving, unix_listener
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 

@@ -15,7 +15,7 @@ from console.frontends.cli import lessons as command
 from console.journal.run_dir import RunDir
 from tests.clock import FakeClock
 from tests.lessons.conftest import Put
-from tests.run.unit import reported
+from tests.runner.unit import reported
 
 Capture = pytest.CaptureFixture[str]
 NOON = datetime(2026, 4, 26, 12).timestamp()

@@ -17,7 +17,7 @@ from console.frontends.cli import lessons as command
 from console.render.lessons import due_words, entry
 from tests.clock import FakeClock
 from tests.lessons.conftest import Put
-from tests.run.unit import reported
+from tests.runner.unit import reported
 
 ROOT = Path(__file__).parents[2]
 TODAY = date(2026, 11, 22)

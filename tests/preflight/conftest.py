@@ -11,7 +11,7 @@ import pytest
 
 from console.runtime.docker import oneoff
 from console.runtime.docker.client import connect
-from tests.fit.tiny import MODELS, Model
+from tests.sizing.tiny import MODELS, Model
 from tests.testbed import python_image
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine

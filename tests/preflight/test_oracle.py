@@ -18,8 +18,8 @@ from console.checks.preflight.architecture.names import Presence, Said, Scan
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
 from console.common.errors import Level, ServiceError
-from tests.fit.loading import logged
 from tests.ports import free_port
+from tests.sizing.loading import logged
 from tests.testbed.plugin import lacking
 
 YES, NO = Said(True, "key not found"), Said(False, "unknown model architecture: 'x'")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from console.runtime.spec import ROLE_VARIABLE
-from tests.run.e2e.world import COMMAND, free_port
+from tests.runner.e2e.world import COMMAND, free_port
 from tests.testbed.engine import Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.full]

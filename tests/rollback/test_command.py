@@ -24,7 +24,7 @@ from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import Result, asked
 from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected
-from tests.services.serving import in_child
+from tests.runtime.serving import in_child
 
 
 def test_pointer_round_trip(stage: Stage) -> None:

@@ -22,7 +22,7 @@ from console.recovery.rollback.progress import Result
 from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
 from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected
 from tests.rollback.test_command import run_of_nobody
-from tests.services.serving import in_child
+from tests.runtime.serving import in_child
 
 
 def never() -> SealedPlan:

@@ -25,7 +25,7 @@ from console.recovery.rollback.stages import start, verify
 from console.runtime.engine_api import COMPOSE_PROJECT, COMPOSE_SERVICE, RawEngine
 from tests.ports import free_port
 from tests.rollback.conftest import RollsBack, standin
-from tests.services.made_engine import IMAGE, MadeEngine, made_engine
+from tests.runtime.made_engine import IMAGE, MadeEngine, made_engine
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_llama

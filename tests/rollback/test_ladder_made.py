@@ -21,7 +21,7 @@ from console.recovery.rollback.stages import stop
 from console.runtime.probe import Health, health
 from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
-from tests.services.made_engine import MadeEngine, Refused
+from tests.runtime.made_engine import MadeEngine, Refused
 from tests.waiting import until
 
 AWAY = "engine_away"

@@ -29,7 +29,7 @@ from tests.rollback.conftest import (
     run_script,
     standin,
 )
-from tests.services.serving import in_child
+from tests.runtime.serving import in_child
 from tests.waiting import host_is_free, until
 
 pytestmark = as_root

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
-from tests.run.e2e.sites import UP, book, host_site
-from tests.run.e2e.world import COMMAND, World
+from tests.runner.e2e.sites import UP, book, host_site
+from tests.runner.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
 from tests.waiting import ran_out, until
 from widgets.bars import STATE_TONE

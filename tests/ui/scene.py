@@ -21,7 +21,7 @@ from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import RunState, StepState
 from console.recovery.guard.config import defaults
 from console.recovery.rollback.progress import Result
-from tests.viewer import guard_ring
+from tests.watch import guard_ring
 
 GIB = 2**30
 NOW = 1_790_000_000.0

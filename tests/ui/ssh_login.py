@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.host import process
-from tests.run.e2e.boxes import LABEL, Boxes, boxes
-from tests.run.e2e.world import COMMAND, World
-from tests.services.serving import serving
+from tests.runner.e2e.boxes import LABEL, Boxes, boxes
+from tests.runner.e2e.world import COMMAND, World
+from tests.runtime.serving import serving
 from tests.testbed.door import door
 from tests.testbed.engine import Engine
 from tests.testbed.models import tiny_deepseek2, tiny_llama

@@ -22,7 +22,7 @@ from screens.machine import HostScreen
 from screens.operations import OperationsScreen
 from tests.ui import scene
 from tests.ui.opened import console, settled, shown
-from tests.viewer import guard_ring
+from tests.watch import guard_ring
 from widgets.bars import GaugeStrip, StatusLine
 from widgets.rows import Rows, TextView
 

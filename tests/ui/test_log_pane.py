@@ -16,8 +16,8 @@ from textual.widgets import Footer
 from console.common.logs.line import LogLine, log_line
 from console.common.logs.tail import Tail
 from console.render.cells import use_ascii
-from tests.ground.harmful import harmful
-from tests.log.test_tail import HOSTILE
+from tests.common.harmful import harmful
+from tests.logs.test_tail import HOSTILE
 from tests.ui.opened import settled
 from widgets.log_bars import Words
 from widgets.log_pane import LogPane

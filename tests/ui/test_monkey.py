@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 
 from console.frontends.tui.app import ConsoleApp
 from screens.emergency import RollbackScreen
-from tests.run.e2e.sites import book
+from tests.runner.e2e.sites import book
 from tests.ui import scene
 from tests.ui.conftest import full
 from tests.ui.opened import console

@@ -28,7 +28,7 @@ from screens.machine import PreflightScreen
 from screens.operations import sources
 from screens.playbooks import PlanScreen, plan_rows
 from screens.runs import CompareScreen, RunsScreen
-from tests.run.unit import reported
+from tests.runner.unit import reported
 from tests.testbed import hub_shapes
 from tests.testbed.hub import LocalHub
 from tests.ui import scene

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.run.e2e.world import COMMAND
+from tests.runner.e2e.world import COMMAND
 from tests.ui.conftest import full
 from tests.ui.place import Place, answers, back_home, ended, fresh_modes, placed, restored, seen
 from tests.waiting import until

@@ -18,7 +18,7 @@ from console.common.text import clean
 from console.host import process
 from console.recovery.rollback.progress import read_lines
 from screens.actions import READ_S
-from tests.run.e2e.boxes import Boxes
+from tests.runner.e2e.boxes import Boxes
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking

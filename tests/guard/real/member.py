@@ -17,8 +17,8 @@ import pytest
 
 from tests.guard.yard import memory
 from tests.guard.yard.scene import alloc, box
-from tests.run.e2e.sites import book, service
-from tests.run.e2e.world import Outcome, World
+from tests.runner.e2e.sites import book, service
+from tests.runner.e2e.world import Outcome, World
 from tests.testbed.engine import Engine
 from tests.testbed.plugin import PREFIX, lacking
 

@@ -21,8 +21,8 @@ from typing import Any
 
 from console.journal.run_view import RunView
 from tests.guard.yard import memory
-from tests.run.e2e.sites import book, service
-from tests.run.e2e.world import COMMAND, World
+from tests.runner.e2e.sites import book, service
+from tests.runner.e2e.world import COMMAND, World
 from tests.testbed.image import BUSY
 from tests.testbed.ssh import Ssh
 from tests.ui.terminal import Terminal

@@ -1,0 +1,175 @@
+"""The client against a scripted stand-in: shapes, errors, retries and cancel."""
+
+from __future__ import annotations
+
+import threading
+
+import httpx
+import pytest
+
+from console.bench import client
+from console.bench.client import ChatRequest, endpoint, stream_chat
+from console.bench.sse import EventKind, FailureKind
+from tests.bench.scripted import (
+    DONE,
+    FINISH,
+    ROLE,
+    Answer,
+    Handler,
+    answers,
+    asked,
+    delta,
+    failed,
+    reply,
+    scripted,
+    streams,
+)
+from tests.ports import free_port
+
+REQUEST = ChatRequest("Hello", 4)
+EMPTY_400 = answers(400, b"")
+
+
+def test_what_is_sent() -> None:
+    with scripted(streams(reply(4))) as server:
+        got = stream_chat(server.url, ChatRequest("Hello", 4, 7, "m"))
+    assert got.failure is None
+    assert server.requests == [{
+        "model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4,
+        "temperature": 0, "seed": 7, "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "cache_prompt": False, "ignore_eos": True, "timings_per_token": True,
+    }]  # fmt: skip
+
+
+def test_a_plain_completion_is_asked_for_at_its_own_path() -> None:
+    with scripted(streams(reply(4)), documents={"/v1/chat/completions": {}}) as server:
+        stream_chat(server.url, ChatRequest("Hello", 4, 7, "m", endpoint="completions"))
+    (body,) = server.requests
+    assert (body["prompt"], "messages" in body) == ("Hello", False)
+    chat = ChatRequest("Hello", 4, 7, "m").body()
+    assert {k: v for k, v in body.items() if k != "prompt"} == {
+        k: v for k, v in chat.items() if k != "messages"
+    }
+
+
+def test_a_delayed_first_token_is_not_hidden_by_role_ping_or_progress() -> None:
+    progress = b'data: {"choices":[],"prompt_progress":{"total":9,"processed":3}}\n\n'
+    parts = [ROLE, b": ping\n\n", progress, delta(reasoning_content="hm"), delta(content="a")]
+    got = asked(REQUEST, streams([*parts, FINISH, DONE], 0.05))
+    stamps = [got.started_ns, *(event.at_ns for event in got.events), got.ended_ns]
+    assert stamps == sorted(stamps)
+    text = [event for event in got.events if event.is_text]
+    assert [event.kind for event in text] == [EventKind.REASONING, EventKind.CONTENT]
+    assert text[0].at_ns - got.started_ns >= 0.13e9  # three pauses came before it
+
+
+def test_a_connection_that_stays_open_after_done_is_left() -> None:
+    closed = threading.Event()
+
+    def holds_on(handler: Handler) -> None:
+        handler.stream(reply(4))
+        handler.server.stop.wait(60)
+        closed.set()
+
+    with scripted(holds_on) as server:
+        got = stream_chat(server.url, REQUEST)
+        assert (got.failure, closed.is_set()) == (None, False)
+
+
+def test_an_empty_400_is_tried_once_more_and_counted() -> None:
+    with scripted(EMPTY_400, streams(reply(4))) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert (got.failure, got.transport_retries, len(server.requests)) == (None, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b'{"error":{"message":"Unrecognized request argument supplied: cache_prompt"}}'),
+        (422, b'{"detail":[{"type":"extra_forbidden","msg":"Extra inputs are not permitted"}]}'),
+    ],
+)
+def test_refused_extras_are_left_out_once(status: int, body: bytes) -> None:
+    with scripted(answers(status, body), streams(reply(4))) as server:
+        got = stream_chat(server.url, REQUEST)
+    assert (got.failure, got.extras_refused) == (None, True)
+    assert "cache_prompt" not in server.requests[1]
+    assert server.requests[1]["stream_options"] == {"include_usage": True}
+
+
+def test_nobody_listens() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert failed(stream_chat(url, REQUEST)) is FailureKind.TRANSPORT
+
+
+def test_a_silence_is_told_apart_from_an_end() -> None:
+    """Which of the two a deadline meets first is a matter of moments."""
+    silence = client._transport(httpx.ReadTimeout("x"), streaming=True)
+    assert (silence.kind, silence.text) == (FailureKind.TRANSPORT, "timeout, ReadTimeout")
+    ended = httpx.RemoteProtocolError("peer closed")
+    found = [client._transport(ended, streaming).kind for streaming in (True, False)]
+    assert found == [FailureKind.TRUNCATED, FailureKind.TRANSPORT]
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "ftp://x", "http://[::bad", "http://\x00"])
+def test_an_address_that_is_none(url: str) -> None:
+    assert stream_chat(url, REQUEST, timeout_s=2).failure is not None
+
+
+def _silent(handler: Handler) -> None:
+    """Nothing for a minute; then it answers after all."""
+    if not handler.server.stop.wait(60):
+        handler.stream(reply(4))
+
+
+def _drip(handler: Handler) -> None:
+    handler.stream([delta(content="a")] * 2000, 0.01)
+
+
+@pytest.mark.parametrize("answer", [_silent, _drip])
+def test_the_whole_exchange_has_a_deadline(answer: Answer) -> None:
+    assert failed(asked(REQUEST, answer, timeout_s=0.4)) is FailureKind.TRANSPORT
+
+
+@pytest.mark.parametrize("answer", [_silent, _drip])
+def test_cancel_ends_a_silent_and_a_talking_server(answer: Answer) -> None:
+    cancelled = threading.Event()
+
+    def cancels(handler: Handler) -> None:
+        threading.Timer(0.05, cancelled.set).start()
+        answer(handler)
+
+    assert failed(asked(REQUEST, cancels, cancelled=cancelled)) is FailureKind.CANCELLED
+
+
+def test_cancelled_before_it_began_sends_nothing() -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    with scripted(streams(reply(4))) as server:
+        got = stream_chat(server.url, REQUEST, cancelled=cancelled)
+    assert (failed(got), server.requests) == (FailureKind.CANCELLED, [])
+
+
+def test_proxies_in_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert asked(REQUEST, streams(reply(4))).failure is None
+
+
+def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the one that watches takes its time to end."""
+    real = client._Watch._run
+
+    def lingers(watch: client._Watch) -> None:
+        real(watch)
+        threading.Event().wait(0.05)
+
+    monkeypatch.setattr(client._Watch, "_run", lingers)
+    asked(REQUEST, streams(reply(4)))
+    assert not [t for t in threading.enumerate() if t.name == "stream-watch"]
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"])
+def test_endpoint(url: str) -> None:
+    assert endpoint(url, "/props") == "http://h:1/props"

@@ -1,0 +1,68 @@
+"""`omni-console bench URL`: figures, a crowd beside them, and what makes no sense."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from console.bench.interference import Surroundings
+from console.cli import main
+from console.frontends.cli import bench
+from tests.bench.machine import NoWatch, still
+from tests.bench.scripted import Answer, answers, reply, scripted, streams
+
+
+@pytest.fixture(autouse=True)
+def _on_a_still_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine beside the tests is none beside this benchmark."""
+    seen = functools.partial(Surroundings, proc=still(tmp_path).proc, watch=NoWatch())
+    monkeypatch.setattr(bench, "Surroundings", seen)
+
+
+def test_a_crowd_is_told_beside_the_single_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    with scripted(streams(reply(8), 0.002)) as server:
+        asked = ["bench", server.url, "--runs", "2", "--max-tokens", "8", "--concurrency", "3"]
+        assert main(asked) == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"^tok_s +[0-9]", out, re.MULTILINE)
+    assert re.search(r"^3 streams .*\(9 of 9 ", out, re.MULTILINE)
+    assert "run 2/2" in err
+
+
+def _unsteady(runs: int) -> list[Answer]:
+    """Every second reply is far slower: they never agree."""
+    return [streams(reply(8), 0.01 if number % 2 else 0.0) for number in range(runs)]
+
+
+@pytest.mark.parametrize(
+    ("words", "most"), [([], 4), (["--max-runs", "6"], 6), (["--max-runs", "3"], 3)]
+)
+def test_runs_that_vary_go_on_by_a_third_at_most(
+    words: list[str], most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted(*_unsteady(40)) as server:
+        main(["bench", server.url, "--runs", "3", "--max-tokens", "8", *words])
+        assert len(server.requests) == 1 + most
+    assert f"run {most}" in capsys.readouterr().err
+
+
+def test_a_request_has_the_time_that_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with scripted(streams(reply(500), 0.05)) as server:
+        asked = ["bench", server.url, "--runs", "1", "--max-tokens", "500", "--timeout", "200ms"]
+        assert main([*asked, "--json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert found["protocol"]["timeout_s"] == 0.2
+    assert [void["reason"].partition(":")[0] for void in found["voids"]] == ["transport"]
+
+
+def test_a_request_that_was_sent_twice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = [answers(400, b""), streams(reply(8), 0.001)]
+    with scripted(*twice * 5) as server:
+        main(["bench", server.url, "--runs", "3", "--max-runs", "3", "--max-tokens", "8"])
+    out, err = capsys.readouterr()
+    assert "note: 4 of 4 requests" in out
+    assert err.count("(sent twice)") == 4

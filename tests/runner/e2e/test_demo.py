@@ -1,0 +1,78 @@
+"""`make run`'s command: real engines, a real measurement, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.runner.e2e.world import World
+
+STATE = "state/omni-console"
+
+
+@pytest.fixture
+def demo(bare: World) -> World:
+    """A world in which nothing was ever configured."""
+    del bare.env["OMNI_SITE"]
+    return bare
+
+
+def check_report(world: World) -> None:
+    """Read alone it says what was decided and why, on which machine, with charts beside it."""
+    text = world.run.report.read_text()
+    assert text.startswith("# Does the candidate beat the baseline?\n\n**GO (migrate).** Gate go: ")
+    found = json.loads(world.run.report_json.read_text())
+    figure = f"{found['metrics']['bench']['tok_s']['value']:.4g}"
+    assert text.count(figure) >= 3, "the same digits wherever it stands"
+    for words in (
+        "| Kernel | ",
+        "console.rehearsal.demo.engine --model models/fast.gguf",
+        "no soak ran",
+    ):
+        assert words in text
+    links = re.findall(r"\]\((report/[a-z-]+\.svg)\)", text)
+    assert links == ["report/samples-bench.svg", "report/memory.svg"]
+    for link in links:
+        ElementTree.parse(world.run.path / link)
+    written = world.console("report", "--to", "evaluation.md")
+    assert written.code == 0, written
+    assert "](evaluation/memory.svg)" in (world.root / "evaluation.md").read_text()
+    assert (world.root / "evaluation" / "samples-bench.svg").exists()
+
+
+def baseline_of(world: World) -> str:
+    """The URL at which the demo's baseline serves."""
+    url = re.search(r"http://127\.0\.0\.1:\d+", (world.root / STATE / "demo/site.yaml").read_text())
+    assert url is not None
+    assert world.serves(url[0])
+    return url[0]
+
+
+def stop(world: World, url: str) -> None:
+    """`demo --stop` ends everything and leaves nothing behind; again, it has nothing to do."""
+    assert world.serves(url)
+    assert world.console("demo", "--stop").code == 0
+    assert not world.serves(url)
+    world.until(lambda: not world.mine(), "every process of the demo has ended")
+    assert list((world.root / "state").rglob("*")) in ([], [world.root / STATE])
+    assert world.console("demo", "--stop").code == 0
+
+
+def test_the_demo_shows_progress_decides_reports_and_leaves_nothing_behind(demo: World) -> None:
+    fast = demo.console("demo")
+    assert fast.code == 0, fast
+    lines = fast.out.splitlines()
+    assert any(re.match(r"\[4/\d+\] ✓ bench succeeded in .* tok/s over \d+ runs", x) for x in lines)
+    assert any(line.startswith("decision: GO (migrate)") for line in lines)
+    check_report(demo)
+    stop(demo, baseline_of(demo))
+
+
+@pytest.mark.timeout(900)
+def test_a_slow_candidate_is_a_no_go(demo: World) -> None:
+    slow = demo.console("demo", "--candidate", "slow", "--json")
+    assert (slow.code, slow.json["decision"], slow.json["outcome"]) == (3, "no_go", "retain"), slow
+    stop(demo, baseline_of(demo))

@@ -1,0 +1,134 @@
+"""`rollback` from a second shell, and the script, while everything they might lean on is broken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from console.runtime import proxy
+from tests.runner.e2e.sites import SIDE, UP, book, host_site
+from tests.runner.e2e.world import World
+from tests.runner.scenes import WATCH, closed, is_back, restored, roll_back, stay
+
+
+def broken(root: Path, *names: str) -> str:
+    """A PYTHONPATH on which these packages cannot be imported."""
+    for name in names:
+        package = root / "broken" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"raise ImportError('{name} is broken')\n")
+    return str(root / "broken")
+
+
+def test_with_the_journal_locked_by_somebody(outage: World) -> None:
+    writer = sqlite3.connect(outage.run.journal, isolation_level=None, timeout=60)
+    writer.execute("BEGIN IMMEDIATE")
+    roll_back(outage)
+    writer.execute("ROLLBACK")
+    writer.close()
+    done = outage.console("rollback", "--json")  # closes the journal at the latest
+    assert (done.code, done.json["nothing_to_do"]) == (0, True), done
+    closed(outage)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_with_every_third_party_package_broken(outage: World, warm: bool) -> None:
+    if not warm:
+        outage.kill("ladder")
+    names = ("docker", "pydantic", "ruamel", "httpx", "psutil", "pynvml", "textual", "rich")
+    path = broken(outage.root, *names)
+    assert outage.console("runs", PYTHONPATH=path).code in (0, 1)
+    roll_back(outage, PYTHONPATH=path)
+    if not warm:  # the closer could not be imported either; the next ladder's can
+        assert outage.console("rollback").code == 0
+    closed(outage)
+
+
+@pytest.mark.parametrize("names", [("pynvml",), ("docker",)])
+def test_a_whole_run_without_a_package_it_can_do_without(
+    world: World, names: tuple[str, ...]
+) -> None:
+    site = json.loads(host_site(world))
+    world.site.write_text(json.dumps({**site, "gpus": [{"uuid": "GPU-no-such"}]}))
+    path = broken(world.root, *names)
+    done = world.go(world.write("b.yaml", book(UP)), PYTHONPATH=path)
+    assert done.code == 0, done
+    step = next(s for s in done.json["steps"] if s["id"] == "baseline:stop")
+    assert "GPU memory unknown" in step["detail"]
+    restored(world)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_the_sealed_script_alone_under_dash(outage: World, alive: bool) -> None:
+    if not alive:
+        outage.kill("runner")
+        outage.kill("ladder")
+    env = {"PATH": "/usr/bin:/bin", "XDG_STATE_HOME": outage.env["XDG_STATE_HOME"]}
+    shell = shutil.which("dash") or "/bin/sh"
+    script = [shell, str(outage.run.script)]
+    for _ in range(2):
+        done = subprocess.run(
+            script, env=env, capture_output=True, text=True, timeout=90, check=False
+        )
+        assert done.returncode == 0, done
+        restored(outage)
+    before = outage.baseline()
+    roll_back(outage)
+    assert outage.baseline() == before, "the script's baseline is the ladder's baseline"
+    closed(outage)
+
+
+@pytest.mark.parametrize("stuck", ["runner", "ladder"])
+def test_with_the_runner_or_the_warm_ladder_stuck(outage: World, stuck: str) -> None:
+    outage.kill(stuck, signal.SIGSTOP)
+    roll_back(outage)
+    closed(outage)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_runner_that_gets_sigterm_brings_the_baseline_back(outage: World, warm: bool) -> None:
+    """From systemd, or from somebody's `kill`."""
+    if not warm:
+        outage.kill("ladder")
+    outage.kill("runner", signal.SIGTERM)
+    closed(outage)
+    restored(outage)
+
+
+def test_a_run_restores_with_its_warm_ladder_stuck(outage: World) -> None:
+    outage.kill("ladder", signal.SIGSTOP)
+    done = outage.console("abort", outage.run.id)
+    assert done.code == 6, done
+    restored(outage)
+
+
+def test_a_candidate_that_has_died_costs_no_outage(world: World) -> None:
+    record = world.records / "side.json"
+    kill = f"side=$(tr -dc '0-9,' < {record} | cut -d , -f 1); kill -9 $side; "
+    kill += "while grep -q 'State:.[^ZX]' /proc/$side/status; do sleep 0.02; done"
+    before = world.baseline()
+    cut = f"id: cut, cutover: {{to: side, {WATCH}}}"
+    steps = (SIDE, f'id: end, script: "{kill}"', cut)
+    done = world.go(world.write("b.yaml", book(*steps)))
+    assert done.code == 5, done
+    assert world.at("baseline:stop").detail == "side does not run: nothing to cut over to"
+    assert world.baseline() == before, "it was never stopped"
+    is_back(world)
+
+
+def test_the_sealed_script_ends_a_cutover(world: World) -> None:
+    stay(world)
+    world.run.live.write_text("")  # whatever record is lost
+    script = subprocess.run(
+        ["sh", str(world.run.script)], env=world.env, timeout=90, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert script.returncode == 0, script.stdout + script.stderr
+    assert proxy.at(world.base_url) is None
+    assert world.serves()

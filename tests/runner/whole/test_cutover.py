@@ -1,0 +1,217 @@
+"""Blue/green on scripted engines: clients on the production port reach the candidate, and
+whatever dies on the way, a rollback gives them the baseline."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+
+import pytest
+
+from console.host import process
+from console.runner.executors import cutover
+from console.runtime import proxy
+from tests.runner.e2e.sites import SIDE, UP, book, gate
+from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
+from tests.runner.world import WorldBase as World
+from tests.waiting import host_is_free
+
+BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
+LONG = "id: cut, cutover: {to: cand, watch: 30d, every: 1s, then: stay}"
+FAULTS = (
+    "after_intent@cut", "effect_recorded@cutover", "cut_over", "service_ready@cutover", "in_watch",
+    "after_effect@cut", "after_result@cut",
+)  # fmt: skip
+
+
+def watched(world: World) -> None:
+    """A run that watches its candidate on the production port."""
+    world.detach(world.write("b.yaml", book(UP, LONG)))
+    world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+
+
+def test_clients_reach_the_candidate_and_go_back(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(UP, BACK, "id: n, note: done")))
+    assert done.code == 0, done
+    view = world.over()
+    assert str(view.state) == "succeeded", world.words
+    answered = re.search(r"(\d+) of (\d+) completions answered", world.at("cut").detail)
+    assert answered is not None
+    assert answered[1] == answered[2] != "0"
+    assert world.at("baseline:restore-1").state == "succeeded"
+    assert not view.cutover
+    is_back(world)
+
+
+def test_a_candidate_beside_the_baseline_takes_its_port_only_at_the_cutover(world: World) -> None:
+    cut = f"id: cut, cutover: {{to: side, {WATCH}}}"
+    done = world.go(world.write("b.yaml", book(SIDE, cut)))
+    assert done.code == 0, done
+    order = [s.id for s in world.over().steps]
+    assert order == ["up", "baseline:stop", "cut", "baseline:restore-1", "restore"]
+    is_back(world)
+
+
+def test_clients_stay_until_a_rollback(world: World) -> None:
+    stay(world)
+    view = world.view()
+    assert view.cutover["what"] == "stays"
+    assert view.outage
+    assert world.at("restore").state == "skipped"
+    assert points(world), "a rollback from another shell knows whose baseline it is"
+    refused = world.go(world.write("again.yaml", book("id: n, note: x")))
+    assert refused.code != 0
+    assert "cand answers at" in refused.json["detail"], refused
+    assert points(world), "the run that was refused has put it back"
+    roll_back(world)
+    world.until(lambda: not points(world), "the run that is closed points no more")
+    is_back(world)
+    world.until(lambda: not world.view().cutover, "the run's journal knows")
+    assert str(world.view().state) == "succeeded"
+
+
+@pytest.mark.parametrize(("killed", "changed"), [(False, True), (True, False), (True, True)])
+def test_a_dead_relay_or_a_changed_site_file_leaves_nothing_behind(
+    world: World, killed: bool, changed: bool
+) -> None:
+    found = stay(world)
+    if killed:
+        process.send(found.pid, found.start, signal.SIGKILL)
+        world.until(lambda: not process.alive(found.pid, found.start), "the relay is dead")
+        assert "CUT OVER to cand, but its relay is gone" in world.console("show").out
+    if changed:
+        world.site.write_text(world.site.read_text() + "\n")
+    roll_back(world)
+    is_back(world)
+    world.until(lambda: not world.view().cutover, "the run's journal knows")
+
+
+@pytest.mark.parametrize(
+    ("victim", "number"),
+    [("relay", signal.SIGKILL), ("cand", signal.SIGKILL), ("cand", signal.SIGSTOP)],
+)
+def test_what_dies_or_hangs_in_the_watch_brings_the_baseline_back(
+    world: World, victim: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if number == signal.SIGSTOP:
+        monkeypatch.setattr(cutover, "LOOKS", 1)
+    watched(world)
+    relay = is_cut_over(world)
+    candidate = process.read_record(world.records, "cand")
+    assert candidate is not None
+    process.send(*((relay.pid, relay.start) if victim == "relay" else candidate), number)
+    assert str(world.over().state) == "rolled_back", world.words
+    cut = world.at("cut")
+    died = number == signal.SIGKILL
+    assert (str(cut.state), "died" in cut.detail) == ("failed", died), cut
+    is_back(world)
+
+
+@pytest.mark.parametrize("verb", ["abort", "rollback"])
+def test_an_operator_stops_the_watch(world: World, verb: str) -> None:
+    watched(world)
+    done = world.console(verb)
+    assert done.code == (6 if verb == "abort" else 0), done
+    assert str(world.over().state) == "rolled_back", world.words
+    is_back(world)
+
+
+def test_no_go_behind_a_cutover_that_stays_goes_back(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(UP, STAY, *gate("5", 'go: ">= 20 tok/s"'))))
+    assert done.code == 3, done
+    world.over()
+    is_back(world)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_rollback_after_the_runner_died(world: World, fault: str) -> None:
+    world.detach(world.write("b.yaml", book(UP, STAY)), OMNI_FAULT=fault)
+    world.dead()
+    assert "being watched" not in world.console("show").out
+    roll_back(world)
+    assert str(world.over().state) == "rolled_back", world.words
+    is_back(world)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_resume_after_the_runner_died(world: World, fault: str) -> None:
+    world.detach(world.write("b.yaml", book(UP, STAY)), OMNI_FAULT=fault)
+    world.dead()
+    before = proxy.at(world.base_url)
+    resumed = world.console("resume", world.run.id, "--detach")
+    assert resumed.code == 0, resumed
+    assert str(world.over().state) == "succeeded", world.words
+    after = is_cut_over(world)
+    assert before is None or before == after, "the relay is taken over, not doubled"
+
+
+def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World) -> None:
+    """As one whose runner was killed between the spawn and its first line."""
+    run = stay(world)
+    process.stop_group(run.pid, run.start, grace_s=1)
+    argv = proxy.argv(
+        *(u.removeprefix("http://") for u in (world.base_url, world.cand_url)), "cand"
+    )
+    child = subprocess.Popen(
+        argv, env={**world.env, "OMNI_RUN": "nobody"}, stdout=subprocess.DEVNULL
+    )
+    try:
+        world.until(world.serves, "the candidate answers on the production port")
+        assert "cand answers at" in world.go(world.write("n.yaml", book("id: n, note: x"))).out
+        assert not roll_back(world)["nothing_to_do"]
+        is_back(world)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> None:
+    stay(world)
+    unsaid = world.console("promote", "--yes")
+    assert (unsaid.code, "--why" in unsaid.err) == (2, True), unsaid
+    nobody = world.console("promote", "--why", "faster")
+    assert (nobody.code, "--yes" in nobody.err) == (2, True), nobody
+    done = world.console("promote", "--why", "20 tok/s for an hour", "--yes", "--json")
+    assert done.code == 0, done
+    assert f'"{world.base_port}"' in "\n".join(done.json["site_lines"])
+    view = world.view()
+    assert view.cutover["what"] == "promoted"
+    assert (view.verbs[-1]["verb"], view.verbs[-1]["why"]) == ("promote", "20 tok/s for an hour")
+    assert "promoted by" in world.run.report.read_text()
+    assert "promoted by" in world.console("doctor").out
+    is_cut_over(world)
+    roll_back(world)
+    is_back(world)
+
+
+def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
+    stay(world)
+    one = world.view().services["cand"]
+    process.stop_group(one["pid"], one["start"], grace_s=0.0)
+    done = world.console("promote", "--why", "it is better", "--yes")
+    assert done.code != 0
+    assert "cand does not run any more" in done.err
+    assert world.view().cutover["what"] == "stays"
+    roll_back(world)
+
+
+def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:
+    """Edit as told, roll back: the candidate's own argv serves on the production port."""
+    stay(world)
+    done = world.console("promote", "--why", "it is better", "--yes", "--json")
+    head = "schema: omni.site/v1\nname: local\n"
+    world.site.write_text(head + "\n".join(done.json["site_lines"]) + "\n")
+    roll_back(world)
+    world.until(lambda: not world.view().cutover and host_is_free(), "the closer let the host go")
+    is_back(world)
+    assert world.go(world.write("n.yaml", book("id: n, note: x"))).code == 0
+
+
+def test_there_is_nothing_to_promote(world: World) -> None:
+    done = world.console("promote", "--why", "x", "--yes")
+    assert done.code == 2
+    assert "nothing to promote" in done.err
+    watched(world)
+    done = world.console("promote", "--why", "x", "--yes")
+    assert (done.code, "still on" in done.err) == (2, True), done

@@ -1,0 +1,127 @@
+"""Facts out of GGUF headers and config.json: what is read, what is missing, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.models.gguf.read import read_header
+from console.models.sizing.facts_from_config import from_config
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.model_facts import BadFacts, Kind
+from tests.sizing import shapes
+from tests.sizing.tiny import MODELS, FakeHeader, FakeTensor, header_of, llama
+
+GIB = 1 << 30
+
+
+def test_weights_are_sorted_by_what_they_are_for() -> None:
+    facts = from_gguf(shapes.deepseek_r1("Q4_K_M"))
+    assert sum(facts.bytes_of(kind) for kind in Kind) == facts.weight_bytes
+    sparse = [weight for weight in facts.weights if weight.kind is Kind.EXPERTS]
+    experts = {n: sum(one.bytes for one in sparse if one.layer == n) for n in (2, 60)}
+    assert experts[2] == 0
+    # 256 x 3 x 7168 x 2048 weights, two of three in Q4_K (4.5 bit), one in Q6_K (6.5625 bit)
+    assert experts[60] == 256 * 7168 * 2048 * (9 + 6.5625) / 8
+    assert not facts.tied
+    assert from_gguf(shapes.gemma3_27b()).tied
+
+
+def test_a_layer_for_guessing_ahead_is_not_loaded() -> None:
+    facts = from_gguf(header_of(MODELS["glm4moe"]()))
+    assert (facts.layers, facts.spare_layers) == (2, 1)
+    skipped = [weight for weight in facts.weights if weight.kind is Kind.SKIPPED]
+    assert skipped
+    assert {weight.layer for weight in skipped} == {2}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_real_reader_gives_the_same_facts(name: str, tmp_path: Path) -> None:
+    model = MODELS[name]()
+    path = model.write(tmp_path / "model.gguf")
+    assert from_gguf(read_header(path).header) == from_gguf(header_of(model))
+
+
+def test_other_sizes_of_the_same_model_are_scaled() -> None:
+    facts = from_gguf(shapes.distill_32b())
+    half = facts.scaled(facts.weight_bytes // 2)
+    assert half.weight_bytes == pytest.approx(facts.weight_bytes / 2, rel=1e-6)
+    assert half.attention == facts.attention
+    assert facts.scaled(-1) is facts
+
+
+def test_what_is_missing_is_named() -> None:
+    for lacks in (
+        "block_count", "attention.key_length attention.head_count",
+        "attention.head_count attention.head_count_kv attention.key_length",
+    ):  # fmt: skip
+        gone = [f"llama.{key}" for key in lacks.split()]
+        kv = {key: value for key, value in header_of(llama()).kv.items() if key not in gone}
+        facts = from_gguf(FakeHeader(kv, header_of(llama()).tensors))
+        assert any(gone[0] in words for words in facts.missing)
+
+
+def test_tensors_that_cannot_be_are_refused() -> None:
+    """No such block; too large; below zero."""
+    for block, dims, size in ((9, (64, 64), 8192), (0, (2**40, 2**40), 2**60), (0, (1,), -5)):
+        tensor = FakeTensor(f"blk.{block}.ffn_up.weight", dims, "F16", size)
+        with pytest.raises(BadFacts):
+            from_gguf(FakeHeader(header_of(llama()).kv, [tensor]))
+
+
+def test_names_are_clean() -> None:
+    kv = {"general.architecture": "ll\x1b[31mama", "ll\x1b[31mama.block_count": 1}
+    facts = from_gguf(FakeHeader(kv, [FakeTensor("a\x1b]0;b\x07", (1,), "F32", 4)]))
+    assert facts.architecture.isprintable()
+    assert all(weight.name.isprintable() for weight in facts.weights)
+    assert all(words.isprintable() for words in facts.missing)
+
+
+def test_a_config_gives_parameters_close_to_the_published_ones() -> None:
+    published = {"DEEPSEEK_R1": 684.5e9, "DISTILL_32B": 32.8e9, "MIXTRAL": 46.7e9,
+                 "GEMMA3_27B": 27.0e9, "QWEN3_235B": 235.1e9}  # fmt: skip
+    for name, count in published.items():
+        facts = from_config(getattr(shapes, name), GIB)
+        assert facts.missing == ()
+        assert sum(w.elements for w in facts.weights) == pytest.approx(count, rel=0.03), name
+
+
+def test_windows_of_a_config() -> None:
+    assert not from_config(shapes.DISTILL_32B, GIB).attention.has_window
+    gemma = from_config(shapes.GEMMA3_27B, GIB)
+    assert gemma.attention.window == 1024
+    assert sum(gemma.attention.windowed) == 52
+    listed = shapes.MIXTRAL | {
+        "sliding_window": 4096, "layer_types": ["sliding_attention", "full_attention"] * 16,
+    }  # fmt: skip
+    assert sum(from_config(listed, GIB).attention.windowed) == 16
+
+
+def test_a_config_that_lacks_a_key_says_which() -> None:
+    for key in ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size"):
+        config = {name: value for name, value in shapes.DISTILL_32B.items() if name != key}
+        assert any(key in words for words in from_config(config, GIB).missing)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("num_hidden_layers", -61), ("num_hidden_layers", "61"), ("hidden_size", 10**30),
+        ("num_key_value_heads", [1, 2]), ("num_attention_heads", 1.5), ("vocab_size", {}),
+        ("kv_lora_rank", -1), ("num_experts_per_tok", 300), ("sliding_window", "wide"),
+    ],
+)  # fmt: skip
+def test_a_config_of_nonsense_is_refused(key: str, value: object) -> None:
+    config = {**shapes.DEEPSEEK_R1, key: value}
+    if key in ("num_key_value_heads", "sliding_window"):
+        config = {**shapes.DISTILL_32B, "use_sliding_window": True, key: value}
+    with pytest.raises(BadFacts) as caught:
+        from_config(config, GIB)
+    assert key in caught.value.detail
+
+
+def test_weight_bytes_are_bounded() -> None:
+    for size in (-1, 1 << 60):
+        with pytest.raises(BadFacts):
+            from_config(shapes.MIXTRAL, size)

@@ -1,0 +1,238 @@
+"""The badge's baseline: real servers that serve, load, refuse, hang; an engine's own words."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.common import paths
+from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch, answers_200
+from console.host import process
+from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.proof import proof_file, remember
+from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
+from console.runtime.probe import Health, health
+from tests.ports import free_port
+from tests.rollback.conftest import Stage
+from tests.runtime.serving import serving, unix_listener
+from tests.waiting import until
+from tests.watch.conftest import Hand, gone
+
+Watch = Callable[..., BaselineWatch]
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    made: list[BaselineWatch] = []
+
+    def go(plan: SealedPlan | None = None, **more: Any) -> BaselineWatch:
+        made.append(BaselineWatch(lambda view: None, 0.02, **more))
+        made[-1].aim(plan)
+        made[-1].start()
+        return made[-1]
+
+    yield go
+    for one in made:
+        one.close()
+        gone([one._thread])
+
+
+def wait(watch: BaselineWatch, word: str) -> BaselineView:
+    found: BaselineView = until(lambda: (v := watch.latest) and v.word == word and v, word)
+    return found
+
+
+def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Watch) -> None:
+    stage.seal(site_name="ws")
+    stage.start_baseline()
+    found = wait(looking := watch(stage.plan), "serving")
+    assert (found.tok_s, found.proven_at, found.name, found.url) == (
+        None, 0.0, "ws", stage.plan.baseline.url,
+    )  # fmt: skip
+    assert looking.verify() == "serving: 8 tokens, 50.0 tok/s"
+    until(lambda: looking.latest and looking.latest.tok_s == 50.0)
+    remember(proof_file("ws"), 2e9, 3.0, True)
+    found = wait(looking, "degraded")
+    assert (found.tok_s, found.proven_at) == (3.0, 2e9)
+    stage.close()
+    wait(looking, "stopped")
+    assert looking.verify().startswith("not serving")
+
+
+def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:
+    spec = stage.plan.baseline.process
+    assert spec is not None
+    slow = replace(spec, argv=(*spec.argv, "--loading", "1000000"))
+    stage.seal(baseline=replace(stage.plan.baseline, process=slow))
+    looking = watch(stage.plan)
+    wait(looking, "stopped")
+    stage.start_baseline()
+    until(lambda: looking.latest and looking.latest.detail == "503 Loading model")
+    assert looking.latest is not None
+    assert looking.latest.word == "loading"
+
+
+def test_a_process_that_does_not_listen_yet_is_loading(stage: Stage, watch: Watch) -> None:
+    base = stage.plan.baseline
+    assert base.process is not None
+    who = stage.sleeper()
+    process.write_record(stage.plan.records_dir, base.name, base.process, *who)
+    assert str(who[0]) in wait(watch(stage.plan), "loading").detail
+
+
+def test_one_that_answers_nothing_is_unhealthy_and_asked_one_look_at_a_time(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.frontends.tui.watch.baseline.HEALTH_S", 0.05)
+    others = set(threading.enumerate())
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        looking = watch(SealedPlan("", "", Baseline("baseline", "process", url)))
+        found = wait(looking, "unhealthy")
+        until(lambda: looking.latest is not found)
+        looks = [t for t in threading.enumerate() if t.name == "baseline-watch" and t not in others]
+        assert len(looks) == 1
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A container engine's socket that says what a test wants: path → (status, value)."""
+    said: dict[str, Any] = {"socket": str(tmp_path / "e.sock")}
+
+    def talk(peer: socket.socket) -> None:
+        path = peer.recv(65536).split()[1].decode()
+        status, value = said.get(path, (404, {"message": "No such container"}))
+        body = json.dumps(value).encode()
+        peer.sendall(b"HTTP/1.0 %d x\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
+
+    with serving(unix_listener(said["socket"]), talk):
+        yield said
+
+
+def boxed(port: int, engine: dict[str, Any]) -> SealedPlan:
+    base = Baseline("baseline", "container", f"http://127.0.0.1:{port}", container_name="box")
+    return SealedPlan("", "", base, site_name="ws", engine=EngineAddress(engine["socket"]))
+
+
+def test_refused_asks_the_engine_what_became_of_the_container(
+    engine: dict[str, Any], watch: Watch
+) -> None:
+    where = "/containers/box/json"
+    looking = watch(boxed(free_port(), engine))
+    for word, told, status, state in (
+        ("stopped", " box", 200, {"Running": True}),
+        ("loading", "", 200, {"Status": "exited", "ExitCode": 137}),
+        ("stopped", "137", 500, {}),
+        ("unknown", "500", 500, {}),
+    ):
+        assert told in wait(looking, word).detail
+        engine[where] = (status, {"State": state})
+
+
+def test_somebody_else_at_its_address_is_not_the_baseline(
+    engine: dict[str, Any], stage: Stage, watch: Watch
+) -> None:
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING)
+    port = int(stage.plan.baseline.url.rpartition(":")[2])
+    engine["/containers/box/json"] = (200, {"State": {"Status": "exited", "ExitCode": 0}})
+    wait(watch(boxed(port, engine)), "stopped")
+    engine["/containers/box/json"] = (200, {"State": {"Running": True}})
+    wait(watch(boxed(port, engine)), "serving")
+
+
+def test_without_site_and_runs_there_is_none_and_nothing_is_made(watch: Watch) -> None:
+    looking = watch()
+    assert wait(looking, "none").detail == ""
+    assert looking.verify()
+    assert not (paths.state_dir() / "demo").exists()
+
+
+def test_the_site_file_is_read_when_no_plan_fits_it(tmp_path: Path, watch: Watch) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("schema: omni.site/v1\nname: ws\nbaseline: {container: b}\n")
+    looking = watch(site=str(site))
+    wait(looking, "unknown")
+    site.write_text(
+        "schema: omni.site/v1\nname: ws\nengine: {host: 'unix:///nowhere'}\n"
+        "baseline: {container: b, url: 'http://127.0.0.1:1', reference: {tok_s: 9}}\n"
+    )
+    until(lambda: looking.latest and looking.latest.url == "http://127.0.0.1:1")
+    assert looking.latest is not None
+    assert (looking.latest.name, looking.latest.reference) == ("b", 9.0)
+
+
+def test_a_plan_sealed_for_the_site_is_preferred_until_the_site_changes(
+    tmp_path: Path, hand: Callable[..., Hand], watch: Watch
+) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "schema: omni.site/v1\nname: ws\nbaseline: {container: new, url: 'http://127.0.0.1:1'}\n"
+    )
+    base = Baseline("baseline", "container", "http://127.0.0.1:1", container_name="old")
+    made = hand()
+    plan = SealedPlan("r", str(made.run.path), base, "ws", str(site), site.stat().st_mtime + 1)
+    sealed.write(plan, made.run.sealed)
+    made.run.site.write_text(site.read_text())
+    looking = watch(site=str(site))
+    until(lambda: looking.latest and looking.latest.name == "old", str(looking.latest))
+    site.write_text(f"{site.read_text()}\n")
+    until(lambda: looking.latest and looking.latest.name == "new", str(looking.latest))
+
+
+def test_aiming_elsewhere_looks_at_once(stage: Stage, watch: Watch) -> None:
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING)
+    looking = watch()
+    looking._poll_s = 600.0
+    wait(looking, "none")
+    looking.aim(stage.plan)
+    wait(looking, "serving")
+
+
+# -- the one question whether it serves: only a clear yes is a yes -------------------------------
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[bytes], str]]:
+    """A server that answers every connection with the same bytes, and keeps it open."""
+    with ExitStack() as stack:
+
+        def start(answer: bytes) -> str:
+            def talk(peer: socket.socket) -> None:
+                peer.recv(4096)
+                peer.sendall(answer)
+                over.wait(60)
+
+            listener = socket.create_server(("127.0.0.1", 0))
+            over = stack.enter_context(serving(listener, talk))
+            return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+        yield start
+
+
+def test_only_a_200_is_a_yes(serve: Callable[[bytes], str]) -> None:
+    for answer in (b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 \r\nX: y\r\n\r\n{}"):
+        url = serve(answer)
+        assert answers_200(url, "/health", 30.0)
+        assert answers_200(f"{url}/v1", "health", 30.0)
+    for answer in (
+        b"", b"HTTP/1.1 503 Loading\r\n", b"HTTP/1.1 2000 x\r\n", b"garbage 200\r\n",
+        b"HTTP/1.1 20", b"\xff" * 500, b"SSH-2.0-x\r\n",
+    ):  # fmt: skip
+        assert not answers_200(serve(answer), "/health", 0.1), answer
+
+
+def test_what_cannot_be_asked() -> None:
+    for url in (
+        "https://127.0.0.1", "http://", "http://127.0.0.1:1", "nonsense", "http://[x", "",
+    ):  # fmt: skip
+        assert not answers_200(url, "/health", 0.2), url
