@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Input, Static
 
-from console.common.logs.buffer import LogBuffer, Sieve
+from console.common.logs.buffer import LogBuffer, Matches
 from console.common.logs.viewport import Place
 from console.common.text import clean
 from console.render.cells import glyphs
@@ -87,10 +87,10 @@ def _marks(buffer: LogBuffer) -> list[str]:
     return found
 
 
-def _words(sieve: Sieve) -> str:
-    if sieve.too_slow:
-        return f"{sieve.pattern.words} (too slow as a pattern: taken as text)"
-    return sieve.pattern.words + (" (as text)" if sieve.pattern.plain else "")
+def _words(matches: Matches) -> str:
+    if matches.too_slow:
+        return f"{matches.pattern.words} (too slow as a pattern: taken as text)"
+    return matches.pattern.words + (" (as text)" if matches.pattern.plain else "")
 
 
 class LogTitle(Static):

@@ -98,11 +98,11 @@ NOBODY = GuardView()
 
 
 class GuardWatch:
-    """Reads the guard in a daemon thread into `latest`. A change of `aim` is read at once."""
+    """Reads the guard in a daemon thread into `latest`. What `follow` changes is read at once."""
 
     def __init__(self, every_s: float = EVERY_S) -> None:
         self._every = every_s
-        self._aim: tuple[RunDir | None, bool, bool] = (None, False, False)
+        self._followed: tuple[RunDir | None, bool, bool] = (None, False, False)
         self._wake = threading.Event()
         self._closed = False
         self._read: dict[str, tuple[object, Any]] = {}
@@ -112,10 +112,10 @@ class GuardWatch:
     def start(self) -> None:
         self._thread.start()
 
-    def aim(self, run: RunDir | None, alive: bool, over: bool) -> None:
+    def follow(self, run: RunDir | None, alive: bool, over: bool) -> None:
         """Set the run to read. `alive`: its runner lives; `over`: the run has ended."""
-        before, self._aim = self._aim, (run, alive, over)
-        if self._aim != before:
+        before, self._followed = self._followed, (run, alive, over)
+        if self._followed != before:
             self._wake.set()
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class GuardWatch:
 
     def look_now(self) -> GuardView:
         """Read the run that is aimed at, in the caller's thread, and store the view as `latest`."""
-        run, alive, over = self._aim
+        run, alive, over = self._followed
         try:
             self.latest = self.look(run, alive, over)
         except Exception as error:  # the thread must survive any error and read again

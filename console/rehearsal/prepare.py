@@ -104,7 +104,7 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
     told = Settings(cards=(of := cards(site)), hold=hold(of),
                     soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
     criteria = [one for _, step in written.steps() for one in step.gate or ()]
-    factor = speed.aim(criteria, reference(site)).speed(fault)
+    factor = speed.target_speeds(criteria, reference(site)).speed(fault)
     base = image.base_tag()
     return Mapping(
         base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=factor,

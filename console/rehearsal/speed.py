@@ -34,7 +34,7 @@ PERIOD_US = 100_000
 INNER = 8000
 TOKENS, ROUNDS = 32, 3
 NEAR = 0.1
-"""A quota whose speed is that near to its aim is taken."""
+"""A quota whose speed is that near to its target is taken."""
 TRIES = 5
 FIRST = 0.009
 """CPUs per tok/s to begin with, before anything was measured."""
@@ -168,7 +168,7 @@ Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class TargetSpeeds:
     """tok/s of a candidate that passes, of one that is too slow, of one in between (or None)."""
 
     good: float
@@ -186,7 +186,7 @@ class Aim:
         return {"slow": self.slow, "grey": self.grey or 0.0}.get(fault, self.good)
 
 
-def aim(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> Aim:
+def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> TargetSpeeds:
     """From every criterion on generated tokens a second; relative ones by the baseline's figure."""
     goes: list[float] = []
     aborts: list[float] = []
@@ -201,7 +201,7 @@ def aim(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> Aim:
         if abort and go > abort:
             zones.append((go + abort) / 2)
     most = max(goes, default=FALLBACK)
-    return Aim(most * ABOVE, min(aborts, default=most) * BELOW, min(zones, default=None))
+    return TargetSpeeds(most * ABOVE, min(aborts, default=most) * BELOW, min(zones, default=None))
 
 
 def _value(found: Threshold | None, baseline_tok_s: float, operators: tuple[str, ...]) -> float:

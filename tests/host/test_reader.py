@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from console.host.gpu.nvml import Lane
+from console.host.gpu.nvml import CardWorker
 from tests.testbed.nvml import (
     ERROR_GPU_IS_LOST,
     ERROR_LIB_RM_VERSION_MISMATCH,
@@ -195,16 +195,16 @@ def test_a_lost_card_beside_one_that_hangs(reader: Reader) -> None:
 
 
 def test_a_lane_does_one_thing_at_a_time() -> None:
-    lane: Lane[int] = Lane("card")
+    worker: CardWorker[int] = CardWorker("card")
     gate = threading.Event()
-    lane.begin(lambda: gate.wait(60) and 5, 1.0)
-    assert not lane.wait(0.01)
-    assert lane.busy
+    worker.begin(lambda: gate.wait(60) and 5, 1.0)
+    assert not worker.wait(0.01)
+    assert worker.busy
     gate.set()
-    assert lane.wait(60)
-    assert (lane.result(), lane.answered_at) == (5, 1.0)
-    lane.begin(lambda: 1 // 0, 2.0)
-    assert lane.wait(60)
+    assert worker.wait(60)
+    assert (worker.result(), worker.answered_at) == (5, 1.0)
+    worker.begin(lambda: 1 // 0, 2.0)
+    assert worker.wait(60)
     with pytest.raises(ZeroDivisionError):
-        lane.result()
-    assert lane.answered_at == 1.0
+        worker.result()
+    assert worker.answered_at == 1.0

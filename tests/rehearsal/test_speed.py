@@ -6,7 +6,7 @@ import pytest
 
 from console.config.playbook.steps import CriterionModel
 from console.rehearsal.inside.settings import value
-from console.rehearsal.speed import FALLBACK, aim, calibrate
+from console.rehearsal.speed import FALLBACK, calibrate, target_speeds
 
 BENCH = ["-m", "x.gguf", "-ngl", "19", "-ts", "75/25", "-r", "5", "-o", "json", "--port=8001"]
 
@@ -16,7 +16,7 @@ def on(metric: str, **thresholds: str) -> CriterionModel:
 
 
 def test_a_go_is_aimed_above_and_an_abort_below() -> None:
-    found = aim([on("bench.tok_s", go="> 12 tok/s", no_go="< 10 tok/s")], 10.9)
+    found = target_speeds([on("bench.tok_s", go="> 12 tok/s", no_go="< 10 tok/s")], 10.9)
     assert found.speed("") == pytest.approx(16.8)
     assert found.speed("slow") == pytest.approx(7.0)
     assert found.speed("grey") == pytest.approx(11.0)
@@ -28,13 +28,13 @@ def test_the_most_demanding_gate_counts_and_prompts_do_not() -> None:
         on("tg.tg_tok_s", go=">= 20 tok/s"), on("tg.pp_tok_s", go=">= 100 tok/s"),
         on("bench.tok_s", go=">= 1 x baseline"), on("bench.ttft_s", go="< 2s"),
     ]  # fmt: skip
-    found = aim(criteria, 10.0)
+    found = target_speeds(criteria, 10.0)
     assert found.speed("") == pytest.approx(28.0)
     assert found.speed("slow") == pytest.approx(7.0), "below the baseline, which is asked for too"
 
 
 def test_without_a_gate_on_a_speed_it_is_well_above_what_is_usual() -> None:
-    assert aim([], 10.0).speed("") > FALLBACK
+    assert target_speeds([], 10.0).speed("") > FALLBACK
 
 
 class Box:

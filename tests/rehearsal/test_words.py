@@ -12,7 +12,7 @@ from console.common.errors import ServiceError, UsageError
 from console.config.playbook.steps import CriterionModel
 from console.rehearsal.prepare import FAULTS
 from console.rehearsal.rewrite import Rewriter
-from console.rehearsal.speed import aim, calibrate
+from console.rehearsal.speed import calibrate, target_speeds
 from console.rehearsal.workspace import Mapping
 from tests.rehearsal.test_rewrite import BOOK, PORTS
 from tests.rehearsal.test_speed import Box
@@ -68,5 +68,5 @@ def test_how_fast_a_stand_in_has_to_be(snapshot: SnapshotAssertion) -> None:
     with pytest.raises(ServiceError) as speed:
         calibrate(slow.measure, slow.limit, 0.009, 10.9, told.append)
     with pytest.raises(UsageError) as grey:
-        aim([CriterionModel(metric="bench.tok_s", go="> 26 tok/s")], 10.0).speed("grey")
+        target_speeds([CriterionModel(metric="bench.tok_s", go="> 26 tok/s")], 10.0).speed("grey")
     assert [*told, *speed.value.lines(), *grey.value.lines()] == snapshot

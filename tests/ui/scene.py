@@ -209,7 +209,7 @@ class StandInWatchers:
         base(self.base)
         look(self.look)
 
-    def aim(self, scene: Snapshot) -> None:
+    def follow(self, scene: Snapshot) -> None:
         self.logs = scene.logs
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ def watch() -> Iterator[Watch]:
 
     def go(plan: SealedPlan | None = None, **more: Any) -> BaselineWatch:
         made.append(BaselineWatch(lambda view: None, 0.02, **more))
-        made[-1].aim(plan)
+        made[-1].follow(plan)
         made[-1].start()
         return made[-1]
 
@@ -194,7 +194,7 @@ def test_aiming_elsewhere_looks_at_once(stage: Stage, watch: Watch) -> None:
     looking = watch()
     looking._poll_s = 600.0
     wait(looking, "none")
-    looking.aim(stage.plan)
+    looking.follow(stage.plan)
     wait(looking, "serving")
 
 

@@ -82,14 +82,14 @@ def test_the_watcher_follows_what_it_is_aimed_at(run: RunDir) -> None:
     watch = GuardWatch(every_s=0.01)
     watch.start()
     assert watch.latest == NOBODY
-    watch.aim(run, alive=True, over=False)
+    watch.follow(run, alive=True, over=False)
     until(lambda: watch.latest.word == guards.STARTING, "no sentinel has begun")
     record(run)
     until(lambda: watch.latest.word == guards.OK, "this process wrote a ring")
     assert watch.latest.run == run
     breach(run)
     until(lambda: watch.latest.word == guards.ACTED, "a breach was written")
-    watch.aim(None, alive=False, over=False)
+    watch.follow(None, alive=False, over=False)
     until(lambda: watch.latest == NOBODY, "no run")
     watch.close()
     gone([watch._thread])

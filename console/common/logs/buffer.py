@@ -154,7 +154,7 @@ class Numbers:
         return bisect_left(self.all, number)
 
 
-class Sieve(Numbers):
+class Matches(Numbers):
     """The lines that a pattern accepts. `done`: the number of the first line not yet looked at."""
 
     def __init__(self, pattern: Pattern) -> None:
@@ -169,7 +169,7 @@ class Sieve(Numbers):
         super().take_back(end)
         self.done = min(self.done, end)
 
-    def sift(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
+    def look_at(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
         """Look at lines until `time.perf_counter()` passes `until`.
 
         A pattern that is too slow for a log starts anew as plain text.
@@ -177,7 +177,7 @@ class Sieve(Numbers):
         begun = time.thread_time()  # a stall of the machine is not the pattern's
         try:
             with at_most(max(0.0, until - time.perf_counter()) + SLOW_CPU_S):
-                self._sift(lines, until)
+                self._look_at(lines, until)
         except TooSlow:
             self.give_up()
             return
@@ -185,7 +185,7 @@ class Sieve(Numbers):
         if self._spent > SLOW_OVER_S and self._spent > self._looked * SLOW_LINE_S:
             self.give_up()
 
-    def _sift(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
+    def _look_at(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
         accepts, add = self.pattern.accepts, self.all.append
         for number, line in lines:
             if accepts(line.text):
@@ -223,9 +223,9 @@ class LogBuffer:
         self.first = 0
         self._lines: deque[LogLine] = deque()
         self._errors = Numbers()
-        self.filter: Sieve | None = None
+        self.filter: Matches | None = None
         """What chooses the visible lines."""
-        self.searched: Sieve | None = None
+        self.searched: Matches | None = None
         """The search and its matches among the visible lines."""
 
     def __len__(self) -> int:
@@ -309,26 +309,26 @@ class LogBuffer:
 
     def show(self, wanted: Pattern | None) -> None:
         """Set or end the filter; `work` finds its lines."""
-        self.filter = Sieve(wanted) if wanted is not None else None
+        self.filter = Matches(wanted) if wanted is not None else None
         if self.searched is not None:
             self.search(self.searched.pattern)
 
     def search(self, wanted: Pattern | None) -> None:
         """Set or end the search; `work` finds its matches."""
-        self.searched = Sieve(wanted) if wanted is not None else None
+        self.searched = Matches(wanted) if wanted is not None else None
 
     def work(self, slice_s: float) -> bool:
         """Filter and search for about so many seconds; True while there is more to do."""
         until = time.perf_counter() + slice_s
         if (chosen := self.filter) is not None and chosen.done < self.end:
             slow = chosen.too_slow
-            chosen.sift(self._from(max(chosen.done, self.first)), until)
+            chosen.look_at(self._from(max(chosen.done, self.first)), until)
             if chosen.too_slow is not slow and self.searched is not None:
                 self.search(self.searched.pattern)
             if chosen.done < self.end:
                 return True
         if (sought := self.searched) is not None and sought.done < self.end:
-            sought.sift(self._visible_from(max(sought.done, self.first)), until)
+            sought.look_at(self._visible_from(max(sought.done, self.first)), until)
             if sought.done < self._last_visible():
                 return True
         return False

@@ -48,7 +48,7 @@ def lines(site: str | None = None) -> list[str]:
     watch.start()
     try:
         snapshot = watch.first(RUN_S) or Snapshot()
-        baseline.aim(snapshot.sealed)
+        baseline.follow(snapshot.sealed)
         baseline.start()
         view = baseline.first(BASELINE_S)
     finally:

@@ -127,13 +127,13 @@ def _every(text: str) -> float:
 def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
     """A line a sample, with the guard of the run that is on, until it is interrupted."""
     guard = GuardWatch(every_s=every)
-    guard.aim(*run_on(), over=False)
+    guard.follow(*run_on(), over=False)
     guard.look_now()
     guard.start()
     try:
         while True:
             sample = arrived.get()
-            guard.aim(*run_on(), over=False)
+            guard.follow(*run_on(), over=False)
             view = guard.latest
             told = json.dumps({**as_json(sample), "guard": guard_json(view)}) if as_object else ""
             print(told or _line(sample, view), flush=True)

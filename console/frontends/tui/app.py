@@ -153,13 +153,13 @@ class ConsoleApp(App[int]):
 
     def _run_seen(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.watchers.aim(snapshot)
+        self.watchers.follow(snapshot)
         self.run_changed.publish(snapshot)
 
     def _baseline_seen(self, view: BaselineView) -> None:
         self.baseline = view
         if self.snapshot is not None:
-            self.watchers.aim(self.snapshot)
+            self.watchers.follow(self.snapshot)
         self.baseline_changed.publish(view)
 
     def _sample_seen(self, sample: Sample) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from console.host.gpu import nvml as known
-from console.host.gpu.nvml import Lane
+from console.host.gpu.nvml import CardWorker
 from console.host.sample import GpuSample
 
 RETRY_S = 3.0
@@ -60,7 +60,7 @@ class Session:
         self._load = load
         self._nvml: Any = None
         self._cards: dict[int, Card] = {}
-        self._lanes: dict[int, Lane[GpuSample]] = {}
+        self._workers: dict[int, CardWorker[GpuSample]] = {}
         self._last: dict[int, GpuSample] = {}
         self._seen: dict[str, GpuSample] = {}
         self._session = 0
@@ -132,28 +132,28 @@ class Session:
 
     @property
     def _hangs(self) -> bool:
-        return any(lane.busy for lane in self._lanes.values())
+        return any(worker.busy for worker in self._workers.values())
 
     def _all(self, count: int, now: float) -> list[GpuSample]:
         """Every card, each asked in its own thread; one that hangs is not waited for again."""
-        lanes = [self._lanes.setdefault(i, Lane(f"card-{i}")) for i in range(count)]
-        for index, lane in enumerate(lanes):
-            if not lane.busy:
-                lane.begin(partial(self._one, index, now), now)
+        workers = [self._workers.setdefault(i, CardWorker(f"card-{i}")) for i in range(count)]
+        for index, worker in enumerate(workers):
+            if not worker.busy:
+                worker.begin(partial(self._one, index, now), now)
         begun = time.monotonic()
         found = []
-        for index, lane in enumerate(lanes):
-            first = lane.answered_at is None and lane.asked_at == now
-            lane.wait(begun + (FIRST_S if first else PATIENCE_S) - time.monotonic())
-            found.append(self._answer(index, lane, now))
+        for index, worker in enumerate(workers):
+            first = worker.answered_at is None and worker.asked_at == now
+            worker.wait(begun + (FIRST_S if first else PATIENCE_S) - time.monotonic())
+            found.append(self._answer(index, worker, now))
         return found
 
-    def _answer(self, index: int, lane: Lane[GpuSample], now: float) -> GpuSample:
+    def _answer(self, index: int, worker: CardWorker[GpuSample], now: float) -> GpuSample:
         """What a card said, or, while it does not answer, what it said last and since when."""
-        if not lane.busy and lane.asked_at == now:
-            gpu = self._last[index] = lane.result()
+        if not worker.busy and worker.asked_at == now:
+            gpu = self._last[index] = worker.result()
             return gpu
-        since = lane.answered_at if lane.answered_at is not None else lane.asked_at
+        since = worker.answered_at if worker.answered_at is not None else worker.asked_at
         age = now - (since if since is not None else now)
         last = self._last.get(index)
         if last is None or age > SILENT_S:

@@ -56,7 +56,7 @@ _WORDS = {
 }
 
 
-class Lane(Generic[T]):
+class CardWorker(Generic[T]):
     """A thread for one card, which does one job at a time: a call that hangs in the driver holds up
     this card and no other. `asked_at`, `answered_at`: the caller's own times, None for never."""
 

@@ -63,12 +63,13 @@ def gate_lines(view: RunView) -> list[str]:
         in_order = len(planned) == len(verdict.criteria)
         by_name = {str(one.get("metric")): one for one in planned}
         for at, row in enumerate(verdict.criteria):
-            aim = planned[at] if in_order else by_name.get(row.get("metric", ""), {})
+            target = planned[at] if in_order else by_name.get(row.get("metric", ""), {})
             named = f" → {prose(verdict.outcome, 60)}" if verdict.outcome and at == 0 else ""
+            of = f" ({target['of']})" if target.get("of") else ""
             rows.append([
                 (code(verdict.step, 60) if at == 0 else "") + named,
-                code(f"{row.get('metric', '')}" + (f" ({aim['of']})" if aim.get("of") else "")),
-                prose(aim.get("go") or "–", 80), prose(aim.get("no_go") or "–", 80),
+                code(f"{row.get('metric', '')}{of}"),
+                prose(target.get("go") or "–", 80), prose(target.get("no_go") or "–", 80),
                 f"**{prose(row.get('verdict', ''), 10)}**", prose(row.get("why", "")),
             ])  # fmt: skip
         if verdict.overridden:
@@ -158,13 +159,13 @@ def value_cell(found: Figures, like: str) -> str:
     return prose(figure(found.get("value"), str(found.get("unit") or ""), like))
 
 
-def like_of(aims: list[dict[str, Any]]) -> str:
+def like_of(wanted: list[dict[str, Any]]) -> str:
     """The thresholds in one text, for the unit they are written in."""
-    return " ".join(f"{aim.get('go')} {aim.get('no_go')}" for aim in aims)
+    return " ".join(f"{target.get('go')} {target.get('no_go')}" for target in wanted)
 
 
-def aim_cell(aims: list[dict[str, Any]], base: Figures | None = None) -> str:
-    return prose("; ".join(target_words(aim, base) for aim in aims)) or "–"
+def target_cell(wanted: list[dict[str, Any]], base: Figures | None = None) -> str:
+    return prose("; ".join(target_words(target, base) for target in wanted)) or "–"
 
 
 def count_cell(found: Figures) -> str:
@@ -195,9 +196,10 @@ def voids(bench: Figures) -> dict[str, int]:
 def captured_lines(view: RunView, scope: str) -> Iterator[str]:
     rows = []
     for name, found in view.metrics.get(scope, {}).items():
-        aims = targets(view, f"{scope}.{name}")
+        wanted = targets(view, f"{scope}.{name}")
         rows.append([
-            code(name, 60), value_cell(found, like_of(aims)), aim_cell(aims), count_cell(found),
+            code(name, 60), value_cell(found, like_of(wanted)), target_cell(wanted),
+            count_cell(found),
         ])  # fmt: skip
     if rows:
         yield from (f"## Figures of {code(scope, 60)}", "")
@@ -221,17 +223,17 @@ def bench_lines(view: RunView, scope: str) -> Iterator[str]:
     head = ["metric", *(name for _, name in names), *(["against baseline"] if before else [])]
     rows, shown = [], []
     for name in ordered(*groups.values()):
-        aims = targets(view, f"{scope}.{name}")
+        wanted = targets(view, f"{scope}.{name}")
         of_base = targets(view, f"{scope}.baseline.{name}")
         values = {tail: group.get(name, {}).get("value") for tail, group in groups.items()}
-        if name == "runs" or (not aims and all(value is None for value in values.values())):
+        if name == "runs" or (not wanted and all(value is None for value in values.values())):
             continue
         shown.append(name)
-        like = like_of([*aims, *of_base])
+        like = like_of([*wanted, *of_base])
         cells = [value_cell(groups[tail].get(name, {}), like) for tail, _ in names]
         cells += [change(number(values[""]), number(values[BEFORE]))] if before else []
-        asked = aim_cell(aims, before.get(name)) if aims or not of_base else ""
-        asked += f" baseline: {aim_cell(of_base)}" if of_base else ""
+        asked = target_cell(wanted, before.get(name)) if wanted or not of_base else ""
+        asked += f" baseline: {target_cell(of_base)}" if of_base else ""
         count = count_cell(groups[""].get(name, {}))
         rows.append([code(name, 60), *cells, asked.strip(), count])
     yield from table([*head, "target", "valid runs"], rows, tuple(range(1, len(head))))

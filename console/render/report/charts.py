@@ -115,9 +115,9 @@ def sample_chart(view: RunView, scope: str) -> Chart | None:
 def _marks(view: RunView, metric: str, base: float | None) -> Iterator[tuple[float, str]]:
     """Thresholds in order: where, and what they are called."""
     found = {}
-    for aim in targets(view, metric):
+    for target in targets(view, metric):
         for key, word in (("go", "GO"), ("no_go", "NO-GO")):
-            text = str(aim.get(key) or "")
+            text = str(target.get(key) or "")
             try:
                 limit = parse_threshold(text).limit(base, "tok/s") if text else None
             except ValueError:

@@ -197,17 +197,17 @@ def _after_hold(view: RunView, verdict: Verdicts) -> Iterator[str]:
             yield f"{plain(row.get('why', ''), 400)}: {how}."
 
 
-def _aims(view: RunView, gate: str, metric: str) -> list[dict[str, Any]]:
-    return [aim for aim in targets(view, metric) if aim.get("gate") == gate]
+def _targets(view: RunView, gate: str, metric: str) -> list[dict[str, Any]]:
+    return [target for target in targets(view, metric) if target.get("gate") == gate]
 
 
 def _share(view: RunView, gate: str, metric: str) -> str:
     """`: 69.5 % below what is asked`, or empty where that says nothing."""
     owner, _, name = metric.partition(".")
     found, base = of_metric(view, metric), of_metric(view, f"{owner}.baseline.{name}")
-    for aim in _aims(view, gate, metric):
+    for target in _targets(view, gate, metric):
         try:
-            threshold = parse_threshold(str(aim.get("go") or aim.get("no_go") or ""))
+            threshold = parse_threshold(str(target.get("go") or target.get("no_go") or ""))
         except ValueError:
             continue
         limit = threshold.limit(number(base.get("value")), str(found.get("unit") or ""))
@@ -225,7 +225,7 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
     if owner in ("gpu", "host"):
         return "the machine has to be read all through the run: see the memory section"
     found, step = of_metric(view, metric), view.step(owner)
-    aims = _aims(view, gate, metric)
+    wanted = _targets(view, gate, metric)
     if number(found.get("value")) is None or not found.get("n"):
         reasons = ", ".join(voids(view.benchmarks.get(owner, {})))
         if step is not None and step.state is not StepState.SUCCEEDED:
@@ -233,12 +233,12 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
         if reasons:
             return f"remove what made runs void ({plain(reasons, 200)}), then measure again"
         return f"see the output of step {plain(owner, 60)} for why there is none"
-    least = max((int(number(aim.get("min_samples")) or 1) for aim in aims), default=1)
+    least = max((int(number(target.get("min_samples")) or 1) for target in wanted), default=1)
     if (number(found.get("n")) or 0) < least:
         if step is not None and step.kind == "soak":
             return f"a longer soak, or a shorter `every` in {plain(owner, 60)}"
         return f"raise `runs` of {plain(owner, 60)}, or remove what makes its runs void"
-    relative = any("baseline" in f"{aim.get('go')}{aim.get('no_go')}" for aim in aims)
+    relative = any("baseline" in f"{target.get('go')}{target.get('no_go')}" for target in wanted)
     base = of_metric(view, f"{owner}.baseline.{name}")
     if relative and number(base.get("value")) is None:
         return "the baseline has to be measured too: `against: baseline`, and it must serve"

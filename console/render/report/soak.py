@@ -14,7 +14,7 @@ from console.bench.statistics import drift, median, rolling, spark
 from console.common.text import clean
 from console.common.units import format_bytes, format_duration, format_number, number, plural
 from console.journal.run_view import RunView
-from console.render.report.benchmarks import aim_cell, count_cell, like_of, targets, value_cell
+from console.render.report.benchmarks import count_cell, like_of, target_cell, targets, value_cell
 from console.render.report.markdown import block, code, prose, table
 
 ORDER = {
@@ -113,13 +113,14 @@ def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
     names = [n for n in ORDER if n in found] + [n for n in found if n not in ORDER]
     rows = []
     for name in names:
-        aims, one = targets(view, f"{step_id}.{name}"), found[name]
+        wanted, one = targets(view, f"{step_id}.{name}"), found[name]
         why = _own_reason(one, soak)
-        if one.get("value") is None and not aims and not why:
+        if one.get("value") is None and not wanted and not why:
             continue
         about = "; ".join(filter(None, (ORDER.get(name, ""), prose(why, 120))))
         rows.append([
-            code(name, 60), value_cell(one, like_of(aims)), aim_cell(aims), count_cell(one), about,
+            code(name, 60), value_cell(one, like_of(wanted)), target_cell(wanted),
+            count_cell(one), about,
         ])  # fmt: skip
     yield from table(("metric", "measured", "target", "samples", "what it is"), rows, (1,))
     yield from _findings(soak)

@@ -113,7 +113,7 @@ class BaselineWatch(Watch[BaselineView]):
         self._owner_looked = float("-inf")
         self._stranger = ""
 
-    def aim(self, plan: SealedPlan | None) -> None:
+    def follow(self, plan: SealedPlan | None) -> None:
         """Look at this plan's baseline; None: at the one that is configured."""
         if plan != self._target.aimed:
             self._target.aimed = plan

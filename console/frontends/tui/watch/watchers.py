@@ -80,8 +80,8 @@ def said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
 
 
 class Watchers:
-    """What the app starts, aims and ends: the watchers. Begins to read before a screen is there, so
-    that the first frame is full."""
+    """All watchers of the app: they start, follow a run and end together. They begin to read before
+    there is a screen, so that the first frame is full."""
 
     def __init__(
         self, *, site: str | None = None, readonly: bool = False, run: RunDir | None = None
@@ -110,7 +110,7 @@ class Watchers:
         """The run as it stands, for the first frame; None where the disk is slow."""
         snapshot = self.watch.first(FIRST_S)
         if snapshot is not None:
-            self.aim(snapshot)
+            self.follow(snapshot)
         self.baseline.start()
         return snapshot
 
@@ -129,12 +129,12 @@ class Watchers:
         self.sampler = Sampler(sorted({mount_point(place) for place in places}), sample)
         self.sampler.start()
 
-    def aim(self, snapshot: Snapshot) -> None:
+    def follow(self, snapshot: Snapshot) -> None:
         """A live run's plan names the baseline to look at, as it does for the emergency key;
         without one it is the configured site's, whatever run is on show. The same baseline's log
         can be read, also where there is no run. The guard is that of the run on show."""
-        self.guard.aim(snapshot.run, snapshot.alive, snapshot.view.over)
-        self.baseline.aim(snapshot.sealed if snapshot.live or snapshot.alive else None)
+        self.guard.follow(snapshot.run, snapshot.alive, snapshot.view.over)
+        self.baseline.follow(snapshot.sealed if snapshot.live or snapshot.alive else None)
         plan = snapshot.sealed or self.baseline.plan
         self.logs = snapshot.logs
         if plan is not None and plan.baseline.log and not self.logs:
