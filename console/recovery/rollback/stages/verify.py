@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.common.units import format_duration
+from console.host.ports import listener
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.stages.start import Baseline
@@ -110,7 +111,9 @@ class Readiness:
         return None
 
     def _stranger(self) -> str:
-        return f"something else answers at the baseline's address, {self.plan.url}"
+        who = listener(self.plan.url)
+        name = f": pid {who.pid}, {who.words}" if who else ""
+        return f"something else answers at the baseline's address, {self.plan.url}{name}"
 
     def _ended(self) -> str:
         lines = " | ".join(self.baseline.last_lines())
