@@ -1,4 +1,4 @@
-"""Errors the operator reads, the one table of exit codes, and what a preflight check found.
+"""Errors the operator reads, and the one table of exit codes.
 
 ConsoleError
 ├── UsageError           bad command line
@@ -14,11 +14,9 @@ ConsoleError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-
-from console.common.text import one_line
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
 
 
 class Exit(IntEnum):
@@ -80,8 +78,7 @@ class UsageError(ConsoleError):
     exit_code = Exit.USAGE
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One finding in a file; line and column count from 1, 0 means "the file as a whole"."""
 
     file: str
@@ -141,50 +138,3 @@ class ControlError(ConsoleError):
 
 class RollbackFailed(ConsoleError):
     exit_code = Exit.ROLLBACK_FAILED
-
-
-WORDS_LIMIT = 600
-
-
-class Level(StrEnum):
-    """How much a finding matters. `unknown` is a fact that is missing: never good news."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was looked at, what was found, what to do next; one line each.
-
-    `lessons` are ids of the operator's registry (F-008, S-005); `source` says where a rule is
-    from, empty for what was seen on this machine.
-    """
-
-    level: Level
-    title: str
-    words: str
-    hint: str = ""
-    lessons: tuple[str, ...] = ()
-    source: str = ""
-
-    def __post_init__(self) -> None:
-        # Whatever a check was told by an engine, a driver or an image ends here.
-        for name, limit in (("title", 80), ("words", WORDS_LIMIT), ("hint", WORDS_LIMIT)):
-            object.__setattr__(self, name, one_line(getattr(self, name), limit))
-
-    @property
-    def text(self) -> str:
-        """The finding as one line without its hint: `fail  title: words (F-008)`."""
-        cited = f" ({', '.join(self.lessons)})" if self.lessons else ""
-        return f"{self.level:<7} {self.title}: {self.words}{cited}"
-
-
-_ORDER = (Level.OK, Level.WARN, Level.UNKNOWN, Level.FAIL)
-
-
-def worst(findings: Iterable[Finding]) -> Level:
-    """The level that decides; OK where nothing was found."""
-    return max((one.level for one in findings), key=_ORDER.index, default=Level.OK)

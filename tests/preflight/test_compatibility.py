@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.checks.preflight import host
+from console.checks.preflight import Finding, Level, host, worst
 from console.checks.preflight.compatibility import TABLE, Question, check, table
 from console.checks.preflight.gpu import parse_archs, runs_on
-from console.common.errors import Finding, InvalidFile, Level, worst
+from console.common.errors import InvalidFile
 from console.host import machine, process
 from console.host.sample import Card, Machine
 from console.runtime.docker import oneoff

@@ -12,6 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 
+from console.checks.preflight import Finding, Level
 from console.checks.preflight import image as image_checks
 from console.checks.preflight.image import (
     check_image,
@@ -20,7 +21,7 @@ from console.checks.preflight.image import (
     look,
     torch_of,
 )
-from console.common.errors import EngineError, Finding, Level
+from console.common.errors import EngineError
 from console.host.children import Cancelled
 from console.runtime.docker import oneoff
 from console.runtime.docker.engine_state import labels_of

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from console.checks.preflight import Level
 from console.checks.preflight.architecture import on_host, support
 from console.checks.preflight.architecture.check import locate
 from console.checks.preflight.architecture.names import Presence, Said, Scan
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import Identity, Witness, accepts
-from console.common.errors import Level, ServiceError
+from console.common.errors import ServiceError
 from tests.ports import free_port
 from tests.sizing.loading import logged
 from tests.testbed.plugin import lacking

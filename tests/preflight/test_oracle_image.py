@@ -10,11 +10,11 @@ from pathlib import Path
 import docker
 import pytest
 
+from console.checks.preflight import Level
 from console.checks.preflight.architecture import in_image
 from console.checks.preflight.architecture.in_image import ImageBuild, needs_driver, runtimes
 from console.checks.preflight.architecture.names import Presence
 from console.checks.preflight.architecture.support import Witness, accepts
-from console.common.errors import Level
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 from tests.testbed.engine import Engine

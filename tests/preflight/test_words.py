@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.checks.preflight import host
+from console.checks.preflight import Finding, host
 from console.checks.preflight.architecture import support
 from console.checks.preflight.architecture.names import Presence, Said
 from console.checks.preflight.architecture.on_host import HostProgram
@@ -18,7 +18,6 @@ from console.checks.preflight.architecture.support import accepts
 from console.checks.preflight.compatibility import Question, check
 from console.checks.preflight.gpu import check_archs, check_cuda, check_driver
 from console.cli import main
-from console.common.errors import Finding
 from console.host.gpu.inventory import Cards
 from console.host.sample import Card, Machine
 from tests.preflight.test_compatibility import ADA, BIG, DARK, DRIVERS, MET, WORKSTATION, XEON, ZEN5

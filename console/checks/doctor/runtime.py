@@ -22,7 +22,7 @@ from console.host.gpu.nvml import GPU_LOST
 from console.runtime.engine_api import podman, too_old
 
 if TYPE_CHECKING:
-    from console.common import errors
+    from console.checks import preflight
     from console.host.gpu.nvml import Vram
 
 
@@ -273,7 +273,7 @@ def driver(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.found(LEVELS[found.level], f"{found.words}{cuda}; {each}", found.hint)
 
 
-def _said(check: Check, found: errors.Finding) -> Finding:
+def _said(check: Check, found: preflight.Finding) -> Finding:
     return check.found(LEVELS[found.level], found.words, found.hint)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.checks.preflight import compatibility
+from console.checks.preflight import Finding, Level, compatibility
 from console.checks.preflight import host as host_checks
 from console.checks.preflight.compatibility import (
     ENGINES,
@@ -18,7 +18,7 @@ from console.checks.preflight.compatibility import (
     plan_of,
     speaks_gguf,
 )
-from console.common.errors import Exit, Finding, Level
+from console.common.errors import Exit
 from console.common.text import one_line
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError

@@ -16,7 +16,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
 
-from console.common.errors import Finding, Level, UsageError
+from console.checks.preflight import Finding, Level
+from console.common.errors import UsageError
 from console.common.text import one_line
 from console.config.validation import Strict, Text, load
 from console.host.sample import Machine

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from console.checks.preflight import Finding, Level
 from console.checks.preflight.compatibility import table
-from console.common.errors import Finding, Level
 from console.common.text import one_line
 from console.host.sample import Card
 

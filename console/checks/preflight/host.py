@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.checks.preflight import gpu, image
+from console.checks.preflight import Finding, Level, gpu, image
 from console.checks.preflight.compatibility import Question, check
 from console.checks.preflight.image import torch_of
-from console.common.errors import ConsoleError, EngineError, EngineTimeout, Finding, Level
+from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.host.gpu import inventory as nvml

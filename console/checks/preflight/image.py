@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from console.checks.preflight import Finding, Level
 from console.checks.preflight.gpu import parse_archs
-from console.common.errors import EngineError, Finding, Level
+from console.common.errors import EngineError
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration
 from console.runtime.docker import oneoff

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import host as on_host
 from console.checks.preflight.architecture.check import Command, Connect, loader_for, machine_for
 from console.checks.preflight.checkpoint import Ask, Preflight, preflight
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.image import check_image, check_imports
-from console.common.errors import Finding, Level, worst
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
 from console.models.sizing.assessment import Verdict as Fit

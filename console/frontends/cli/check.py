@@ -18,15 +18,8 @@ from console.checks.lint.rule import Facts, facts_of, rules
 from console.checks.lint.run import Outcome
 from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
-from console.common.errors import (
-    ConsoleError,
-    Exit,
-    Finding,
-    InvalidFile,
-    Problem,
-    UsageError,
-    worst,
-)
+from console.checks.preflight import Finding, worst
+from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
 from console.common.text import clean
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
 from console.config.locate import NAMES, playbook_of, services, shipped, site_file
@@ -250,8 +243,8 @@ def _json(outcome: Outcome, problems: list[Problem]) -> dict[str, object]:
     return {
         "files": outcome.looked,
         "problems": [str(one) for one in (*outcome.refused, *problems)],
-        "refused": [asdict(one) for one in outcome.refused],
-        "format": [asdict(one) for one in problems],
+        "refused": [one._asdict() for one in outcome.refused],
+        "format": [one._asdict() for one in problems],
         "findings": [text.as_json(one) for one in outcome.findings],
     }
 

@@ -17,16 +17,12 @@ from typing import TYPE_CHECKING
 from console.common.errors import Exit
 from console.common.text import clean
 from console.common.units import format_duration
-from console.frontends.tui.watch.baseline import BaselineView, BaselineWatch
-from console.frontends.tui.watch.run import RunWatch, Snapshot
-from console.journal.run_files import NEVER_BEGAN, NO_RESUME
-from console.recovery.guard.record.read import crash_words
-from console.render.cutover import BACK, cut_over
 from console.render.keymap import ACTIONS, SCOPES, of_scope
 
 if TYPE_CHECKING:
+    from console.frontends.tui.watch.baseline import BaselineView
+    from console.frontends.tui.watch.run import Snapshot
     from console.frontends.tui.watch.watchers import Watchers
-
 
 RUN_S = 2.0
 BASELINE_S = 4.0
@@ -43,6 +39,9 @@ DEVELOPER = (
 def lines(site: str | None = None) -> list[str]:
     """The baseline, the run on show, and what can be done next: for a pipe, or a terminal that
     cannot draw."""
+    from console.frontends.tui.watch.baseline import BaselineWatch
+    from console.frontends.tui.watch.run import RunWatch, Snapshot
+
     watch = RunWatch()
     baseline = BaselineWatch(site=site)
     watch.start()
@@ -71,6 +70,10 @@ def _baseline(view: BaselineView | None) -> str:
 
 
 def _run(snapshot: Snapshot) -> list[str]:
+    from console.journal.run_files import NEVER_BEGAN, NO_RESUME
+    from console.recovery.guard.record.read import crash_words
+    from console.render.cutover import BACK, cut_over
+
     if snapshot.run is None:
         return ["no run yet: omni-console demo shows one, omni-console run PLAYBOOK starts one"]
     view, word = snapshot.view, snapshot.word.replace("_", " ")

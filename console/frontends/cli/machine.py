@@ -14,24 +14,24 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from console.checks.doctor.facts import Finding, Level
-from console.checks.doctor.run import counts, in_order, iterate
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
 from console.common.units import DURATION_FORM, parse_duration, plural
-from console.host import systemd
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
-from console.host.sampler import Sampler
 from console.journal.guard_status import GuardView, GuardWatch, run_on
 from console.render.cells import ASCII, UNICODE, Glyphs, plain
 from console.render.gauges import all_rows, one_row
 from console.render.guard import lease_words
 from console.render.guard import line as guard_line
-from console.runner import boot
 
-SIGNS = {Level.OK: " ok ", Level.NOTE: "note", Level.WARNING: "WARN", Level.FAILED: "FAIL"}
+if TYPE_CHECKING:
+    from console.checks.doctor.facts import Finding
+    from console.host import systemd
+
+SIGNS = {"ok": " ok ", "note": "note", "warning": "WARN", "failed": "FAIL"}
+"""Of a finding's level."""
 WHAT = 14
 DETAIL = 2 + 4 + 2 + WHAT + 2
 HINT = 8
@@ -46,6 +46,8 @@ LEAST_S, MOST_S = 0.1, 3600.0
 def doctor(args: Namespace) -> int:
     """Whether this machine and this login are ready, on one page: findings are printed as they
     come. Exit 0 when nothing failed, 5 when something did."""
+    from console.checks.doctor.run import counts, in_order, iterate
+
     width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
     findings: list[Finding] = []
     group = ""
@@ -84,6 +86,10 @@ def lines(finding: Finding, width: int) -> list[str]:
 
 
 def last_line(findings: Sequence[Finding]) -> str:
+    """How many findings failed, how many are warnings, and what to do next."""
+    from console.checks.doctor.facts import Level
+    from console.checks.doctor.run import counts
+
     failed, warnings = counts(findings)
     sums = f"{failed} failed, {plural(warnings, 'warning')}."
     for level in (Level.FAILED, Level.WARNING):
@@ -99,6 +105,8 @@ def last_line(findings: Sequence[Finding]) -> str:
 def gauges(args: Namespace) -> int:
     """GPUs, memory and disks: one look, or with `--watch` a line a second until Ctrl-C; nothing is
     drawn, and what is not known is said."""
+    from console.host.sampler import Sampler
+
     arrived: SimpleQueue[Sample] = SimpleQueue()
     every = _every(getattr(args, "every", "1s")) if args.watch else LOOK_EVERY_S
     sampler = Sampler(args.path or ["/"], arrived.put, every)
@@ -233,6 +241,9 @@ def text_signs() -> Glyphs:
 
 
 def install(args: Namespace) -> int:
+    from console.host import systemd
+    from console.runner import boot
+
     one = systemd.unit(args.system)
     boot.install(one, args.site)
     return _say(args, one, f"installed: {one.path}; it acts after the next reboot")
@@ -240,6 +251,9 @@ def install(args: Namespace) -> int:
 
 def remove(args: Namespace) -> int:
     """0, also where there is nothing to remove."""
+    from console.host import systemd
+    from console.runner import boot
+
     one = systemd.unit(args.system)
     gone = boot.remove(one)
     return _say(args, one, f"removed: {one.path}" if gone else f"nothing to remove: {one.path}")
@@ -247,6 +261,8 @@ def remove(args: Namespace) -> int:
 
 def status(args: Namespace) -> int:
     """0 when a unit would act after a reboot, 5 when none would."""
+    from console.host import systemd
+
     one = systemd.installed()
     if one is None:
         return _say(args, None, "not installed: omni-console boot install", Exit.FAILED)

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from console.checks.preflight import of_site
+from console.checks.preflight import Finding, of_site, worst
 from console.checks.preflight.architecture import check
 from console.checks.preflight.checkpoint import Preflight, finding_lines
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.of_site import FITS, LEVELS
-from console.common.errors import Finding, worst
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import (
     CheckpointStep,

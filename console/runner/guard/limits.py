@@ -30,17 +30,14 @@ from console.models.sizing.assessment import Verdict
 from console.models.sizing.load_curve import Envelope
 from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import NOTHING_PREDICTED, GuardConfig, Limit, defaults
-from console.recovery.guard.decide.forecast import Forecast
-from console.recovery.guard.decide.limit_state import LimitState, Metrics
 from console.recovery.guard.metrics import METRICS, OF_CARD
 from console.recovery.guard.observe import snapshot as readings
-from console.recovery.guard.observe.memory import MemoryCollector, field
-from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.record.recorder import PREFIX
 from console.runner.prepare.plan import Plan
 
 if TYPE_CHECKING:
     from console.journal.run_view import RunView
+    from console.recovery.guard.decide.limit_state import LimitState, Metrics
     from console.recovery.rollback.sealed_plan import SealedPlan
     from console.runner.context import Context
 
@@ -268,6 +265,9 @@ def _state_after(
     limit: Limit, snapshots: list[readings.Snapshot], uuids: tuple[str, ...]
 ) -> tuple[LimitState, Metrics]:
     """Return the state of the limit after these snapshots."""
+    from console.recovery.guard.decide.forecast import Forecast
+    from console.recovery.guard.decide.limit_state import LimitState, Metrics
+
     memory = next((snapshot.memory for snapshot in snapshots if snapshot.memory is not None), None)
     found = defaults(memory.total if memory else 0, memory.swap_total if memory else 0)
     metrics = Metrics(Forecast(found, NOTHING_PREDICTED), uuids)
@@ -283,6 +283,9 @@ def _snapshots(
     plan: Plan, limits: list[Limit], cards: Cards, back: int, clock: Clock, root: Path
 ) -> Iterator[readings.Snapshot]:
     """Yield one snapshot, or many over SAMPLE_S if a metric needs time."""
+    from console.recovery.guard.observe.memory import MemoryCollector
+    from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
+
     fast, slow = MemoryCollector(root), ServiceMemoryCollector(root)
     begun = clock.monotonic()
     until = begun + SAMPLE_S if any(map(_sampled, limits)) else begun
@@ -322,6 +325,8 @@ def held_by(pid: int) -> int | None:
     """Return the bytes of RAM that are freed when a server and its children end; None if they
     cannot be read. Pages of files count only if they are locked, because the others are available
     anyway."""
+    from console.recovery.guard.observe.memory import field
+
     total = 0
     group = [one.pid for one in process.members(pid, process.start_time(pid) or 0)]
     for one in group or [pid]:

@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture.in_image import ImageBuild
 from console.checks.preflight.architecture.on_host import HostProgram, demo_engine
 from console.checks.preflight.architecture.support import ArchVerdict, Engine, accepts
 from console.checks.preflight.checkpoint import finding_lines, listing_of
 from console.checks.preflight.compatibility import Loader
-from console.common.errors import Finding, Level, ServiceError, UsageError
+from console.common.errors import ServiceError, UsageError
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel

@@ -18,9 +18,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture.names import Presence, Said, Scan, is_name
 from console.common import paths
-from console.common.errors import ConsoleError, Finding, Level
+from console.common.errors import ConsoleError
 from console.common.files import write_atomically
 from console.common.text import clean, one_line
 
