@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console.common.errors import ServiceError
+from console.common.errors import EngineTimeout, ServiceError
 from console.host.children import Cancelled
 from console.runtime.probe import Health
 from console.runtime.spec import Status
@@ -86,6 +86,13 @@ def test_three_restarts_are_a_crash_loop_but_older_ones_do_not_count() -> None:
         scene.wait()
     assert "3 restarts; restarting after exit code 1" in caught.value.detail
     assert scene.probed[-1] < 8
+
+
+def test_an_engine_that_does_not_answer_is_not_a_dead_service() -> None:
+    silent = EngineTimeout("Looking did not answer within 10.0 s")
+    scene = Scene((0, Health.LOADING), (5, silent), (9, Health.SERVING))
+    assert 9 <= scene.wait() < 10
+    assert any("10.0 s" in line for line in scene.said)
 
 
 def test_cancelling() -> None:
