@@ -107,6 +107,8 @@ class Peaks:
         self._cards = {
             uuid: self._figures(CARD, card) for uuid, card in before.get("gpu", {}).items()
         }
+        self.gpu: GpuReport | None = None
+        """What the cards said last; a soak of this run reads it here and starts no reader."""
         self._sampler: Sampler | None = None
         self._closed = False
 
@@ -144,7 +146,7 @@ class Peaks:
         """One look at the machine."""
         with self._lock:
             self._n += 1
-            self._looked_at = sample.at
+            self._looked_at, self.gpu = sample.at, sample.gpu
             self._take_host(sample.at, sample.memory, sample.memory_why)
             if sample.gpu is not None and sample.gpu.at > self._asked_at:
                 self._take_cards(sample.gpu)

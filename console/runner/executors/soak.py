@@ -154,6 +154,7 @@ def _watch(context: Context, soak: SoakStep, handle: Handle, log: Path, tally: T
     return SoakWatch(
         context.services.spec(soak.service).url, context.services.driver(soak.service), handle,
         CriticalLog(log, soak.critical), eyes=eyes, clock=context.clock,
+        gpus=lambda: context.peaks.gpu if context.peaks is not None else None,
         every_s=min(SLOWEST_S, max(FASTEST_S, soak.duration / LOOKS)),
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ import itertools
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from console.common.logs.tail import BEHIND_LIMIT, Source, read_last
 from console.common.text import one_line
 from console.host import process
 from console.host.matching import TooSlow, find
-from console.host.sampler import GpuWatch
+from console.host.sample import GpuReport
 from console.runtime.docker.client import ask, inspect
 from console.runtime.docker.log_stream import UNREADABLE
 from console.runtime.probe import ProbeError, fetch
@@ -215,7 +216,8 @@ class SoakWatch:
 
     def __init__(
         self, url: str, driver: Driver, handle: Handle, log: CriticalLog, *,
-        eyes: ProcessEyes | ContainerEyes, clock: Clock, every_s: float = SLOWEST_S,
+        eyes: ProcessEyes | ContainerEyes, gpus: Callable[[], GpuReport | None], clock: Clock,
+        every_s: float = SLOWEST_S,
     ) -> None:  # fmt: skip
         self._url = url
         self._driver = driver
@@ -224,14 +226,13 @@ class SoakWatch:
         self._eyes = eyes
         self._clock = clock
         self._every = every_s
-        self._gpus = GpuWatch(every_s, clock)
+        self._gpus = gpus
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._looks: list[Look] = []
         self._thread = threading.Thread(target=self._run, name="soak watch", daemon=True)
 
     def __enter__(self) -> SoakWatch:
-        self._gpus.start()
         self._thread.start()
         return self
 
@@ -242,7 +243,6 @@ class SoakWatch:
         """Stop after one more look, which is there for one more `drain`."""
         self._closing.set()
         self._thread.join(CLOSE_S)
-        self._gpus.close()
 
     def drain(self) -> list[Look]:
         with self._lock:
@@ -289,7 +289,7 @@ class SoakWatch:
 
     def _vram(self) -> int | None:
         """Used bytes of all cards, whoever uses them; None when one of them cannot be read."""
-        report = self._gpus.latest()
+        report = self._gpus()
         if report is None or not report.gpus:
             return None
         if self._clock.monotonic() - report.at > 3 * self._every:

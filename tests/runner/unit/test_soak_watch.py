@@ -143,7 +143,7 @@ def test_a_look_that_the_system_refuses_is_not_the_last(path: Path) -> None:
     handle, driver = Handle("s", "process"), SimpleNamespace(status=lambda _: Status(True))
     watch = SoakWatch(
         "http://127.0.0.1:9", driver, handle, CriticalLog(path, PATTERN),
-        eyes=eyes, clock=FakeClock(), every_s=0.01,
+        eyes=eyes, clock=FakeClock(), gpus=lambda: None, every_s=0.01,
     )  # fmt: skip
     with watch:
         until(lambda: eyes.look.call_count > 1, "it looks again")
