@@ -265,16 +265,29 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     assert done.returncode == (0 if whose == "its own" else 7), done.stdout
 
 
-@pytest.mark.parametrize(("ports", "code"), [("{port}", 0), ("", 0), ("0", 0), ("1", 7)])
-def test_a_container_that_is_published_elsewhere_is_not_what_answers(
-    stage: Stage, ports: str, code: int
+INSPECT = """case "$*" in
+  "ps -q") exit {up} ;;
+  inspect*{old}*) exit 1 ;;
+  *.State.Running*base) echo "true false false 7 now" ;;
+  *PortBindings*base) echo "{ports}," ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("name", "ports", "up", "code"), [
+    ("base", "{port}", 0, 0), ("base", "", 0, 0), ("base", "0", 0, 0), ("base", "1", 0, 7),
+    ("gone", "", 0, 7), ("gone", "", 1, 7),
+])  # fmt: skip
+def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(
+    stage: Stage, name: str, ports: str, up: int, code: int
 ) -> None:
+    """It was made again under its name, or not at all; or its engine does not answer."""
     stage.spawn(list(standin(stage.port).argv), cookie="no")
-    docker = 'case "$*" in *.State.Running*) echo "true false false 7 now" ;;\n'
-    ports = ports.format(port=stage.port)
-    path = stage.tool("docker", f'{docker}*PortBindings*) echo "{ports}," ;; esac')
+    body = INSPECT.format(up=up, old="a" * 64, ports=ports.format(port=stage.port))
+    path = stage.tool("docker", body)
     stage.until_it_is()
-    stage.base(kind="container", container_id="a" * 64, ready_timeout_s=60.0)
+    stage.base(kind="container", container_id="a" * 64, container_name=name, ready_timeout_s=60.0)
     done = run_script(stage, path)
     assert done.returncode == code, done.stdout
 

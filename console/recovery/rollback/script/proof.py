@@ -164,6 +164,11 @@ listens() {
   [ -z "$seen" ] && [ -z "$LEFT" ]
 }
 
+# The container that is asked for: the sealed one, and where that is gone the one with its name.
+find_container() {
+  for STARTED in "$BASE_ID" "$BASE_NAME"; do [ -z "$(life)" ] || return 0; done
+}
+
 # Running, paused, restarting, pid and start of the baseline's container, as its engine has them.
 life() {
   [ "$KIND" = container ] || return 0
@@ -196,7 +201,8 @@ is_ours() {
       own=$(pids_in_host)
       if [ -n "$own" ]; then listens "$own"; else ! is_elsewhere; fi
       return ;;
-    '') [ -z "$LEFT" ] ;;
+    # Its engine knows no such container, or it was made by compose under another name.
+    '') [ -z "$LEFT" ] && [ -n "$FRESH" ] ;;
     *) return 1 ;;
   esac
 }

@@ -377,6 +377,7 @@ restore() {
   stop_containers
   LEFT=$(still_there) || LEFT=yes
   if [ -n "$LEFT" ]; then say stop "FAILED: a candidate may still run"; else say stop "done"; fi
+  if [ "$KIND" = container ] && [ -z "$LEFT" ]; then find_container; fi
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"
   elif [ "$KIND" = process ]; then start_process
