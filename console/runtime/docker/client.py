@@ -30,6 +30,10 @@ RECEIVE_S = 60
 """The library's own timeout from byte to byte, seconds; the total deadline is `ask`'s."""
 
 
+class EngineLost(EngineError):
+    """No connection to the engine was to be had, or it broke off."""
+
+
 class NotFound(EngineError):
     """The engine has no container, image or network by that name or id."""
 
@@ -120,7 +124,9 @@ def translate(error: Exception, what: str) -> EngineError:
     if kind in ("ConnectionError", "ConnectTimeout", "ReadTimeout", "ChunkedEncodingError"):
         if "BadStatusLine" in words:
             return EngineError(f"{what} gave no sensible answer", words, _NOT_AN_ENGINE)
-        return EngineError(f"{what} failed", words, _hint(words) or _GONE)
+        if _hint(words):
+            return EngineError(f"{what} failed", words, _hint(words))
+        return EngineLost(f"{what} failed", words, _GONE)
     return EngineError(f"{what} gave no sensible answer", words, _hint(words) or _NOT_AN_ENGINE)
 
 

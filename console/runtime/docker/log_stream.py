@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import EngineError, EngineTimeout
 from console.common.text import one_line
-from console.runtime.docker.client import ask, inspect, is_podman, translate
+from console.runtime.docker.client import EngineLost, ask, inspect, is_podman, translate
 
 if TYPE_CHECKING:
     import docker
@@ -219,8 +219,8 @@ class LogStream:
                 if self._position.fresh(stamp) and stamp >= self._floor:
                     got, self._said = True, ""
                     self.entry(stamp, line)
-        except EngineTimeout:
-            self._broken = True  # frozen: the next look finds out for how long
+        except (EngineTimeout, EngineLost):
+            self._broken = True  # frozen or away: the next look finds out for how long
         except EngineError as error:
             words = one_line(error.detail or error.title)
             if words != self._said:
