@@ -46,11 +46,28 @@ def listeners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> It
 
 
 def is_local(url: str) -> bool:
-    """Whether a URL points at this machine, by one of its usual names."""
+    """Whether a URL points at this machine: by its usual names, its own name, or an address that it
+    has. No name is looked up."""
     try:
-        return urlsplit(url).hostname in LOCAL
+        host = urlsplit(url).hostname or ""
     except ValueError:
         return False
+    if host in LOCAL or host == socket.gethostname().lower():
+        return True
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.inet_pton(family, host)
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            one.bind((host, 0))
+    except OSError:
+        return False
+    return True
+
+
+def port_of(url: str) -> int:
+    """The port of a URL; its scheme's where it names none."""
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def wide(port: int) -> bool:
@@ -67,7 +84,7 @@ def foreign(url: str, ours: Iterable[int] = (), *, here: bool = False) -> int | 
     """The uid of another user whose server answers where a URL of this machine points; None where
     there is none. `ours` are users whose server it may be, too."""
     found = owners(url, here=here) - {os.getuid(), *ours}
-    if 0 in found and _is_published(urlsplit(url).port or 80):
+    if 0 in found and _is_published(port_of(url)):
         found.discard(0)
     return min(found, default=None)
 
@@ -108,7 +125,8 @@ def ways(url: str, *, here: bool = False) -> list[tuple[str, ...]]:
 def _answering(url: str, proc: Path, here: bool) -> set[tuple[str, str]]:
     """(inode, user) of the sockets that a connection to a URL of this machine may reach."""
     try:
-        port, rows = urlsplit(url).port or 80, ways(url, here=here)
+        here = here or is_local(url)
+        port, rows = port_of(url), ways(url, here=here)
     except ValueError:
         return set()
     doors, found = _doors(port, proc), set()

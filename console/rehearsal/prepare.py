@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from console.common.errors import EngineError, UsageError
 from console.common.text import one_line
@@ -20,6 +19,7 @@ from console.config.playbook.load import load_playbook
 from console.config.playbook.playbook import Playbook
 from console.config.site.site import Site, load_site
 from console.config.yaml import parse
+from console.host.ports import port_of
 from console.rehearsal import image, speed, workspace
 from console.rehearsal.inside.settings import Settings
 from console.rehearsal.rewrite import Rewriter
@@ -138,10 +138,6 @@ def fill(
 def reference(site: Site) -> float:
     known = site.model.baseline.reference
     return known.tok_s if known is not None else REFERENCE_TOK_S
-
-
-def port_of(url: str) -> int:
-    return urlsplit(url).port or 80
 
 
 def cards(site: Site) -> list[dict[str, Any]]:

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from console.common.errors import EngineError, EngineTimeout
 from console.common.text import clean_lines, decode, one_line
 from console.common.units import format_duration
-from console.host.ports import is_local
+from console.host.ports import is_local, port_of
+from console.runtime import proxy
 from console.runtime.probe import Link, Reply
 from console.runtime.spec import role_label
 
@@ -289,33 +290,40 @@ def unfit_as_baseline(container: Mapping[str, Any], url: str) -> tuple[str, str]
     for inner, asked in _table(host, "PortBindings").items():
         chosen = [one for one in asked or () if one.get("HostPort") in ("", "0", None)]
         now = {str(one.get("HostPort")) for one in ports.get(inner) or ()}
-        if chosen and str(urlsplit(url).port) in now:
+        if chosen and str(port_of(url)) in now:
             return "its engine chose its port, and chooses another one at the next start", again
     other = published_elsewhere(container, url)
     if other:
-        return (
-            f"it is published at port {other}, and not at {url}",
-            "correct `url` in the site file",
-        )
+        return f"it is published at {other}, and not at {url}", "correct `url` in the site file"
     return "", ""
 
 
 def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
-    """The ports of this machine at which an inspected container is published where the one of a
-    `url` of this machine is none of them; "" otherwise, and where they are not known."""
+    """Where on this machine an inspected container is published, in words, if that is not at a URL
+    of this machine; "" otherwise, and where it is not known."""
     host = _table(container, "HostConfig")
-    if not is_local(url) or host.get("NetworkMode") == "host":
+    asked = _doors(_table(host, "PortBindings"))
+    if not asked or not is_local(url) or host.get("NetworkMode") == "host":
         return ""
-    asked = _host_ports(_table(host, "PortBindings"))
-    now = _host_ports(_table(_table(container, "NetworkSettings"), "Ports"))
-    known = all(port.isdigit() and port != "0" for port in asked)  # a range may be asked for, too
-    if not known or str(urlsplit(url).port or 80) in asked | now:
+    if _table(container, "State").get("Running") is True:
+        found = _doors(_table(_table(container, "NetworkSettings"), "Ports"))
+    elif all(port.isdigit() and port != "0" for _, port in asked):
+        found = asked
+    else:
+        return ""  # its engine chooses the port when it starts
+    wanted, hosts = str(port_of(url)), proxy.hosts(url)
+    if any(port == wanted and (not hosts or at in hosts) for at, port in found):
         return ""
-    return ", ".join(sorted(asked))
+    return ", ".join(sorted(f"{at}:{port}" for at, port in found)) or "no port"
 
 
-def _host_ports(table: Mapping[str, Any]) -> set[str]:
-    return {str(one.get("HostPort")) for rows in table.values() for one in rows or ()}
+def _doors(table: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """(host, port) of an engine's table of ports, TCP only; hosts as in a relay's command line."""
+    return {
+        (f"[{at}]" if ":" in at else at or "0.0.0.0", str(one.get("HostPort")))
+        for inner, rows in table.items() for one in rows or ()
+        if not inner.endswith(("/udp", "/sctp")) for at in [str(one.get("HostIp") or "")]
+    }  # fmt: skip
 
 
 def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from console.common.paths import module_argv
 from console.common.text import one_line
 from console.host import process
 from console.host.ports import owners
+from console.host.ports import port_of as port_of
 from console.host.process import COOKIE
 
 if TYPE_CHECKING:
@@ -62,11 +63,6 @@ def address(url: str) -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
     return f"[{host}]:{port_of(url)}" if ":" in host else f"{host}:{port_of(url)}"
-
-
-def port_of(url: str) -> int:
-    """The port of a URL; 80 where it names none."""
-    return urlsplit(url).port or 80
 
 
 def hosts(url: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Standard library only; the emergency side reads these too.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ CLOCKS_DIFFER_S = 2.0
 """A file changed in the seconds in which a server was started may be the one that it loaded."""
 WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
 """How the names of files with a model's weights end."""
+SHARD = re.compile(r"-\d{5}-of-")
 
 REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
 
@@ -210,18 +212,30 @@ def changed_weights(runs: Runs, began: float) -> str:
     there is none; what a compose file or somebody else's container names is not known."""
     for path in _paths(runs):
         with contextlib.suppress(OSError):
-            for file in path.iterdir() if path.is_dir() else (path,):
-                # A file that is moved into the place of another keeps its date, but not its ctime.
-                if file.suffix in WEIGHTS and file.stat().st_ctime > began + CLOCKS_DIFFER_S:
+            for file in _weights(path):
+                # What is moved or linked into the place of another keeps its date, not its ctime.
+                links = [one.lstat() for one in (file, *file.parents) if one.is_symlink()]
+                if max(one.st_ctime for one in (file.stat(), *links)) > began + CLOCKS_DIFFER_S:
                     return str(file)
     return ""
 
 
+def _weights(path: Path) -> list[Path]:
+    """The files with weights that a path stands for: one, all parts of it, or a checkpoint's."""
+    if path.is_dir():  # a server may keep other files with the endings of weights in one
+        return [one for one in path.iterdir() if one.suffix in (".gguf", ".safetensors")]
+    if path.suffix not in WEIGHTS:
+        return []
+    name = SHARD.sub("-*-of-", glob.escape(path.name))
+    return [path, *path.parent.glob(name)] if SHARD.search(path.name) else [path]
+
+
 def _paths(runs: Runs) -> list[Path]:
-    """The paths in a specification's words, as this machine names them."""
+    """The absolute paths in a specification's words, as this machine names them."""
     if isinstance(runs, ProcessSpec):
         words = (*runs.argv[1:], *(value for _, value in runs.env))
-        return [Path(runs.cwd, word.rpartition("=")[2]) for word in words if word]
+        paths = (Path(runs.cwd, word.rpartition("=")[2]) for word in words if word)
+        return [path for path in paths if path.is_absolute()]
     if not isinstance(runs, ContainerSpec):
         return []
     inside = [Path(word.rpartition("=")[2]) for word in (*runs.entrypoint, *runs.command)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from console.recovery.rollback.stages import stop
 from console.runtime.probe import Health, health
 from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
+from tests.rollback.test_strangers import known
 from tests.runtime.made_engine import MadeEngine, Refused
 from tests.waiting import until
 
@@ -44,14 +46,18 @@ def engine_of(yard: Yard) -> MadeEngine:
     return yard.engine
 
 
+@pytest.mark.parametrize("at", ["127.0.0.1", "127.0.1.1", socket.gethostname()])
 @pytest.mark.parametrize("loads", [True, False])
 def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
-    yard: Yard, tmp_path: Path, loads: bool, monkeypatch: pytest.MonkeyPatch
+    yard: Yard, tmp_path: Path, loads: bool, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The baseline has not bound its port yet, and another server of the same user has it."""
     base, port = yard.plan.baseline, int(yard.plan.baseline.url.rpartition(":")[2])
+    known(socket.gethostname(), "127.0.0.1", monkeypatch)
     yard.remove(base.container_id)
-    argv = ["sleep", "600"] if loads else list(standin(port).argv)
+    base = replace(base, url=f"http://{at}:{port}")
+    server = standin(port, "--host", "0.0.0.0")
+    argv = ["sleep", "600"] if loads else list(server.argv)
     host = {"NetworkMode": "host"}
     made = engine_of(yard).make(base.container_name, argv, HostConfig=host)
     base = replace(base, container_id=made, ready_timeout_s=2.0 if loads else 60.0)
@@ -65,7 +71,7 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     if not loads:
         assert yard.roll_back().serving, yard.lines
         return
-    stranger = process.spawn(standin(port), log=tmp_path / "log", cookie="no")
+    stranger = process.spawn(server, log=tmp_path / "log", cookie="no")
     try:
         until(lambda: listener(base.url), "it listens")
         assert not yard.roll_back().serving, yard.lines

@@ -181,28 +181,47 @@ def test_socket_path_forms(monkeypatch: pytest.MonkeyPatch) -> None:
         socket_path("tcp://10.0.0.1:2375")
 
 
+HERE = "http://127.0.0.1:8080"
+
+
 @pytest.mark.parametrize(
-    ("asked", "now", "more", "word"),
+    ("asked", "now", "more", "url", "word"),
     [
-        ("", "8080", {"AutoRemove": True}, "--rm"),
-        ("", "8080", {}, "chose its port"),
-        ("0", "8080", {}, "chose its port"),
-        ("", "9000", {}, ""),  # another port than the baseline's
-        ("8080", "8080", {}, ""),
-        ("8080", "", {}, ""),  # it is stopped
-        ("9000", "9000", {}, "published at port 9000"),
-        ("9000", "", {}, "published at port 9000"),
-        ("9000-9010", "", {}, ""),
-        ("9000", "", {"NetworkMode": "host"}, ""),
+        ("", "8080", {"AutoRemove": True}, HERE, "--rm"),
+        ("", "8080", {}, HERE, "chose its port"),
+        ("0", "8080", {}, HERE, "chose its port"),
+        ("", "9000", {}, HERE, "published at 0.0.0.0:9000"),
+        ("8080", "8080", {}, HERE, ""),
+        ("8080", "8080", {}, "http://localhost:8080", ""),
+        ("8080", "8080", {}, "http://127.0.1.1:8080", ""),
+        ("443", "443", {}, "https://localhost", ""),
+        ("8080", "8080", {}, "http://elsewhere.example:9000", ""),
+        ("8080", None, {}, HERE, ""),  # it is stopped
+        ("8080", "", {}, HERE, "published at no port"),  # taken off its network
+        ("8080", "8080/udp", {}, HERE, "published at no port"),
+        ("127.0.0.1:8080", "127.0.0.1:8080", {}, "http://localhost:8080", ""),
+        ("127.0.0.2:8080", "127.0.0.2:8080", {}, HERE, "published at 127.0.0.2:8080"),
+        ("9000", "9000", {}, HERE, "published at 0.0.0.0:9000"),
+        ("9000", None, {}, HERE, "published at 0.0.0.0:9000"),
+        ("9000", None, {}, "http://127.0.1.1:8080", "published at 0.0.0.0:9000"),
+        ("9000-9010", None, {}, HERE, ""),
+        ("9000", None, {"NetworkMode": "host"}, HERE, ""),
     ],
 )
 def test_what_speaks_against_a_container_as_the_baseline(
-    asked: str, now: str, more: dict[str, Any], word: str
+    asked: str, now: str | None, more: dict[str, Any], url: str, word: str
 ) -> None:
-    port = "80/tcp"
+    """`now` is None for one that is stopped."""
+
+    def ports(text: str) -> dict[str, Any]:
+        door, _, protocol = text.partition("/")
+        at, _, port = door.rpartition(":")
+        return {f"80/{protocol or 'tcp'}": [{"HostIp": at, "HostPort": port}]}
+
     found = {
-        "HostConfig": {"PortBindings": {port: [{"HostPort": asked}]}, **more},
-        "NetworkSettings": {"Ports": {port: [{"HostPort": now}] if now else None}},
+        "State": {"Running": now is not None},
+        "HostConfig": {"PortBindings": ports(asked), **more},
+        "NetworkSettings": {"Ports": ports(now) if now else {}},
     }
-    why, hint = unfit_as_baseline(found, "http://127.0.0.1:8080")
+    why, hint = unfit_as_baseline(found, url)
     assert word in why if word else why == hint == ""

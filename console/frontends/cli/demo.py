@@ -31,6 +31,7 @@ from console.config.site.site import Site, load_site
 from console.frontends.cli import run as run_command
 from console.frontends.cli.console import can_draw, open_console
 from console.host import process
+from console.host.ports import port_of
 from console.journal.lock import HostLock
 from console.journal.run_dir import all_runs
 from console.recovery.rollback import live, standby
@@ -163,7 +164,7 @@ def rehearse(args: Namespace) -> int:
     HostLock().release()  # raises HostBusy before anything is started
     say("REHEARSAL: stand-ins serve, GPUs are scripted; nothing of the real site is touched")
     image.ensure_base(client, place.directory() / "cache", say)
-    port = mapping.ports[str(making.port_of(site.model.baseline.url))]
+    port = mapping.ports[str(port_of(site.model.baseline.url))]
     per = speed.bring_up(client, mapping, port, making.reference(site), say)
     made = making.fill(path, given, site, making.measured(mapping, per), planning=False)
     making.make_images(client, made)

@@ -109,6 +109,7 @@ class Observed:
         if published_elsewhere(self.inspected or {}, url):
             return True
         pids = self._pids()
+        here = here or bool(pids)  # in the host's network, too
         found = list(listeners(url, here=here)) if pids else []
         if found:
             # The engine's proxy counts as the baseline's: a start script may run a container.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -88,3 +92,34 @@ def test_a_model_is_found_through_the_mounts_of_a_container(tmp_path: Path) -> N
     runs = ContainerSpec("image", ("-m", "/models/one.gguf"), mounts=(mount,))
     assert changed_weights(runs, 0.0) == str(tmp_path / "one.gguf")
     assert not changed_weights(replace(runs, command=("-m", "/other/one.gguf")), 0.0)
+
+
+OLD, BEGAN = 1.0e9, 1.5e9
+
+
+@pytest.mark.parametrize(("named", "change", "changed"), [
+    ("now.gguf", "now.gguf", True), ("link/v2.gguf", "link", True), ("v-00001-of-00002.gguf",
+     "v-00002-of-00002.gguf", True), ("v2.gguf", "now.gguf", False), ("link", "slot.bin", False),
+    ("v2.gguf", "", False),
+])  # fmt: skip
+def test_what_counts_as_a_change_of_the_model(
+    tmp_path: Path, named: str, change: str, changed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to it, to its directory, a part of it; and no other file. The one time that nobody can
+    set is scripted: all is old but what changed."""
+    for name in ("v2.gguf", "v-00001-of-00002.gguf", "v-00002-of-00002.gguf", "slot.bin"):
+        (tmp_path / name).touch()
+    (tmp_path / "now.gguf").symlink_to("v2.gguf")
+    (tmp_path / "link").symlink_to(".")
+    stats = Path.lstat, Path.stat
+
+    def seen(path: Path, real: Callable[..., os.stat_result], **how: bool) -> Any:
+        found = real(path, **how)
+        late = real is stats[0] and path == tmp_path / change
+        late |= real is stats[1] and os.path.realpath(path) == str(tmp_path / change)
+        return SimpleNamespace(st_mode=found.st_mode, st_ctime=2.0e9 if late else OLD)
+
+    monkeypatch.setattr(Path, "lstat", lambda path: seen(path, stats[0]))
+    monkeypatch.setattr(Path, "stat", lambda path, **how: seen(path, stats[1], **how))
+    runs = ProcessSpec(("serve", "-m", str(tmp_path / named)))
+    assert bool(changed_weights(runs, BEGAN)) is changed

@@ -122,14 +122,22 @@ pids_in_host() {
   sed -s -n "/${found#host }/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
 }
 
-# Whether the baseline's container is published at other ports of this machine only.
+# Whether the baseline's container, which runs, is published on this machine, but not at its URL.
 is_elsewhere() {
   [ -n "$AT" ] || return 1
-  form='{{if ne (print .HostConfig.NetworkMode) "host"}}{{range .HostConfig.PortBindings}}'
-  form="$form{{range .}}{{.HostPort}},{{end}}{{end}}{{end}}"
-  case ",$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)" in
-    ,|*[!0-9,]*|*,,*|*,0,*|*",$PORT,"*) return 1 ;;  # the engine may have chosen it
-  esac
+  form='{{if ne (print .HostConfig.NetworkMode) "host"}}'
+  form="$form"'{{range $port, $at := .HostConfig.PortBindings}}{{$port}}/asked {{end}}'
+  form="$form"'{{range $port, $at := .NetworkSettings.Ports}}{{range $at}}'
+  form="$form"'{{$port}}/{{.HostIp}}/{{.HostPort}} {{end}}{{end}}{{end}}'
+  ports=$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)
+  case "$ports" in */tcp/asked*) ;; *) return 1 ;; esac
+  for one in $ports; do
+    case "$one" in */tcp/*"/$PORT") ;; *) continue ;; esac
+    at=${one#*/tcp/}; at=${at%/*}
+    case "$at" in '') at=0.0.0.0 ;; *:*) at="[$at]" ;; esac
+    case "${DOORS:-|$at|}" in *"|$at|"*) return 1 ;; esac
+  done
+  return 0
 }
 
 # Whether another user's server answers on the baseline's port.
@@ -216,7 +224,7 @@ wait_ready() {
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
     if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
     if [ "$code" = 200 ] && [ "$KIND" = container ] && is_elsewhere; then
-      say ready "something else answers: the container is published at another port"; return 1
+      say ready "something else answers: the container is not published at this port"; return 1
     fi
     now=$(uptime_s)
     if [ -n "$FRESH" ] || [ "$code" != 000 ] || [ -z "$(answering 1)" ]; then since=$now; fi

@@ -114,8 +114,8 @@ def _addresses(plan: SealedPlan) -> str:
     another machine.
     """
     base = plan.baseline
-    here = base.kind == "process"
-    if not here and not is_local(base.url):
+    here = base.kind == "process" or is_local(base.url)
+    if not here:
         return ""
     rows = ways(base.url, here=here) or [(r".\{8,32\}",)]
     return " ".join(dict.fromkeys(way for row in rows for way in row))
