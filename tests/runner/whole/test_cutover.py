@@ -3,18 +3,22 @@ whatever dies on the way, a rollback gives them the baseline."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
 from console.host import process
 from console.runner.executors import cutover
 from console.runtime import proxy
-from tests.runner.e2e.sites import SIDE, UP, book, gate
+from tests.rollback.conftest import STANDIN
+from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
 from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
 from tests.runner.world import WorldBase as World
+from tests.runtime.made_engine import IMAGE, Refused, made_engine
 from tests.waiting import host_is_free
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
@@ -194,6 +198,46 @@ def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
     assert "cand does not run any more" in done.err
     assert world.view().cutover["what"] == "stays"
     roll_back(world)
+
+
+def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) -> None:
+    with made_engine() as engine:
+        site = json.loads(host_site(bare, engine.host))
+        serve = ["env", "-u", "OMNI_RUN", "-u", "OMNI_STEP", sys.executable, "-S", str(STANDIN)]
+        site["services"]["cand"] = {
+            "container": {"image": IMAGE, "command": [*serve, str(bare.cand_port)]},
+            "url": bare.cand_url, "exclusive": True,
+        }  # fmt: skip
+        bare.site.write_text(json.dumps(site))
+        bare.bring_up()
+        stay(bare)
+
+        def promote(why: str) -> tuple[int, str]:
+            done = bare.console("promote", "--why", why, "--yes")
+            return done.code, done.err
+
+        assert promote("it runs")[0] == 0
+        cand = engine.find(bare.view().services["cand"]["container"])
+
+        def refuse(call: str) -> None:
+            raise Refused(500, "the engine is busy")
+
+        engine.answer = refuse
+        code, said = promote("its engine says nothing")
+        assert (code != 0, "the engine is busy" in said) == (True, True), said
+        engine.answer = lambda call: None
+        cand.job.send(signal.SIGKILL)
+        cand.job.over.wait(60)
+        stranger = subprocess.Popen(cand.config["Cmd"], stdout=subprocess.DEVNULL)
+        try:
+            bare.until(bare.serves, "another server has the port of the candidate")
+            code, said = promote("it is dead")
+            assert (code != 0, "cand does not run any more" in said) == (True, True), said
+        finally:
+            stranger.kill()
+            stranger.wait()
+        assert bare.view().verbs[-1]["why"] == "it runs"
+        roll_back(bare)
 
 
 def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:
