@@ -235,11 +235,19 @@ def proven(site: Site) -> Completion:
     return done
 
 
-def accept(cut: CutOver, who: str, why: str) -> Promotion:
+def accept(site: Site, cut: CutOver, who: str, why: str) -> Promotion:
     """Record it in the run's directory, journal and report. Raises HostBusy, OSError,
     ConsoleError; no run is on meanwhile."""
     lock = HostLock()
     try:
+        # Since the cutover was looked at, a rollback may have ended it, and a run made another.
+        proven(site)
+        now = standing(site).relay
+        if (now.pid, now.start) != (cut.relay.pid, cut.relay.start):
+            raise UsageError(
+                "nothing was promoted: the cutover that was shown has ended",
+                f"another one stands now, by run {now.run}", "omni-console promote shows it",
+            )  # fmt: skip
         made = Promotion(cut.relay.service, one_line(who, 60), one_line(why, 300), time.time())
         records.write_promotion(cut.run.path, made)
         journal = Journal(cut.run.journal)

@@ -8,10 +8,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from console.host import process
+from console.recovery.rollback import records
 from console.runner.executors import cutover
 from console.runtime import proxy
 from tests.rollback.conftest import STANDIN
@@ -238,6 +240,31 @@ def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) 
             stranger.wait()
         assert bare.view().verbs[-1]["why"] == "it runs"
         roll_back(bare)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_ended_while_promote_asked_is_not_promoted(
+    world: World, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rollback ends the cutover, and another run may have made its own since."""
+    stay(world)
+
+    def meanwhile() -> None:
+        roll_back(world)
+        world.until(lambda: not world.view().cutover and host_is_free(), "the host is free")
+        if again:
+            stay(world)
+
+    def agreed(cut: object) -> bool:
+        beside = threading.Thread(target=meanwhile)
+        beside.start()
+        beside.join()
+        return True
+
+    monkeypatch.setattr("console.frontends.cli.run._agreed", agreed)
+    done = world.console("promote", "--why", "it was better")
+    assert done.code != 0, done
+    assert not list(world.root.rglob(records.FILE)), "nothing is recorded"
 
 
 def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:
