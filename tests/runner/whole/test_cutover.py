@@ -37,6 +37,12 @@ def watched(world: World) -> None:
     world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
 
 
+def health_said(world: World) -> list[dict[str, str]]:
+    """What `doctor` finds at the baseline's address."""
+    found = world.console("doctor", "--json").json["findings"]
+    return [one for one in found if one["id"] == "baseline.health"]
+
+
 def test_clients_reach_the_candidate_and_go_back(world: World) -> None:
     done = world.go(world.write("b.yaml", book(UP, BACK, "id: n, note: done")))
     assert done.code == 0, done
@@ -185,7 +191,8 @@ def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> 
     assert view.cutover["what"] == "promoted"
     assert (view.verbs[-1]["verb"], view.verbs[-1]["why"]) == ("promote", "20 tok/s for an hour")
     assert "promoted by" in world.run.report.read_text()
-    assert "promoted by" in world.console("doctor").out
+    (said,) = health_said(world)
+    assert (said["level"], "promoted by" in said["detail"]) == ("warning", True), said
     is_cut_over(world)
     roll_back(world)
     is_back(world)
@@ -198,6 +205,9 @@ def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
     done = world.console("promote", "--why", "it is better", "--yes")
     assert done.code != 0
     assert "cand does not run any more" in done.err
+    (said,) = health_said(world)
+    assert (said["level"], "rollback" in said["hint"]) == ("failed", True), said
+    assert "cand does not answer at" in said["detail"], said
     assert world.view().cutover["what"] == "stays"
     roll_back(world)
 
