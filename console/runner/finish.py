@@ -159,8 +159,12 @@ class Ending:
             elif planned.id == BASELINE_AGAIN and not failed and self._measured_before():
                 run_attempts(self.context, planned)
                 doubt(self.context)
-        if not stays and self._must_restore():
-            self.roll_back("something is still up, or the baseline does not answer")
+        verb = self.context.control.stop_verb  # it may have come while the baseline came back
+        asked = self._why() if verb is not None and verb.verb == "rollback" else ""
+        if (asked or not stays) and self._must_restore():
+            self.roll_back(asked or "something is still up, or the baseline does not answer")
+        elif asked:
+            self.context.enter(R.ROLLED_BACK, asked)
         elif self.context.control.cancelled.is_set():
             self.context.enter(R.CANCELLED, "abort")
         else:

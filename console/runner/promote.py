@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from console.common import paths
-from console.common.errors import BaselineNotReady, ConsoleError, UsageError
+from console.common.errors import BaselineNotReady, ConsoleError, EngineError, UsageError
 from console.common.text import clean, one_line
 from console.common.units import format_duration, number
 from console.config.site.site import Site, load_site
@@ -28,11 +28,13 @@ from console.journal.run_files import read_view
 from console.journal.run_view import RunView
 from console.journal.store import Journal
 from console.recovery.rollback import live, records
+from console.recovery.rollback.observe import can_answer
 from console.recovery.rollback.records import Promotion
 from console.render.report.document import write_report
 from console.runner.prepare.plan import own_playbook
 from console.runner.services import handle_of, stranger
 from console.runtime import proxy as relay
+from console.runtime.engine_api import NoSuchContainer, RawEngine
 from console.runtime.probe import Completion, complete
 from console.runtime.proxy import Relay
 from console.runtime.spec import ComposeSpec, ContainerSpec, Handle, ServiceSpec
@@ -175,23 +177,26 @@ def standing(site: Site) -> CutOver:
             f"run {run.id} did not end with its cutover proven", f"its state is {view.state}",
             f"omni-console resume {run.id[-4:]}, or omni-console rollback",
         )  # fmt: skip
-    cut = CutOver(found, run, view, _spec(run, found.service))
-    _serves_itself(cut)
+    spec, engine = _started(run, found.service)
+    cut = CutOver(found, run, view, spec)
+    _serves_itself(cut, engine)
     return cut
 
 
-def _serves_itself(cut: CutOver) -> None:
+def _serves_itself(cut: CutOver, engine: str) -> None:
     """Raise BaselineNotReady where the candidate of the run is not what answers behind the relay:
     it may have died since, and another server have taken its port."""
     name, run = cut.spec.name, cut.run
     known = handle_of(name, cut.view.services.get(name, {}))
-    named = [(one.pid, one.start) for one in (known, *live.read(run.live))
-             if one is not None and one.pid and one.name == name]  # fmt: skip
-    if not named:
-        return  # a container: its engine holds the port
-    up = [one for one in named if process.members(*one, cookie=run.id)]
-    told = [stranger(run.id, Handle(name, "process", "", name, *one), cut.spec) for one in up]
-    who = min(told, key=len) if up else f"{name} does not run any more"
+    named = [Handle(name, "", one.container, name, one.pid, one.start)
+             for one in (known, *live.read(run.live))
+             if one is not None and (one is known or one.name == name)]  # fmt: skip
+    try:
+        up = [one for one in named if _runs_now(one, run.id, engine)]
+        told = [stranger(run.id, one, cut.spec) for one in up]
+        who = min(told, key=len) if up else f"{name} does not run any more"
+    except EngineError as error:  # nobody knows what answers
+        who = f"whether {name} runs is not known: {error}"
     if who:
         raise BaselineNotReady(
             "not promoted: clients are not at the candidate that was measured", who,
@@ -199,12 +204,23 @@ def _serves_itself(cut: CutOver) -> None:
         )  # fmt: skip
 
 
-def _spec(run: RunDir, name: str) -> ServiceSpec:
-    """The service as the run started it, by the run's own copies. Raises ConsoleError."""
+def _runs_now(handle: Handle, run_id: str, engine: str) -> bool:
+    """Whether a recorded process or container can answer. Raises EngineError."""
+    if not handle.container:
+        return bool(handle.pid and process.members(handle.pid, handle.start, cookie=run_id))
+    try:
+        return can_answer(RawEngine(engine).inspect(handle.container))
+    except NoSuchContainer:
+        return False
+
+
+def _started(run: RunDir, name: str) -> tuple[ServiceSpec, str]:
+    """The service as the run started it, and the run's engine, by the run's own copies. Raises
+    ConsoleError."""
     meta, site = run.meta(), load_site(run.site)
     site.base = Path(meta.site_base)
     playbook = own_playbook(run.playbook, site, meta.inputs, Path(meta.base), planning=True)
-    return {**site.service_specs(), **playbook.services()}[name]
+    return {**site.service_specs(), **playbook.services()}[name], site.model.engine.host
 
 
 def proven(site: Site) -> Completion:
@@ -219,11 +235,19 @@ def proven(site: Site) -> Completion:
     return done
 
 
-def accept(cut: CutOver, who: str, why: str) -> Promotion:
+def accept(site: Site, cut: CutOver, who: str, why: str) -> Promotion:
     """Record it in the run's directory, journal and report. Raises HostBusy, OSError,
     ConsoleError; no run is on meanwhile."""
     lock = HostLock()
     try:
+        # Since the cutover was looked at, a rollback may have ended it, and a run made another.
+        proven(site)
+        now = standing(site).relay
+        if (now.pid, now.start) != (cut.relay.pid, cut.relay.start):
+            raise UsageError(
+                "nothing was promoted: the cutover that was shown has ended",
+                f"another one stands now, by run {now.run}", "omni-console promote shows it",
+            )  # fmt: skip
         made = Promotion(cut.relay.service, one_line(who, 60), one_line(why, 300), time.time())
         records.write_promotion(cut.run.path, made)
         journal = Journal(cut.run.journal)

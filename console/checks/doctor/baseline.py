@@ -131,7 +131,7 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
     spec = site.baseline_spec()
     switched = proxy.at(spec.url)
     if switched is not None:
-        yield _cut_over(check, switched, spec.url)
+        yield _cut_over(check, switched, site)
         return
     state, words = probe.health(spec.url, spec.ready.path, ASK_S)
     if state is probe.Health.SERVING:
@@ -154,15 +154,24 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.failed(said, RESTORE)
 
 
-def _cut_over(check: Check, found: Relay, url: str) -> Finding:
+def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
     """A candidate has the production port; the baseline itself is stopped."""
     from console.recovery.rollback import records
+    from console.runtime import probe
 
+    base = site.baseline_spec()
+    ready = site.service_specs().get(found.service, base).ready
+    state, said = probe.health(base.url, ready.path, ASK_S)
+    by = found.run or "a relay"
+    # A playbook's own service may have another health path: a page that is not there is an answer.
+    if state is not probe.Health.SERVING and not said.startswith("HTTP 4"):
+        words = f"CUT OVER: {found.service} does not answer at {base.url}, by {by} ({said})"
+        return check.failed(words, RESTORE)
     accepted = records.read_promotion(paths.runs_dir() / found.run)
     words = f"promoted by {accepted.who}: {accepted.why}" if accepted else "not promoted"
     return check.warning(
-        f"CUT OVER: {found.service} answers at {url}, by {found.run or 'a relay'}; {words}; no "
-        "run starts meanwhile",
+        f"CUT OVER: {found.service} answers at {base.url}, by {by}; {words}; no run starts "
+        "meanwhile",
         RESTORE + ("" if accepted else "; omni-console promote accepts"),
     )
 

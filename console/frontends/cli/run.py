@@ -196,7 +196,7 @@ def promote(args: Namespace) -> int:
     if not args.yes and not _agreed(cut):
         print("nothing was changed", file=out)
         return int(Exit.FAILED)
-    made = promoting.accept(cut, owner(), why)
+    made = promoting.accept(site, cut, owner(), why)
     for line in _meaning(site, cut, made):
         print(line, file=out)
     if args.json:

@@ -3,18 +3,24 @@ whatever dies on the way, a rollback gives them the baseline."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
+import sys
+import threading
 
 import pytest
 
 from console.host import process
+from console.recovery.rollback import records
 from console.runner.executors import cutover
 from console.runtime import proxy
-from tests.runner.e2e.sites import SIDE, UP, book, gate
+from tests.rollback.conftest import STANDIN
+from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
 from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
 from tests.runner.world import WorldBase as World
+from tests.runtime.made_engine import IMAGE, Refused, made_engine
 from tests.waiting import host_is_free
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
@@ -29,6 +35,12 @@ def watched(world: World) -> None:
     """A run that watches its candidate on the production port."""
     world.detach(world.write("b.yaml", book(UP, LONG)))
     world.until(lambda: world.view().cutover.get("what") == "proven", "the watch has begun")
+
+
+def health_said(world: World) -> list[dict[str, str]]:
+    """What `doctor` finds at the baseline's address."""
+    found = world.console("doctor", "--json").json["findings"]
+    return [one for one in found if one["id"] == "baseline.health"]
 
 
 def test_clients_reach_the_candidate_and_go_back(world: World) -> None:
@@ -179,7 +191,8 @@ def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> 
     assert view.cutover["what"] == "promoted"
     assert (view.verbs[-1]["verb"], view.verbs[-1]["why"]) == ("promote", "20 tok/s for an hour")
     assert "promoted by" in world.run.report.read_text()
-    assert "promoted by" in world.console("doctor").out
+    (said,) = health_said(world)
+    assert (said["level"], "promoted by" in said["detail"]) == ("warning", True), said
     is_cut_over(world)
     roll_back(world)
     is_back(world)
@@ -192,8 +205,76 @@ def test_a_candidate_that_died_is_not_promoted(world: World) -> None:
     done = world.console("promote", "--why", "it is better", "--yes")
     assert done.code != 0
     assert "cand does not run any more" in done.err
+    (said,) = health_said(world)
+    assert (said["level"], "rollback" in said["hint"]) == ("failed", True), said
+    assert "cand does not answer at" in said["detail"], said
     assert world.view().cutover["what"] == "stays"
     roll_back(world)
+
+
+def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) -> None:
+    with made_engine() as engine:
+        site = json.loads(host_site(bare, engine.host))
+        serve = ["env", "-u", "OMNI_RUN", "-u", "OMNI_STEP", sys.executable, "-S", str(STANDIN)]
+        site["services"]["cand"] = {
+            "container": {"image": IMAGE, "command": [*serve, str(bare.cand_port)]},
+            "url": bare.cand_url, "exclusive": True,
+        }  # fmt: skip
+        bare.site.write_text(json.dumps(site))
+        bare.bring_up()
+        stay(bare)
+
+        def promote(why: str) -> tuple[int, str]:
+            done = bare.console("promote", "--why", why, "--yes")
+            return done.code, done.err
+
+        assert promote("it runs")[0] == 0
+        cand = engine.find(bare.view().services["cand"]["container"])
+
+        def refuse(call: str) -> None:
+            raise Refused(500, "the engine is busy")
+
+        engine.answer = refuse
+        code, said = promote("its engine says nothing")
+        assert (code != 0, "the engine is busy" in said) == (True, True), said
+        engine.answer = lambda call: None
+        cand.job.send(signal.SIGKILL)
+        cand.job.over.wait(60)
+        stranger = subprocess.Popen(cand.config["Cmd"], stdout=subprocess.DEVNULL)
+        try:
+            bare.until(bare.serves, "another server has the port of the candidate")
+            code, said = promote("it is dead")
+            assert (code != 0, "cand does not run any more" in said) == (True, True), said
+        finally:
+            stranger.kill()
+            stranger.wait()
+        assert bare.view().verbs[-1]["why"] == "it runs"
+        roll_back(bare)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_ended_while_promote_asked_is_not_promoted(
+    world: World, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rollback ends the cutover, and another run may have made its own since."""
+    stay(world)
+
+    def meanwhile() -> None:
+        roll_back(world)
+        world.until(lambda: not world.view().cutover and host_is_free(), "the host is free")
+        if again:
+            stay(world)
+
+    def agreed(cut: object) -> bool:
+        beside = threading.Thread(target=meanwhile)
+        beside.start()
+        beside.join()
+        return True
+
+    monkeypatch.setattr("console.frontends.cli.run._agreed", agreed)
+    done = world.console("promote", "--why", "it was better")
+    assert done.code != 0, done
+    assert not list(world.root.rglob(records.FILE)), "nothing is recorded"
 
 
 def test_the_printed_site_lines_make_it_the_baseline(world: World) -> None:

@@ -21,6 +21,11 @@ from console.journal.run_files import left_down, read_view, served_since
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.recovery.rollback import proof, records
+from console.recovery.rollback.progress import Result
+from console.runner import finish
+from console.runner.context import Context
+from console.runner.control import Verb
+from console.runner.executors import service
 from console.runner.loop import Runner
 from console.runtime import proxy
 from tests.rollback.conftest import STANDIN
@@ -87,6 +92,21 @@ def test_an_end_before_the_step_that_stops_the_candidate(world: World) -> None:
     assert done.code == 5, done
     restored(world)
     assert world.at("restore").state == "succeeded"
+
+
+@pytest.mark.parametrize(("verb", "ends"), [("rollback", "rolled_back"), ("abort", "cancelled")])
+def test_the_end_is_what_was_asked_for_while_the_baseline_came_back(
+    world: World, verb: str, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bring_back(context: Context, step: str, attempt: int) -> Result:
+        context.control.halt(Verb(verb, "op", "enough"))
+        return finish.bring_back(context, step, attempt)
+
+    monkeypatch.setattr(service, "bring_back", bring_back)
+    done = world.go(world.write("b.yaml", book(UP)))
+    assert (done.code, done.json["state"]) == (6 if verb == "rollback" else 5, ends), done
+    restored(world)
+    assert world.run.ladder.read_text().count('"done"') == 1, "no second rollback was needed"
 
 
 def test_a_gate_that_said_no_says_no_after_a_resume(world: World) -> None:
