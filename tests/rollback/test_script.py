@@ -322,7 +322,7 @@ def test_a_lock_and_a_log_that_cannot_be_opened_change_nothing(stage: Stage) -> 
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
 def test_it_has_to_be_asked_twice_to_leave(stage: Stage, number: int, times: int) -> None:
     """The whole group of the terminal is asked: the shell, its children, and their tools."""

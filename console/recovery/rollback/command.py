@@ -26,7 +26,7 @@ from console.recovery.rollback.progress import (
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 AGAIN = "\nthe rollback goes on; {} again leaves it unfinished\n"
-ENDINGS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+ENDINGS = {signal.SIGINT: "Ctrl-C", signal.SIGQUIT: "Ctrl-\\", signal.SIGTERM: "SIGTERM"}
 
 
 @contextlib.contextmanager

@@ -252,7 +252,8 @@ start_process() {
   mkdir -p "${LOG%/*}" 2>/dev/null
   # With `:`, as with `exec` alone, a file that cannot be opened would end the whole shell.
   if ! true 2>/dev/null >>"$LOG"; then LOG=/dev/null; fi
-  { trap - TSTP PIPE INT TERM; callers_locale; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
+  { trap - TSTP PIPE INT QUIT TERM; callers_locale; spawn_baseline
+  } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!; FRESH=yes
   SPAWNED_START=$(start_of "$SPAWNED")
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
@@ -345,8 +346,7 @@ main() {
   WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: it may lack processes or files."
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
   trap ended EXIT
-  trap 'asked Ctrl-C' INT
-  trap 'asked SIGTERM' TERM
+  trap 'asked Ctrl-C' INT; trap 'asked Ctrl-\\' QUIT; trap 'asked SIGTERM' TERM
   by_bytes
   restore &
   WORKER=$!
@@ -359,7 +359,7 @@ main() {
 restore() {
   trap - EXIT
   # Tools and subshells inherit that a signal is ignored, and not that it is caught.
-  trap '' INT TERM
+  trap '' INT QUIT TERM
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''
