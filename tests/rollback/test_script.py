@@ -110,7 +110,9 @@ def without_curl(stage: Stage, client: str) -> Path:
     """A directory for PATH with what the script needs, and with no client or only this one."""
     tools = stage.root / "bin"
     tools.mkdir()
-    needs = "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head id readlink ls"
+    needs = (
+        "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head tail id readlink ls"
+    )
     for name in [*needs.split(), *([client] if client else [])]:
         found = sys.executable if name == "python3" else shutil.which(name)
         if found is None:
