@@ -6,20 +6,42 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 T = TypeVar("T")
 MOST_LINE = 1 << 20
 """Bytes of a line of JSON."""
+MOST_END = 4 << 20
+"""Bytes of a file of lines that are read, from its end: no run writes as many."""
 
 
 def open_untrusted(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
     """A descriptor of a file in whose place another user may have put something else: no link is
     followed, and a FIFO there is not waited for. Raises OSError."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A file to read, without a wait for a FIFO that is in its place. Raises OSError, also for
+    anything that is no regular file."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return open(descriptor, "rb")
+
+
+def read_end(path: Path, offset: int = 0) -> tuple[bytes, int]:
+    """What a file has from an offset on, but of that no more than the last MOST_END bytes, and
+    where they begin. Raises OSError."""
+    with open_regular(path) as file:
+        begin = max(offset, os.fstat(file.fileno()).st_size - MOST_END)
+        file.seek(begin)
+        return file.read(MOST_END), begin
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool = True) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
-from console.common.files import insist, read_bytes, read_kernel, read_text, write_atomically
+from console.common.files import insist, read_bytes, read_end, read_kernel, write_atomically
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import cgroup, memory, privileges
@@ -113,7 +113,7 @@ def ancestry(pid: int) -> set[int]:
 
 def boot_id() -> str:
     """The kernel's id of this boot; empty where it has none."""
-    return read_text("/proc/sys/kernel/random/boot_id").strip()
+    return read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def environment(
@@ -353,7 +353,7 @@ def read_record(
 ) -> tuple[int, int] | None:
     """(pid, start) of the recorded process if it still runs in this boot (and is the same spec)."""
     try:
-        value: Any = json.loads(record_path(records_dir, name).read_text())
+        value: Any = json.loads(read_end(record_path(records_dir, name))[0])
         pid, start = int(value["pid"]), int(value["start"])
         same = value["boot_id"] == boot_id() and (spec is None or value["sha"] == spec_sha(spec))
     except (OSError, ValueError, KeyError, TypeError):

@@ -204,3 +204,28 @@ def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
     assert rolled_back == ["theirs", "asked"]
     assert result.exit_code == code
     assert ("theirs" in result.detail) is not theirs
+
+
+@pytest.mark.parametrize("run_is_there", [True, False])
+def test_a_site_that_is_asked_for_and_broken_has_the_plan_that_was_sealed_of_it(
+    stage: Stage, run_is_there: bool
+) -> None:
+    asked, mine = other_site(stage)
+    run = paths.runs_dir() / "mine"
+    mine = replace(mine, run_id="mine", run_dir=str(run))
+    sealed.write(stage.plan, paths.runs_dir() / "newer/rollback/plan.json")
+    asked.unlink()
+    notes: list[str] = []
+
+    def broken() -> SealedPlan:
+        raise ConsoleError("the site file cannot be used")
+
+    with pytest.raises(ConsoleError, match="cannot be used"):
+        selected(broken, True, notes.append, site=str(asked))
+    sealed.write(mine, paths.state_dir() / "rollback/asked.json")
+    if run_is_there:
+        sealed.write(mine, run / "rollback/plan.json")
+    found = selected(broken, True, notes.append, site=str(asked))
+    run_dir = str(run) if run_is_there else ""
+    assert found.plan == replace(mine.of_old, run_dir=run_dir)
+    assert any("gives no plan: the site file cannot be used" in note for note in notes)

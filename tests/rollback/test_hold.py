@@ -113,8 +113,8 @@ def test_hang_up_half_way_changes_nothing(stage: Stage, stubborn: tuple[int, int
     assert process.members(*stubborn, cookie="no") == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGTERM])
-def test_ctrl_z_or_one_sigterm_does_not_stop_it(
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGTERM, signal.SIGQUIT])
+def test_ctrl_z_or_one_sigterm_or_sigquit_does_not_stop_it(
     stage: Stage, stubborn: tuple[int, int], number: int
 ) -> None:
     terminal = on_a_terminal(COMMAND)

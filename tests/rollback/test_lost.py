@@ -18,11 +18,13 @@ import pytest
 
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
+from console.common.files import MOST_END
 from console.frontends.cli import rollback as cli_rollback
 from console.host import process
 from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import NOBODY, Stage, as_root, standin
@@ -234,3 +236,33 @@ def test_one_that_prints_for_ever_is_not_waited_for() -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             records.last_said(child, 0.1)
         child.kill()
+
+
+def test_a_fifo_in_the_place_of_a_record_is_not_waited_for(stage: Stage, restore: Restore) -> None:
+    records_dir, spec = stage.plan.records_dir, stage.plan.baseline.process
+    record, ladder = process.record_path(records_dir, "baseline"), stage.plan.rollback_dir
+    record.parent.mkdir(parents=True)
+    for path in (stage.live, ladder / PROGRESS_FILE, record):
+        os.mkfifo(path)
+    restore()
+    assert spec is not None
+    found = process.known(records_dir, "baseline", spec, "baseline")
+    assert found is not None
+    stage.groups.append(found)
+
+
+def test_of_a_huge_record_the_end_counts(stage: Stage, restore: Restore) -> None:
+    """A crash or a stranger has left it with a gigabyte that nobody wrote."""
+    ladder = stage.plan.rollback_dir / PROGRESS_FILE
+    for path in (stage.live, ladder):
+        with path.open("w") as file:
+            file.truncate(1 << 30)
+    candidate = stage.recorded("process", "cand")
+    tracemalloc.start()
+    try:
+        restore()
+        assert tracemalloc.get_traced_memory()[1] < 8 * MOST_END
+    finally:
+        tracemalloc.stop()
+    assert not process.alive(*candidate)
+    assert read_lines(ladder)[0][-1]["rung"] == "done"

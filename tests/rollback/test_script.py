@@ -110,7 +110,9 @@ def without_curl(stage: Stage, client: str) -> Path:
     """A directory for PATH with what the script needs, and with no client or only this one."""
     tools = stage.root / "bin"
     tools.mkdir()
-    needs = "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head id readlink ls"
+    needs = (
+        "sh sed cut tr cat date sleep sort timeout mkdir env nohup printf head tail id readlink ls"
+    )
     for name in [*needs.split(), *([client] if client else [])]:
         found = sys.executable if name == "python3" else shutil.which(name)
         if found is None:
@@ -329,7 +331,7 @@ def test_a_lock_and_a_log_that_cannot_be_opened_change_nothing(stage: Stage) -> 
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
 def test_it_has_to_be_asked_twice_to_leave(stage: Stage, number: int, times: int) -> None:
     """The whole group of the terminal is asked: the shell, its children, and their tools."""

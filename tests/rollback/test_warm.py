@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from console.common.clock import SystemClock
+from console.common.errors import Exit
 from console.host import process
 from console.recovery.rollback import live, procedure, standby
 from console.recovery.rollback.command import rollback
@@ -271,6 +273,26 @@ def test_command_goes_on_beside_a_ladder_that_was_stopped_half_way(
 
     assert rollback(None, False, emit).serving
     assert any(str(x["trigger"]).startswith("command-") for x in stage.lines)
+
+
+@pytest.mark.parametrize(("under_way", "times", "code"), [
+    (False, 1, -signal.SIGTERM), (True, 1, 0), (True, 2, Exit.ROLLBACK_FAILED),
+])  # fmt: skip
+def test_sigterm_ends_it_while_it_waits_and_a_rollback_under_way_the_second_time(
+    stage: Stage, start_standby: StartStandby, under_way: bool, times: int, code: int
+) -> None:
+    stage.seal(grace_s=2.0)
+    candidate = stage.up("trap 'echo told' TERM; echo up; while :; do sleep 600 & wait; done")
+    stage.record("process", "candidate", candidate)
+    child = start_standby()
+    if under_way:
+        assert standby.trigger(stage.plan.rollback_dir)
+        stage.until_said("told")
+    for _ in range(times):
+        child.terminate()
+        time.sleep(0.3)
+    assert child.wait(60) == code
+    assert (stage.baseline_process() is not None) is (under_way and times == 1)
 
 
 def test_trigger_without_a_reader_says_so(stage: Stage) -> None:

@@ -25,21 +25,23 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.sealed_plan import SealedPlan
 
-AGAIN = b"\nthe rollback goes on; Ctrl-C again leaves it unfinished\n"
+AGAIN = "\nthe rollback goes on; {} again leaves it unfinished\n"
+ENDINGS = {signal.SIGINT: "Ctrl-C", signal.SIGQUIT: "Ctrl-\\", signal.SIGTERM: "SIGTERM"}
 
 
 @contextlib.contextmanager
-def ignore_hangup() -> Iterator[None]:
-    """Ignore hang-up, Ctrl-Z and the first Ctrl-C or SIGTERM; the second raises KeyboardInterrupt.
+def ignore_hangup(*endings: signal.Signals) -> Iterator[list[int]]:
+    """Ignore hang-up, Ctrl-Z and the first of these signals, all of ENDINGS where none is given;
+    the second raises KeyboardInterrupt.
 
-    The first one prints a warning. The signals get handlers and not SIG_IGN, so that processes
-    that a rollback starts have the default behaviour. Only the main thread may set handlers; in
-    other threads nothing changes.
+    The first one prints a warning, and is then in the list. The signals get handlers and not
+    SIG_IGN, so that processes that a rollback starts have the default behaviour. Only the main
+    thread may set handlers; in other threads nothing changes.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
 
     def interrupt(number: int, _: object) -> None:
         if pressed:
@@ -47,16 +49,15 @@ def ignore_hangup() -> Iterator[None]:
         pressed.append(number)
         # os.write instead of print: the signal may have interrupted a print.
         with contextlib.suppress(OSError):
-            os.write(2, AGAIN)
+            os.write(2, AGAIN.format(ENDINGS[signal.Signals(number)]).encode())
 
     previous = {
         signal.SIGHUP: signal.signal(signal.SIGHUP, _ignore),
         signal.SIGTSTP: signal.signal(signal.SIGTSTP, _ignore),
-        signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt),
+        **{number: signal.signal(number, interrupt) for number in endings or ENDINGS},
     }
     try:
-        yield
+        yield pressed
     finally:
         for number, handler in previous.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

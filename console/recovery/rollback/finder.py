@@ -73,7 +73,7 @@ class Finder:
         if found := self._interrupted() or usual():
             return found
         if self.explicit_site and self.site_seal is not None:
-            return SelectedPlan(self.site_seal(), "the site file")
+            return self._from_site(self.site_seal, os.path.realpath(self.site))
         found = self._without_a_run()
         if found is None:
             _require_home()
@@ -132,7 +132,7 @@ class Finder:
         return None
 
     def _has_own(self) -> bool:
-        return self._has_site() or next(self._plans(paths.runs_dir()), None) is not None
+        return self._has_site() or next(self._plans(), None) is not None
 
     def _has_site(self) -> bool:
         """Whether the current user (root may have become another one) has a site to make a plan
@@ -149,21 +149,24 @@ class Finder:
         """With no active run: the newest plan for the user's site file, or one made of the file."""
         path = paths.default_site()  # the file that site_file() gives where no site is named
         site = os.path.realpath(path) if os.path.exists(path) else ""
-        for selected in self._plans(paths.runs_dir()):
+        for selected in self._plans():
             if not site or self.site_seal is None or _is_of(selected.plan, site):
                 ended = replace(selected, plan=selected.plan.of_old)
                 return self._updated(ended, site, self.site_seal)
-        if self.site_seal is None or not self._has_site():
-            return None
+        return self._from_site(self.site_seal) if self.site_seal and self._has_site() else None
+
+    def _from_site(self, seal: Seal, site: str = "") -> SelectedPlan:
+        """A plan made of the site file; where that or its parser is broken, the newest sealed one,
+        of `site` if that is given: an older plan still restores a baseline."""
         try:
-            return SelectedPlan(self.site_seal(), "the site file")
+            return SelectedPlan(seal(), "the site file")
         except Exception as error:
-            # The site file or its parsers may be broken: an older plan still restores a baseline.
-            newest = next(iter(self._plans(paths.runs_dir())), None)
+            newest = next(self._plans(site), None)
             if newest is None:
                 raise
             self.note(f"the site file gives no plan: {_words(error)}")
-            return newest
+            there = newest.plan.run_dir if os.path.isdir(newest.plan.run_dir) else ""
+            return replace(newest, plan=replace(newest.plan.of_old, run_dir=there))
 
     def _updated(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
         """The plan, with its site file's baseline where that file has changed since the seal."""
@@ -240,7 +243,7 @@ class Finder:
         Without any of them, end what carries the run's cookie and raise ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
         found = self._copy_of(pointer) or self._from_its_site(pointer)
-        found = found or next(self._plans(paths.runs_dir()), None)
+        found = found or next(self._plans(), None)
         if found is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
             return replace(found, plan=replace(found.plan, run_id=pointer.run_id, run_dir=there))
@@ -280,19 +283,19 @@ class Finder:
             return None
         return SelectedPlan(plan, source)
 
-    def _plans(self, runs: Path) -> Iterator[SelectedPlan]:
-        """This user's usable plans, the newest first; each is read when it is asked for."""
+    def _plans(self, site: str = "") -> Iterator[SelectedPlan]:
+        """This user's usable plans, the newest first; each is read when it is asked for. For a
+        `site`, those of that file, also copies and a rehearsal's."""
+        runs = paths.runs_dir()
+        files = [runs / name / ROLLBACK / PLAN for name in _names_in(runs)]
         stamped: list[tuple[float, Path]] = []
-        for name in _names_in(runs):
-            path = runs / name / ROLLBACK / PLAN
-            try:
+        for path in (*files, *(sealed.copies() if site else ())):
+            with contextlib.suppress(OSError):
                 stamped.append((os.stat(path).st_mtime, path))
-            except OSError:
-                continue
         for _, path in sorted(stamped, reverse=True):
-            selected = self._read_plan(path, "the newest run")
-            if selected is not None and not _is_rehearsal(selected.plan):
-                yield selected
+            one = self._read_plan(path, "the newest run")
+            if one and (_is_of(one.plan, site) if site else not _is_rehearsal(one.plan)):
+                yield one
 
 
 def _require_home() -> None:
@@ -378,10 +381,9 @@ def _words(error: Exception) -> str:
 
 def _names_in(directory: Path) -> list[str]:
     """The names in a directory; none where it cannot be read: another source may have a plan."""
-    try:
+    with contextlib.suppress(OSError):
         return os.listdir(directory)
-    except OSError:
-        return []
+    return []
 
 
 def _belongings(uid: int) -> str:

@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.common.files import write_all
+from console.common.files import read_end, write_all
 from console.host import process
 from console.runtime.spec import Handle
 
@@ -73,12 +73,11 @@ def append(path: Path, entry: Live) -> None:
 
 
 def read(path: Path) -> list[Live]:
-    """Every whole line, oldest first, without repeats; empty when the file cannot be read.
-
-    Processes of another boot are left out.
+    """Every whole line of the file's end, oldest first, without repeats; none where that cannot be
+    read. Processes of another boot are left out.
     """
     try:
-        data = path.read_bytes()
+        data, _ = read_end(path)
     except OSError:
         return []
     found: dict[Live, None] = {}

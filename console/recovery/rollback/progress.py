@@ -17,7 +17,7 @@ from typing import Any
 
 from console.common.clock import Clock
 from console.common.errors import Exit
-from console.common.files import open_untrusted
+from console.common.files import open_untrusted, read_end
 from console.common.text import one_line
 from console.recovery.rollback import trigger as standby
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -187,7 +187,7 @@ class Report:
 
     def _write(self, line: Line) -> None:
         if self._descriptor < 0:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
             self._descriptor = os.open(self._path, flags, 0o644)
             size = os.fstat(self._descriptor).st_size
             if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
@@ -213,11 +213,10 @@ class Report:
 
 
 def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
-    """The whole lines from a byte offset on, and the offset after them; none when unreadable."""
+    """The whole lines from a byte offset on, of a long file those at its end, and the offset after
+    them; none when unreadable."""
     try:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            data = file.read()
+        data, offset = read_end(path, offset)
     except OSError:
         return [], offset
     end = data.rfind(b"\n") + 1
@@ -328,10 +327,10 @@ def through_standby(
 def unfinished(path: Path) -> int:
     """Offset where the newest rollback without a final line begins, or the end of the file."""
     try:
-        data = path.read_bytes()
+        data, at = read_end(path)
     except OSError:
         return 0
-    at = begin = 0
+    begin = at
     trigger: object = None
     for raw in data.splitlines(keepends=True):
         value: object = None

@@ -10,7 +10,6 @@ import codecs
 import contextlib
 import json
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 
 from console.common import paths
 from console.common.errors import ConsoleError, InvalidFile, Problem
-from console.common.files import write_atomically
+from console.common.files import open_regular, write_atomically
 from console.common.text import one_line
 from console.host.process import ProcessSpec
 from console.runtime.spec import PROMPT
@@ -225,12 +224,8 @@ def read_owned(path: Path) -> tuple[SealedPlan, int]:
 def _content(path: Path) -> tuple[bytes, int]:
     """The bytes in a file, and the uid that owns that very file. Raises InvalidFile."""
     try:
-        # Without O_NONBLOCK, opening a FIFO in the file's place would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise _invalid(str(path), "not a file")
+        with open_regular(path) as file:
+            info = os.fstat(file.fileno())
             data = file.read(SIZE_LIMIT + 1)
     except OSError as error:
         raise _invalid(str(path), f"cannot be read: {error.strerror}") from error

@@ -8,7 +8,8 @@ an emergency (the runner is fenced), `S` an emergency that the sentinel found, `
 the runner asks for, `q` quits, `l` quits if no runner lives and the baseline serves. The standby
 also checks that by itself now and then, for a runner may die before there is a sentinel to ask.
 Where runner and sentinel are both dead, it counts the lease. It leaves after an emergency that
-ended with a baseline that serves.
+ended with a baseline that serves. A SIGTERM that comes in the middle of a rollback ends it after
+that, a second one at once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
-from console.common.errors import ConsoleError
+from console.common.errors import ConsoleError, Exit
 from console.common.files import write_atomically
 from console.host import process
 from console.host.ports import foreign
@@ -31,6 +32,7 @@ from console.host.privileges import lock_memory
 from console.recovery.rollback import live as livelog
 from console.recovery.rollback import records
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.command import ignore_hangup
 from console.recovery.rollback.live import LIVE, Live
 from console.recovery.rollback.procedure import Procedure, load
 from console.recovery.rollback.progress import (
@@ -192,10 +194,13 @@ class Standby:
         clock, emergency = self.clock, who != "runner"
         begun = new_trigger(clock, emergency, who)
         self._reread()
-        Procedure(
-            self.plan, clock=clock, trigger=begun, oom_score=self.oom_score,
-            settle=lambda: self._settle(emergency),
-        ).run()  # fmt: skip
+        with ignore_hangup(signal.SIGTERM) as pressed:
+            Procedure(
+                self.plan, clock=clock, trigger=begun, oom_score=self.oom_score,
+                settle=lambda: self._settle(emergency),
+            ).run()  # fmt: skip
+        if pressed:
+            self.pending += QUIT
 
     def _settle(self, emergency: bool) -> None:
         """Drop the requests that this rollback has answered: an emergency answers every request,
@@ -271,7 +276,10 @@ def main(arguments: list[str]) -> int:
     except (ConsoleError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    standby.run()
+    try:
+        standby.run()
+    except KeyboardInterrupt:
+        return int(Exit.ROLLBACK_FAILED)
     os.close(standby.fifo)  # now, so that a caller sees at once that nobody reads
     return 0
 

@@ -80,7 +80,7 @@ marked_pid() {
 }
 
 recorded_pid() {
-  [ -n "$RECORD" ] && [ -r "$RECORD" ] || return 1
+  [ -f "$RECORD" ] && [ -r "$RECORD" ] || return 1
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   case "$(cat "$RECORD")" in *"$boot"*) ;; *) return 1 ;; esac
   pid=$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' "$RECORD")

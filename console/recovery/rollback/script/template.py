@@ -33,8 +33,7 @@ user_of() { stat -c %u "/proc/$1" 2>/dev/null; }
 container_of() { sed -n 's/.*\([0-9a-f]\{64\}\).*/\1/p' "/proc/$1/cgroup" 2>/dev/null | sort -u; }
 
 alive() {
-  [ -r "/proc/$1/stat" ] || return 1
-  [ "$(start_of "$1")" = "$2" ] || return 1
+  [ -r "/proc/$1/stat" ] && [ "$(start_of "$1")" = "$2" ] || return 1
   case "$(stat_of "$1")" in Z*|X*) return 1 ;; esac
   return 0
 }
@@ -79,12 +78,14 @@ end_group() {
   return 0
 }
 
+# What is recorded; a FIFO in the file's place would be waited for, and a long file is read in part.
+live() { if [ -f "$LIVE" ] && [ -r "$LIVE" ]; then tail -c "$MOST_END" "$LIVE"; fi; }
+
 # PID START NAME of the recorded processes of one kind; those of another boot are left out.
 recorded() {
-  [ -r "$LIVE" ] || return 0
   head='^{"pid":\([0-9]\{1,\}\),"start":\([0-9]\{1,\}\)'
-  sed -n -e "/\"boot\":\"/{ /\"boot\":\"$BOOT/!d; }" \
-    -e "s/$head,\"kind\":\"$1\",\"name\":\"\([^\"]*\)\".*/\1 \2 \3/p" "$LIVE"
+  live | sed -n -e "/\"boot\":\"/{ /\"boot\":\"$BOOT/!d; }" \
+    -e "s/$head,\"kind\":\"$1\",\"name\":\"\([^\"]*\)\".*/\1 \2 \3/p"
 }
 
 is_kept() { case "$KEPT" in *"|$1|"*) return 0 ;; esac; return 1; }
@@ -158,8 +159,7 @@ stop_processes() {
   stop_relays
   base=$(baseline_pid)
   recorded process | while read -r pid start name; do
-    if [ "$name" = "$NAME" ] || [ "$pid" = "$base" ]; then continue; fi
-    end_group "$pid" "$start" "$GRACE_S" stop
+    [ "$name" = "$NAME" ] || [ "$pid" = "$base" ] || end_group "$pid" "$start" "$GRACE_S" stop
   done
 }
 
@@ -177,7 +177,7 @@ targets() {
   for role in candidate oneoff; do
     timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
   done | while read -r one; do if is_owned "$one"; then echo "$one"; fi; done
-  if [ -r "$LIVE" ]; then sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p' "$LIVE"; fi
+  live | sed -n 's/^{"container":"\([A-Za-z0-9_.-]*\)",.*/\1/p'
 }
 
 # Id and name of each candidate container that runs.
@@ -186,9 +186,7 @@ running_targets() {
   targets | sort -u | while read -r one; do
     timeout 15 docker inspect --type container -f "$form" "$one" 2>/dev/null
   done | sort -u | while read -r id up name; do
-    [ "$up" = true ] || continue
-    if is_kept "$id" || is_kept "${name#/}"; then continue; fi
-    echo "$id ${name#/}"
+    [ "$up" != true ] || is_kept "$id" || is_kept "${name#/}" || echo "$id ${name#/}"
   done
 }
 
@@ -252,11 +250,12 @@ start_process() {
   mkdir -p "${LOG%/*}" 2>/dev/null
   # With `:`, as with `exec` alone, a file that cannot be opened would end the whole shell.
   if ! true 2>/dev/null >>"$LOG"; then LOG=/dev/null; fi
-  { trap - TSTP PIPE INT TERM; callers_locale; spawn_baseline; } </dev/null >>"$LOG" 2>&1 9>&- &
+  { trap - TSTP PIPE INT QUIT TERM; callers_locale; spawn_baseline
+  } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!; FRESH=yes
   SPAWNED_START=$(start_of "$SPAWNED")
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  mkdir -p "${RECORD%/*}" 2>/dev/null
+  mkdir -p "${RECORD%/*}" 2>/dev/null; [ ! -p "$RECORD" ] || RECORD=/dev/null
   printf '{"pid": %s, "start": %s, "boot_id": "%s", "sha": "%s"}\n' "$SPAWNED" \
     "${SPAWNED_START:-0}" "$boot" "$SHA" 2>/dev/null >"$RECORD" || say start "no record written"
   say start "pid $SPAWNED"
@@ -292,7 +291,7 @@ tell() {
 # The last line of ladder.jsonl, by which resume and the next rollback know that this is over. It
 # needs no process: there may be none to be had.
 note_done() {
-  [ -e "$PROGRESS" ] || [ -O "${PROGRESS%/*}" ] || return 0
+  [ -f "$PROGRESS" ] || { [ ! -e "$PROGRESS" ] && [ -O "${PROGRESS%/*}" ]; } || return 0
   at=''; up=''
   { while read -r key at rest && [ "$key" != btime ]; do :; done </proc/stat
     read -r up rest </proc/uptime; } 2>/dev/null
@@ -345,8 +344,7 @@ main() {
   WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: it may lack processes or files."
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
   trap ended EXIT
-  trap 'asked Ctrl-C' INT
-  trap 'asked SIGTERM' TERM
+  trap 'asked Ctrl-C' INT; trap 'asked Ctrl-\\' QUIT; trap 'asked SIGTERM' TERM
   by_bytes
   restore &
   WORKER=$!
@@ -359,7 +357,7 @@ main() {
 restore() {
   trap - EXIT
   # Tools and subshells inherit that a signal is ignored, and not that it is caught.
-  trap '' INT TERM
+  trap '' INT QUIT TERM
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''
@@ -367,7 +365,7 @@ restore() {
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
   # One rollback at a time, where flock exists; a stuck one does not hold this one up.
-  if command -v flock >/dev/null 2>&1 && { command exec 9>>"$LOCK"; } 2>/dev/null; then
+  if command -v flock >/dev/null 2>&1 && { command exec 9<>"$LOCK"; } 2>/dev/null; then
     flock -w 5 9 || say fence "another rollback is under way; going on beside it"
   fi
   say fence "run ${RUN:-none}"

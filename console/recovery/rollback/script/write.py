@@ -14,6 +14,7 @@ import re
 import shlex
 from pathlib import Path
 
+from console.common.files import MOST_END
 from console.host import process
 from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
@@ -74,6 +75,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "RUN": plan.run_id,
         "COOKIE": cookie.replace(".", "[.]"),
         "LIVE": str(plan.rollback_dir / LIVE),
+        "MOST_END": str(MOST_END),
         "LOCK": str(plan.rollback_dir / "lock"),
         "LADDER": str(plan.rollback_dir / FIFO),
         "PROGRESS": str(plan.rollback_dir / PROGRESS_FILE),
