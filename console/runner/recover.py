@@ -24,6 +24,7 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.sealed_plan import of_run
 from console.recovery.rollback.stages.fence import marked
+from console.recovery.rollback.standby import LEASE
 from console.runner.context import Context
 from console.runner.finish import record_result, restored
 from console.runner.guard.client import WHO, record_breach, unrecorded_breach
@@ -172,6 +173,8 @@ def close_after_rollback(context: Context) -> None:
     trigger = last[-1].get("trigger")
     breach = unrecorded_breach(context)
     detail, cause, why = "stopped by the rollback", "", "emergency"
+    if str(trigger).startswith(f"{LEASE}-"):  # the standby counted it: no sentinel lived
+        detail, cause, why = "stopped by the lease", str(Cause.EXPIRED), LEASE
     if breach is not None:
         actor = "the lease" if breach.cause is Cause.EXPIRED else WHO
         detail, cause = f"stopped by {actor}: {breach.words}", str(breach.cause)

@@ -75,19 +75,27 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     try:
         until(lambda: listener(base.url), "it listens")
         assert not yard.roll_back().serving, yard.lines
+        assert "restarting" not in str(yard.lines), "it does not get its port back by that"
     finally:
         process.stop_group(*stranger, grace_s=0.0)
 
 
-def test_a_container_that_is_published_elsewhere_is_not_what_answers(yard: Yard) -> None:
-    """It was made again with another port, and another server of the same user has the old one."""
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_container_that_is_published_elsewhere_is_not_what_answers(
+    yard: Yard, answers: bool
+) -> None:
+    """It was made again with another port, and another server of the same user may have the old
+    one; a restart, which loads its model again, changes nothing of that."""
     base = yard.plan.baseline
     yard.remove(base.container_id)
-    argv = list(standin(int(base.url.rpartition(":")[2])).argv)
+    port = int(base.url.rpartition(":")[2])
+    argv = list(standin(port).argv) if answers else ["sleep", "600"]
     ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "1"}]}
     made = engine_of(yard).make(base.container_name, argv, HostConfig={"PortBindings": ports})
-    yard.plan = replace(yard.plan, baseline=replace(base, container_id=made))
-    assert not yard.roll_back().serving, yard.lines
+    yard.plan = replace(yard.plan, baseline=replace(base, container_id=made, ready_timeout_s=30.0))
+    result = yard.roll_back()
+    assert (result.serving, "published at port 1, and not at" in result.detail) == (False, True)
+    assert engine_of(yard).calls.count(f"POST /containers/{made}/start") == 1, yard.lines
 
 
 @pytest.mark.parametrize("runs", [True, False])

@@ -42,8 +42,8 @@ def _down(bench: Bench) -> None:
     context.record("step.state", "up", 1, state=str(StepState.RUNNING))
 
 
-def closed(bench: Bench, serving: bool = True) -> RunView:
-    line = {"trigger": "t1", "rung": "done", "state": "ok", "serving": serving, "restore_s": 4.2,
+def closed(bench: Bench, serving: bool = True, trigger: str = "warm-1") -> RunView:
+    line = {"trigger": trigger, "rung": "done", "state": "ok", "serving": serving, "restore_s": 4.2,
             "detail": "", "at": 1.0, "t": 4.2}  # fmt: skip
     bench.context.run.ladder.write_text(json.dumps(line) + "\n")
     close_after_rollback(bench.context)
@@ -152,19 +152,20 @@ def test_which_guards_do_not_fit_a_machine(
 
 
 @pytest.mark.parametrize(
-    ("breach", "serving", "state", "reason", "cause"),
+    ("breach", "trigger", "state", "reason", "cause"),
     [
-        ({"cause": "lease"}, True, "rolled_back", "lease", "expired"),
-        (None, True, "rolled_back", "emergency", ""),
-        ({}, False, "rollback_failed", "guard", "guard"),
+        ({"cause": "lease"}, "sentinel-1", "rolled_back", "lease", "expired"),
+        (None, "lease-1", "rolled_back", "lease", "expired"),
+        (None, "warm-1", "rolled_back", "emergency", ""),
+        ({}, "sentinel-1", "rollback_failed", "guard", "guard"),
     ],
 )
 def test_what_else_a_rollback_is_written_down_as(
-    bench: Bench, breach: dict[str, str] | None, serving: bool, state: str, reason: str, cause: str
+    bench: Bench, breach: dict[str, str] | None, trigger: str, state: str, reason: str, cause: str
 ) -> None:
     if breach is not None:
         bench.breach(**breach)
-    view = closed(bench, serving)
+    view = closed(bench, state == "rolled_back", trigger)
     found = [step.cause for step in view.steps if step.id == "up"]
     assert (str(view.state), view.reason, found) == (state, reason, [cause])
     assert len(view.guards) == (breach is not None)

@@ -10,6 +10,7 @@ from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.stages.stop import sweep
+from console.runtime.engine_api import published_elsewhere
 from console.runtime.probe import Health, busy, complete, health
 
 FIRST_PAUSE_S = 0.005
@@ -28,13 +29,16 @@ MEASURED_TOKENS = 64
 
 
 class Readiness:
-    """Waits for the baseline and proves it, with one restart in all."""
+    """Waits for the baseline and proves it, with one restart in all, where one may help."""
 
     def __init__(self, context: RollbackContext, baseline: Baseline) -> None:
         self.context = context
         self.baseline = baseline
         self.plan = context.plan.baseline
         self.restarted = False
+        self.misplaced = False
+        """It runs, but at another port, or while something else has its port: it would load its
+        model again, and answer no more than before."""
 
     def prove(self) -> bool:
         """Run the stages ready and completion, after a restart once more; True when it serves."""
@@ -42,13 +46,14 @@ class Readiness:
             self.context.report.skipped("ready", "there is no container to wait for")
             return False
         while True:
+            self.misplaced = False
             trouble = self._ready()
             life = self.baseline.life()
             trouble = trouble or self._completion() or self._not_the_baseline(life)
             if not trouble:
                 return True
             stage, detail = trouble
-            if self.restarted:
+            if self.restarted or self.misplaced:
                 self.context.fail(stage, detail)
                 return False
             self.restarted = True
@@ -86,6 +91,8 @@ class Readiness:
                 checked = now
                 if self.baseline.running() is False:
                     return "ready", self._ended()
+                if elsewhere := self._elsewhere():
+                    return "ready", elsewhere
             if now - begun >= limit_s:
                 waited = format_duration(limit_s)
                 return "ready", f"not ready after {waited}: {state}, {detail}"
@@ -110,7 +117,24 @@ class Readiness:
             return "completion", "it ended and was started anew during its proof"
         return None
 
+    def _elsewhere(self) -> str:
+        """Where its container is published instead, as the engine last described it; "" where it
+        is published as it should be, or that is not known."""
+        port = published_elsewhere(self.baseline.inspected or {}, self.plan.url)
+        if not port:
+            return ""
+        self.misplaced = True
+        return (
+            f"the container is published at {port}, and not at {self.plan.url}: correct `url` "
+            "in the site file, or make the container again"
+        )
+
     def _stranger(self) -> str:
+        # One that its engine starts again at this moment is no misplaced one.
+        runs = self.baseline.can_answer(OWNER_S) is True
+        self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
+        if self.misplaced and (elsewhere := self._elsewhere()):
+            return elsewhere
         who = listener(self.plan.url)
         name = f": pid {who.pid}, {who.words}" if who else ""
         return f"something else answers at the baseline's address, {self.plan.url}{name}"
