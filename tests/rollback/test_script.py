@@ -282,9 +282,10 @@ esac
     ("gone", "", 0, 7), ("gone", "", 1, 7),
 ])  # fmt: skip
 def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(
-    stage: Stage, name: str, ports: str, up: int, code: int
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, name: str, ports: str, up: int, code: int
 ) -> None:
     """It was made again under its name, or not at all; or its engine does not answer."""
+    monkeypatch.setattr(write, "ENGINE_WAIT_S", 1)
     stage.spawn(list(standin(stage.port).argv), cookie="no")
     body = INSPECT.format(up=up, old="a" * 64, ports=ports.format(port=stage.port))
     path = stage.tool("docker", body)
@@ -292,6 +293,28 @@ def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(
     stage.base(kind="container", container_id="a" * 64, container_name=name, ready_timeout_s=60.0)
     done = run_script(stage, path)
     assert done.returncode == code, done.stdout
+
+
+RESTARTS = """echo >>{asked}; [ "$(wc -l <{asked})" -gt 12 ] || exit 1
+case "$*" in
+  "start base") : >{asked}.up ;;
+  *.State.Running*base) if [ -e {asked}.up ]; then echo "true false false 7 now"; fi ;;
+  *PortBindings*base) echo , ;;
+  ps*) ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+def test_an_engine_that_is_being_restarted_is_waited_for(stage: Stage) -> None:
+    stage.spawn(list(standin(stage.port).argv), cookie="no")
+    path = stage.tool("docker", RESTARTS.format(asked=stage.root / "asked"))
+    stage.until_it_is()
+    stage.base(kind="container", container_name="base", ready_timeout_s=10.0)
+    done = run_script(stage, path)
+    assert done.returncode == 0, done.stdout
+    assert "docker start base failed" in done.stdout
+    assert done.stdout.count("the engine does not answer") == 1
 
 
 def test_one_process_that_ends_early_is_not_the_end(stage: Stage) -> None:

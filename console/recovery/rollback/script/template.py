@@ -239,6 +239,9 @@ start_container() {
     fi
     say start "docker start $one failed"
   done
+  if engine_back; then
+    stop_containers; LEFT=$(still_there) || LEFT=yes; start_container; return
+  fi
   STARTED=$BASE_NAME
   if (callers_locale; start_fallback); then FRESH=yes; say start "by compose"; return 0; fi
   say start "no way to start the baseline's container was left"
@@ -360,7 +363,7 @@ restore() {
   trap '' INT QUIT TERM
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''
+  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
