@@ -347,6 +347,15 @@ def test_a_lock_and_a_log_that_cannot_be_opened_change_nothing(stage: Stage) -> 
     assert done.returncode == 0, done.stdout
 
 
+def test_a_limit_that_lets_no_file_grow_costs_the_records_only(stage: Stage) -> None:
+    quiet = ("sh", "-c", 'exec "$@" >/dev/null', "", *standin(stage.port).argv)
+    stage.base(process=ProcessSpec(quiet))
+    done = run_script(stage, limits={resource.RLIMIT_FSIZE: 0})
+    found = process.known(stage.plan.records_dir, "baseline", ProcessSpec(quiet), "baseline")
+    stage.groups += [found] if found else []
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
 def test_it_has_to_be_asked_twice_to_leave(stage: Stage, number: int, times: int) -> None:

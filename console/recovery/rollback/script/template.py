@@ -342,8 +342,8 @@ asked() {
 }
 
 main() {
-  # A dropped line or a closed terminal must not stop it half way.
-  trap '' HUP TSTP PIPE
+  # No dropped line, closed terminal or limit for files may stop it; not every shell knows XFSZ.
+  command trap '' HUP TSTP PIPE XFSZ 2>/dev/null
   WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: it may lack processes or files."
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
   trap ended EXIT
