@@ -94,7 +94,10 @@ def test_a_container_that_is_published_elsewhere_is_not_what_answers(
     made = engine_of(yard).make(base.container_name, argv, HostConfig={"PortBindings": ports})
     yard.plan = replace(yard.plan, baseline=replace(base, container_id=made, ready_timeout_s=30.0))
     result = yard.roll_back()
-    assert (result.serving, "published at 127.0.0.1:1, and not at" in result.detail) == (False, True)
+    assert (result.serving, "published at 127.0.0.1:1, and not at" in result.detail) == (
+        False,
+        True,
+    )
     assert engine_of(yard).calls.count(f"POST /containers/{made}/start") == 1, yard.lines
 
 

@@ -267,40 +267,6 @@ def test_in_the_hosts_network_only_its_own_processes_are_the_baseline(
     assert done.returncode == (0 if whose == "its own" else 7), done.stdout
 
 
-INSPECT = """case "$*" in
-  "ps -q") exit {up} ;;
-  inspect*{old}*) exit 1 ;;
-  *.State.Running*base) echo "true false false 7 now" ;;
-  *PortBindings*base) echo "{ports}" ;;
-  *) exit 1 ;;
-esac
-"""
-
-
-ASKED = "8080/tcp/asked "
-
-
-@pytest.mark.parametrize(("name", "ports", "up", "code"), [
-    ("base", "", 0, 0), ("base", ASKED + "8080/tcp/127.0.0.1/{port} ", 0, 0),
-    ("base", ASKED + "8080/tcp//{port} 8080/tcp/::/{port}", 0, 0),
-    ("base", ASKED + "8080/tcp/127.0.0.1/1", 0, 7), ("base", ASKED, 0, 7),
-    ("base", ASKED + "8080/tcp/127.0.0.2/{port}", 0, 7),
-    ("base", ASKED + "8080/udp/127.0.0.1/{port}", 0, 7),
-    ("gone", "", 0, 7), ("gone", "", 1, 7),
-])  # fmt: skip
-def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(
-    stage: Stage, name: str, ports: str, up: int, code: int
-) -> None:
-    """It was made again under its name, or not at all; or its engine does not answer."""
-    stage.spawn(list(standin(stage.port).argv), cookie="no")
-    body = INSPECT.format(up=up, old="a" * 64, ports=ports.format(port=stage.port))
-    path = stage.tool("docker", body)
-    stage.until_it_is()
-    stage.base(kind="container", container_id="a" * 64, container_name=name, ready_timeout_s=60.0)
-    done = run_script(stage, path)
-    assert done.returncode == code, done.stdout
-
-
 def test_one_process_that_ends_early_is_not_the_end(stage: Stage) -> None:
     """A shell ends at once where it cannot fork; here a tool kills it, once."""
     once = stage.root / "once"
@@ -328,6 +294,15 @@ def test_a_lock_and_a_log_that_cannot_be_opened_change_nothing(stage: Stage) -> 
     (stage.plan.rollback_dir / "lock").mkdir()
     Path(stage.plan.baseline.log).mkdir()
     done = run_script(stage)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_limit_that_lets_no_file_grow_costs_the_records_only(stage: Stage) -> None:
+    quiet = ("sh", "-c", 'exec "$@" >/dev/null', "", *standin(stage.port).argv)
+    stage.base(process=ProcessSpec(quiet))
+    done = run_script(stage, limits={resource.RLIMIT_FSIZE: 0})
+    found = process.known(stage.plan.records_dir, "baseline", ProcessSpec(quiet), "baseline")
+    stage.groups += [found] if found else []
     assert done.returncode == 0, done.stdout
 
 

@@ -17,6 +17,7 @@ from console.host import ports, process
 from console.host.process import COOKIE, ProcessSpec
 from console.journal import lock
 from console.recovery.rollback import records
+from console.recovery.rollback.script import write
 from console.recovery.rollback.trigger import flocks
 from console.runtime import proxy
 from tests.ports import free_port
@@ -267,3 +268,60 @@ def test_a_relay_at_another_address_is_left_alone(
     assert {one.pid for one in proxy.all_at(stage.plan.baseline.url)} == {near[0], wide[0]}
     restore()
     assert [process.alive(*one) for one in (far, near, wide)] == [True, False, False]
+
+
+INSPECT = """case "$*" in
+  "ps -q") exit {up} ;;
+  inspect*{old}*) exit 1 ;;
+  *.State.Running*base) echo "true false false 7 now" ;;
+  *PortBindings*base) echo "{ports}" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+ASKED = "8080/tcp/asked "
+
+
+@pytest.mark.parametrize(("name", "ports", "up", "code"), [
+    ("base", "", 0, 0), ("base", ASKED + "8080/tcp/127.0.0.1/{port} ", 0, 0),
+    ("base", ASKED + "8080/tcp//{port} 8080/tcp/::/{port}", 0, 0),
+    ("base", ASKED + "8080/tcp/127.0.0.1/1", 0, 7), ("base", ASKED, 0, 7),
+    ("base", ASKED + "8080/tcp/127.0.0.2/{port}", 0, 7),
+    ("base", ASKED + "8080/udp/127.0.0.1/{port}", 0, 7),
+    ("gone", "", 0, 7), ("gone", "", 1, 7),
+])  # fmt: skip
+def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, name: str, ports: str, up: int, code: int
+) -> None:
+    """It was made again under its name, or not at all; or its engine does not answer."""
+    monkeypatch.setattr(write, "ENGINE_WAIT_S", 1)
+    stage.spawn(list(standin(stage.port).argv), cookie="no")
+    body = INSPECT.format(up=up, old="a" * 64, ports=ports.format(port=stage.port))
+    path = stage.tool("docker", body)
+    stage.until_it_is()
+    stage.base(kind="container", container_id="a" * 64, container_name=name, ready_timeout_s=60.0)
+    done = run_script(stage, path)
+    assert done.returncode == code, done.stdout
+
+
+RESTARTS = """echo >>{asked}; [ "$(wc -l <{asked})" -gt 12 ] || exit 1
+case "$*" in
+  "start base") : >{asked}.up ;;
+  *.State.Running*base) if [ -e {asked}.up ]; then echo "true false false 7 now"; fi ;;
+  *PortBindings*base) echo , ;;
+  ps*) ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+def test_an_engine_that_is_being_restarted_is_waited_for(stage: Stage) -> None:
+    stage.spawn(list(standin(stage.port).argv), cookie="no")
+    path = stage.tool("docker", RESTARTS.format(asked=stage.root / "asked"))
+    stage.until_it_is()
+    stage.base(kind="container", container_name="base", ready_timeout_s=10.0)
+    done = run_script(stage, path)
+    assert done.returncode == 0, done.stdout
+    assert "docker start base failed" in done.stdout
+    assert done.stdout.count("the engine does not answer") == 1

@@ -56,14 +56,12 @@ class Finder:
         run_dir: str = "",
         site: str = "",
     ) -> None:
-        """`site_seal` makes a plan from the site that was asked for or else from the current user's
-        default site, `seal_at` from the site file at a path. `run_dir` names the run to roll back
-        where the pointer names another or none; `site` is the site file that was asked for."""
-        self.site = site
+        """`site_seal` makes a plan from the site that was asked for, else from the user's default
+        one, `seal_at` from the site file at a path. `run_dir` names the run to roll back where the
+        pointer names another or none; `site` is the site file that was asked for."""
+        self.site, self.run_dir = site, run_dir
         self._selected_first: set[str] = set()
-        self.seal_at = seal_at
-        self.run_dir = run_dir
-        self.site_seal = site_seal
+        self.site_seal, self.seal_at = site_seal, seal_at
         self.explicit_site = explicit_site
         self.note = note
 

@@ -258,4 +258,19 @@ prove() {
   return 2
 }
 
+# Whether the engine was away, as one that is being restarted is, and is back in time. One that
+# refuses this user answers.
+engine_back() {
+  command -v docker >/dev/null 2>&1 || return 1
+  said=$(timeout 15 docker ps -q 2>&1) && return 1
+  case "$said" in *"ermission denied"*) return 1 ;; esac
+  [ -n "$AWAY" ] || say start "the engine does not answer; asked again for up to $ENGINE_S s"
+  AWAY=${AWAY:-$(uptime_s)}
+  while [ $(($(uptime_s) - AWAY)) -lt "$ENGINE_S" ]; do
+    sleep 0.5
+    if timeout 15 docker ps -q >/dev/null 2>&1; then return 0; fi
+  done
+  return 1
+}
+
 """

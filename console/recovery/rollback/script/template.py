@@ -239,6 +239,9 @@ start_container() {
     fi
     say start "docker start $one failed"
   done
+  if engine_back; then
+    stop_containers; LEFT=$(still_there) || LEFT=yes; start_container; return
+  fi
   STARTED=$BASE_NAME
   if (callers_locale; start_fallback); then FRESH=yes; say start "by compose"; return 0; fi
   say start "no way to start the baseline's container was left"
@@ -339,8 +342,8 @@ asked() {
 }
 
 main() {
-  # A dropped line or a closed terminal must not stop it half way.
-  trap '' HUP TSTP PIPE
+  # No dropped line, closed terminal or limit for files may stop it; not every shell knows XFSZ.
+  command trap '' HUP TSTP PIPE XFSZ 2>/dev/null
   WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: it may lack processes or files."
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
   trap ended EXIT
@@ -360,7 +363,7 @@ restore() {
   trap '' INT QUIT TERM
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''
+  SPAWNED=''; SPAWNED_START=''; STARTED=$BASE_ID; CLIENT=''; LEFT=''; FRESH=''; AWAY=''
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
