@@ -305,8 +305,9 @@ def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
     asked = _doors(_table(host, "PortBindings"))
     if not asked or not is_local(url) or host.get("NetworkMode") == "host":
         return ""
-    if _table(container, "State").get("Running") is True:
-        found = _doors(_table(_table(container, "NetworkSettings"), "Ports"))
+    settings = _table(container, "NetworkSettings")
+    if _table(container, "State").get("Running") is True and "Ports" in settings:
+        found = _doors(_table(settings, "Ports"))
     elif all(port.isdigit() and port != "0" for _, port in asked):
         found = asked
     else:
