@@ -298,11 +298,13 @@ class Trial:
         seen.candidate_listens = _connects(world.cand_port)
         seen.orphans = [f"{kind} {pid}" for kind, pid, _ in self._left()]
         temp = [p for part in ("host", "state") for p in (self.root / part).rglob(".*.new")]
-        # whom a rollback ends may be about to write, like whom a trial kills
+        # Whom a rollback ends may be about to write, like whom a trial kills. The directory of a
+        # run that never began is gone, with what its rollback wrote there.
+        told = [*(self.root / "state").rglob("ladder.jsonl"), self.root / "said"]
         seen.kills += sum(
             path.read_text(errors="replace").count("runner killed")
-            for path in (self.root / "state").rglob("ladder.jsonl")
-        )
+            for path in told if path.exists()
+        )  # fmt: skip
         seen.temp = [str(p) for p in temp if p.lstat().st_uid == os.getuid()]
         seen.effects = world.effects.read_text().splitlines() if world.effects.exists() else []
         seen.journals = facts.journals(self.root / "state/omni-console/runs")
