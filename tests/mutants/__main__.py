@@ -131,22 +131,6 @@ def verdicts(results: list[Result]) -> dict[str, str]:
     return said
 
 
-def compare(old: list[Result], new: list[Result]) -> tuple[str, bool]:
-    """What the tests of an older tree noticed, against those of a newer one; whether no less."""
-    before = {result.id: result.test for result in old if result.outcome in KILLED}
-    after = verdicts(new)
-    now = {name for name, verdict in after.items() if verdict.startswith("make")}
-    missed = sorted(before.keys() - now)
-    quick = sum(after.get(name) == "make test" for name in before)
-    share = quick / max(1, len(before))
-    lines = [f"{name} {after.get(name, 'not reached')}, before: {before[name]}" for name in missed]
-    lines.append(
-        f"noticed before {len(before)}; of these now {len(before) - len(missed)}, by make test"
-        f" alone {quick} ({share:.0%}); noticed now only: {len(now - before.keys())}"
-    )
-    return "\n".join(lines), not missed and share >= 0.9
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     add = parser.add_argument
@@ -160,14 +144,9 @@ def main() -> None:
     add("--root", type=Path, default=ROOT, help="another checkout, with its own .venv")
     add("--coverage", type=Path, help="a folder measured before; else it is measured")
     add("--results", type=Path, help="the file of results; else one beside the environment")
-    add("--compare", nargs=2, type=Path, metavar=("OLD", "NEW"), help="two files of results")
     options = parser.parse_args()
     if options.write:
         faults.draw(ROOT)
-    elif options.compare:
-        words, enough = compare(*map(read_results, options.compare))
-        print(words)
-        sys.exit(not enough)
     elif not enclosed():
         parser.error("mutants could end processes of yours: there is no unshare --pid here")
     else:

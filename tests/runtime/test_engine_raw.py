@@ -184,34 +184,26 @@ def test_socket_path_forms(monkeypatch: pytest.MonkeyPatch) -> None:
 HERE = "http://127.0.0.1:8080"
 
 
-@pytest.mark.parametrize(
-    ("asked", "now", "more", "url", "word"),
-    [
-        ("", "8080", {"AutoRemove": True}, HERE, "--rm"),
-        ("", "8080", {}, HERE, "chose its port"),
-        ("0", "8080", {}, HERE, "chose its port"),
-        ("", "9000", {}, HERE, "published at 0.0.0.0:9000"),
-        ("8080", "8080", {}, HERE, ""),
-        ("8080", "8080", {}, "http://localhost:8080", ""),
-        ("8080", "8080", {}, "http://127.0.1.1:8080", ""),
-        ("443", "443", {}, "https://localhost", ""),
-        ("8080", "8080", {}, "http://elsewhere.example:9000", ""),
-        ("8080", None, {}, HERE, ""),  # it is stopped
-        ("8080", "", {}, HERE, "published at no port"),  # taken off its network
-        ("8080", "8080/udp", {}, HERE, "published at no port"),
-        ("127.0.0.1:8080", "127.0.0.1:8080", {}, "http://localhost:8080", ""),
-        ("127.0.0.2:8080", "127.0.0.2:8080", {}, HERE, "published at 127.0.0.2:8080"),
-        ("9000", "9000", {}, HERE, "published at 0.0.0.0:9000"),
-        ("9000", None, {}, HERE, "published at 0.0.0.0:9000"),
-        ("9000", None, {}, "http://127.0.1.1:8080", "published at 0.0.0.0:9000"),
-        ("9000-9010", None, {}, HERE, ""),
-        ("9000", None, {"NetworkMode": "host"}, HERE, ""),
-    ],
-)
+CHOSEN, ALL, NOWHERE = "chose its port", "published at 0.0.0.0:9000", "published at no port"
+
+
+@pytest.mark.parametrize(("asked", "now", "more", "url", "word"), [
+    ("", "8080", {"AutoRemove": True}, HERE, "--rm"), ("", "8080", {}, HERE, CHOSEN),
+    ("0", "8080", {}, HERE, CHOSEN), ("", "9000", {}, HERE, ALL), ("8080", "8080", {}, HERE, ""),
+    ("8080", "8080", {}, "http://localhost:8080", ""), ("443", "443", {}, "https://localhost", ""),
+    ("8080", "8080", {}, "http://127.0.1.1:8080", ""),
+    ("8080", "8080", {}, "http://elsewhere.example:9000", ""),
+    ("8080", None, {}, HERE, ""), ("8080", "", {}, HERE, NOWHERE),
+    ("8080", "8080/udp", {}, HERE, NOWHERE), ("9000", "9000", {}, HERE, ALL),
+    ("127.0.0.1:8080", "127.0.0.1:8080", {}, "http://localhost:8080", ""),
+    ("127.0.0.2:8080", "127.0.0.2:8080", {}, HERE, "published at 127.0.0.2:8080"),
+    ("9000", None, {}, HERE, ALL), ("9000", None, {}, "http://127.0.1.1:8080", ALL),
+    ("9000-9010", None, {}, HERE, ""), ("9000", None, {"NetworkMode": "host"}, HERE, ""),
+])  # fmt: skip
 def test_what_speaks_against_a_container_as_the_baseline(
     asked: str, now: str | None, more: dict[str, Any], url: str, word: str
 ) -> None:
-    """`now` is None for one that is stopped."""
+    """`now` is None for one that is stopped, and empty for one that was taken off its network."""
 
     def ports(text: str) -> dict[str, Any]:
         door, _, protocol = text.partition("/")

@@ -25,28 +25,20 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nready"
 IMAGE = ImageInfo("sha256:1", (), "linux", "amd64", 5)
 URL = "http://127.0.0.1:{port}/"
 
-CASES: list[tuple[dict[str, Any], bool]] = [
-    ({"http": {"url": URL}}, True),
-    ({"http": {"url": URL, "matches": "^ready$"}}, True),
-    ({"http": {"url": URL, "matches": "late"}}, False),
-    ({"http": {"url": URL, "status": 204}}, False),
-    ({"http": {"url": "http://127.0.0.1:{free}/"}}, False),
-    ({"output": ["echo", "a b"], "matches": "^a b$"}, True),
-    ({"output": ["echo", "a b"], "matches": "c"}, False),
-    ({"output": ["echo", "a b"], "not_matches": "c"}, True),
-    ({"output": ["echo", "a b"], "not_matches": "a"}, False),
-    ({"output": ["false"], "not_matches": "a"}, False),
-    ({"file": "{here}"}, True),
-    ({"file": "{here}", "min_bytes": "4B"}, True),
-    ({"file": "{here}", "min_bytes": "5B"}, False),
-    ({"file": "{here}.gone"}, False),
-    ({"port_free": "{free}"}, True),
-    ({"port_free": "{port}"}, False),
-    ({"image": "here", "platform": "linux/amd64"}, True),
-    ({"image": "here", "platform": "linux/arm64"}, False),
-    ({"image": "gone"}, False),
-    ({"cpu": "no-such-flag"}, False),
-]
+HERE, GONE = {"file": "{here}"}, {"file": "{here}.gone"}
+ECHO, AMD = {"output": ["echo", "a b"]}, {"image": "here", "platform": "linux/amd64"}
+HOLDS: list[dict[str, Any]] = [
+    {"http": {"url": URL}}, {"http": {"url": URL, "matches": "^ready$"}}, HERE, AMD,
+    {**ECHO, "matches": "^a b$"}, {**ECHO, "not_matches": "c"}, {**HERE, "min_bytes": "4B"},
+    {"port_free": "{free}"},
+]  # fmt: skip
+FAILS: list[dict[str, Any]] = [
+    {"http": {"url": URL, "matches": "late"}}, {"http": {"url": URL, "status": 204}}, GONE,
+    {"http": {"url": "http://127.0.0.1:{free}/"}}, {**ECHO, "matches": "c"}, {"image": "gone"},
+    {**ECHO, "not_matches": "a"}, {"output": ["false"], "not_matches": "a"}, {"cpu": "no-such"},
+    {**HERE, "min_bytes": "5B"}, {"port_free": "{port}"}, {**AMD, "platform": "linux/arm64"},
+]  # fmt: skip
+CASES = [*((one, True) for one in HOLDS), *((one, False) for one in FAILS)]
 
 
 @pytest.fixture(scope="module")
