@@ -302,9 +302,10 @@ def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
     """Where on this machine an inspected container is published, in words, if that is not at a URL
     of this machine; "" otherwise, and where it is not known."""
     host = _table(container, "HostConfig")
-    asked = _doors(_table(host, "PortBindings"))
-    if not asked or not is_local(url) or host.get("NetworkMode") == "host":
+    bindings = _table(host, "PortBindings")
+    if not bindings or not is_local(url) or host.get("NetworkMode") == "host":
         return ""
+    asked = _doors(bindings)
     settings = _table(container, "NetworkSettings")
     if _table(container, "State").get("Running") is True and "Ports" in settings:
         found = _doors(_table(settings, "Ports"))

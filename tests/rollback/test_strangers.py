@@ -288,7 +288,7 @@ ASKED = "8080/tcp/asked "
     ("base", ASKED + "8080/tcp//{port} 8080/tcp/::/{port}", 0, 0),
     ("base", ASKED + "8080/tcp/127.0.0.1/1", 0, 7), ("base", ASKED, 0, 7),
     ("base", ASKED + "8080/tcp/127.0.0.2/{port}", 0, 7),
-    ("base", ASKED + "8080/udp/127.0.0.1/{port}", 0, 7),
+    ("base", "8080/udp/asked 8080/udp/127.0.0.1/{port}", 0, 7),
     ("gone", "", 0, 7), ("gone", "", 1, 7),
 ])  # fmt: skip
 def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(

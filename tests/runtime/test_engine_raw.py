@@ -194,7 +194,7 @@ CHOSEN, ALL, NOWHERE = "chose its port", "published at 0.0.0.0:9000", "published
     ("8080", "8080", {}, "http://127.0.1.1:8080", ""),
     ("8080", "8080", {}, "http://elsewhere.example:9000", ""),
     ("8080", None, {}, HERE, ""), ("8080", "", {}, HERE, NOWHERE),
-    ("8080", "8080/udp", {}, HERE, NOWHERE), ("9000", "9000", {}, HERE, ALL),
+    ("8080/udp", "8080/udp", {}, HERE, NOWHERE), ("9000", "9000", {}, HERE, ALL),
     ("127.0.0.1:8080", "127.0.0.1:8080", {}, "http://localhost:8080", ""),
     ("127.0.0.2:8080", "127.0.0.2:8080", {}, HERE, "published at 127.0.0.2:8080"),
     ("9000", None, {}, HERE, ALL), ("9000", None, {}, "http://127.0.1.1:8080", ALL),

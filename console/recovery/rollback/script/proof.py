@@ -130,7 +130,7 @@ is_elsewhere() {
   form="$form"'{{range $port, $at := .NetworkSettings.Ports}}{{range $at}}'
   form="$form"'{{$port}}/{{.HostIp}}/{{.HostPort}} {{end}}{{end}}{{end}}'
   ports=$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)
-  case "$ports" in */tcp/asked*) ;; *) return 1 ;; esac
+  case "$ports" in */asked*) ;; *) return 1 ;; esac
   for one in $ports; do
     case "$one" in */tcp/*"/$PORT") ;; *) continue ;; esac
     at=${one#*/tcp/}; at=${at%/*}
