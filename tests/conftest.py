@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 
-# A job in a shell's background inherits an ignored SIGINT, one under nohup an ignored SIGHUP, and
-# every child of it would too: a test that presses Ctrl-C or hangs up would wait for ever.
+# A job in a shell's background inherits an ignored SIGINT and SIGQUIT, one under nohup an ignored
+# SIGHUP, and every child of it would too: a test that presses Ctrl-C or hangs up would wait for
+# ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 # The first two change what a screen looks like, before Textual is imported; the third has a child
 # write a line and its newline apart, so that lines of two processes mix in one pipe.
