@@ -35,6 +35,19 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     return open(descriptor, "rb")
 
 
+def open_log(path: str | os.PathLike[str]) -> int:
+    """A descriptor that appends to a log file, or to a device as /dev/null is. Raises OSError, also
+    for a FIFO in its place: without a reader its writer would wait for ever."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o644)
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
 def read_end(path: Path, offset: int = 0) -> tuple[bytes, int]:
     """What a file has from an offset on, but of that no more than the last MOST_END bytes, and
     where they begin. Raises OSError."""

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import files, paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ServiceError
-from console.common.files import insist, read_bytes, read_end, read_kernel, write_atomically
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import cgroup, memory, privileges
@@ -61,7 +60,7 @@ def stat(pid: int, *, sure: bool = False) -> Stat | None:
     """One process as the kernel sees it, or None when there is none. Raises OSError where the
     kernel does not say and one has to be `sure`."""
     try:
-        data = insist(lambda: read_kernel(f"/proc/{pid}/stat"))
+        data = files.insist(lambda: files.read_kernel(f"/proc/{pid}/stat"))
         # The command may hold spaces and parentheses; the last one closes it.
         fields = data[data.rindex(b")") + 2 :].split()
         numbers = [int(fields[i]) for i in (1, 2, 3, 19)]
@@ -93,7 +92,7 @@ def alive(pid: int, start: int) -> bool:
 
 def pids() -> list[int]:
     """The processes of this machine; any of them may be gone already."""
-    return [int(name) for name in insist(lambda: os.listdir("/proc")) if name.isdigit()]
+    return [int(name) for name in files.insist(lambda: os.listdir("/proc")) if name.isdigit()]
 
 
 def all_stats() -> list[Stat]:
@@ -113,7 +112,7 @@ def ancestry(pid: int) -> set[int]:
 
 def boot_id() -> str:
     """The kernel's id of this boot; empty where it has none."""
-    return read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
+    return files.read_bytes("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def environment(
@@ -149,7 +148,7 @@ def spawn(
     if not spec.argv:
         raise ServiceError("nothing to start", "an empty argv")
     try:
-        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        out = files.open_log(log)
     except OSError as error:
         detail = f"{one_line(str(log))}: {error.strerror}"
         raise ServiceError("the log cannot be written", detail) from error
@@ -322,7 +321,7 @@ def carries(pid: int, cookie: str, step: str = "") -> bool:
     where this user may not read it."""
     wanted = {f"{COOKIE}={cookie}".encode()}
     wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
-    return bool(cookie) and wanted <= set(read_bytes(f"/proc/{pid}/environ").split(b"\0"))
+    return bool(cookie) and wanted <= set(files.read_bytes(f"/proc/{pid}/environ").split(b"\0"))
 
 
 def spec_sha(spec: ProcessSpec) -> str:
@@ -345,7 +344,7 @@ def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, star
     paths.make(records_dir)
     value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
     text = json.dumps(value) + "\n"
-    write_atomically(record_path(records_dir, name), text, durable=False)
+    files.write_atomically(record_path(records_dir, name), text, durable=False)
 
 
 def read_record(
@@ -353,7 +352,7 @@ def read_record(
 ) -> tuple[int, int] | None:
     """(pid, start) of the recorded process if it still runs in this boot (and is the same spec)."""
     try:
-        value: Any = json.loads(read_end(record_path(records_dir, name))[0])
+        value: Any = json.loads(files.read_end(record_path(records_dir, name))[0])
         pid, start = int(value["pid"]), int(value["start"])
         same = value["boot_id"] == boot_id() and (spec is None or value["sha"] == spec_sha(spec))
     except (OSError, ValueError, KeyError, TypeError):

@@ -34,7 +34,8 @@ from console.render.report.document import write_report
 from console.runner.prepare.plan import own_playbook
 from console.runner.services import handle_of, stranger
 from console.runtime import proxy as relay
-from console.runtime.engine_api import NoSuchContainer, RawEngine
+from console.runtime.docker.client import connect, inspect
+from console.runtime.engine_api import published_elsewhere
 from console.runtime.probe import Completion, complete
 from console.runtime.proxy import Relay
 from console.runtime.spec import ComposeSpec, ContainerSpec, Handle, ServiceSpec
@@ -192,9 +193,11 @@ def _serves_itself(cut: CutOver, engine: str) -> None:
              for one in (known, *live.read(run.live))
              if one is not None and (one is known or one.name == name)]  # fmt: skip
     try:
-        up = [one for one in named if _runs_now(one, run.id, engine)]
+        up = [one for one in named if _runs_now(one, cut, engine)]
         told = [stranger(run.id, one, cut.spec) for one in up]
-        who = min(told, key=len) if up else f"{name} does not run any more"
+        who = (
+            min(told, key=len) if up else f"{name} does not run any more, or not at {cut.spec.url}"
+        )
     except EngineError as error:  # nobody knows what answers
         who = f"whether {name} runs is not known: {error}"
     if who:
@@ -204,14 +207,13 @@ def _serves_itself(cut: CutOver, engine: str) -> None:
         )  # fmt: skip
 
 
-def _runs_now(handle: Handle, run_id: str, engine: str) -> bool:
-    """Whether a recorded process or container can answer. Raises EngineError."""
+def _runs_now(handle: Handle, cut: CutOver, engine: str) -> bool:
+    """Whether a recorded process or container can answer at its address. Raises EngineError."""
     if not handle.container:
-        return bool(handle.pid and process.members(handle.pid, handle.start, cookie=run_id))
-    try:
-        return can_answer(RawEngine(engine).inspect(handle.container))
-    except NoSuchContainer:
-        return False
+        return bool(handle.pid and process.members(handle.pid, handle.start, cookie=cut.run.id))
+    with contextlib.closing(connect(engine or None)) as client:
+        found = inspect(client, handle.container)
+    return found is not None and can_answer(found) and not published_elsewhere(found, cut.spec.url)
 
 
 def _started(run: RunDir, name: str) -> tuple[ServiceSpec, str]:

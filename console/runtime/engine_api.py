@@ -294,8 +294,11 @@ def unfit_as_baseline(container: Mapping[str, Any], url: str) -> tuple[str, str]
             return "its engine chose its port, and chooses another one at the next start", again
     other = published_elsewhere(container, url)
     if other:
-        return f"it is published at {other}, and not at {url}", "correct `url` in the site file"
+        return f"it is published at {other}, and not at {url}", elsewhere_hint(other)
     return "", ""
+
+
+NO_PORT = "no port"
 
 
 def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
@@ -316,7 +319,14 @@ def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
     wanted, hosts = str(port_of(url)), proxy.hosts(url)
     if any(port == wanted and (not hosts or at in hosts) for at, port in found):
         return ""
-    return ", ".join(sorted(f"{at}:{port}" for at, port in found)) or "no port"
+    return ", ".join(sorted(f"{at}:{port}" for at, port in found)) or NO_PORT
+
+
+def elsewhere_hint(place: str) -> str:
+    """What to do about a container that is published at `place` instead (published_elsewhere)."""
+    if place == NO_PORT:
+        return "connect it to its network (`docker network connect`), or make it again"
+    return "correct `url` in the site file, or make the container again"
 
 
 def _doors(table: Mapping[str, Any]) -> set[tuple[str, str]]:

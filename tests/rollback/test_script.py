@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -290,9 +291,12 @@ def test_without_a_process_to_be_had_it_says_what_to_do_by_hand(stage: Stage) ->
     assert abs(line["at"] - time.time()) < 60
 
 
-def test_a_lock_and_a_log_that_cannot_be_opened_change_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize("in_its_place", [os.mkdir, os.mkfifo])
+def test_a_lock_and_a_log_that_cannot_be_opened_change_nothing(
+    stage: Stage, in_its_place: Callable[[str], None]
+) -> None:
     (stage.plan.rollback_dir / "lock").mkdir()
-    Path(stage.plan.baseline.log).mkdir()
+    in_its_place(stage.plan.baseline.log)
     done = run_script(stage)
     assert done.returncode == 0, done.stdout
 

@@ -13,10 +13,9 @@ from types import SimpleNamespace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from console.common.errors import EngineTimeout, Exit, InvalidFile
+from console.common.errors import Exit, InvalidFile
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
-from console.recovery.rollback.context import away
 from console.recovery.rollback.finder import _belongs
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Result, Trigger
@@ -122,7 +121,8 @@ def test_a_baseline_that_does_not(
         patch.setenv("PATH", str(stage.root / "bin"))
         patch.setattr(Procedure, "_probe", lambda *_: None)  # its note may come at any moment
         lines = roll_back(stage, baseline=container, engine=engine)
-    assert sum("start note" in one for one in lines) > 10, "an engine may come back"
+    waits = sum("start note: no container engine" in one for one in lines)
+    assert 10 < waits < 40, "an engine may come back, but it is waited for once"
     found["no engine"] = list(dict.fromkeys(lines))
     stage.seal(baseline=replace(stage.plan.baseline, process=SLEEPS, kind="process"))
     assert found == snapshot
@@ -215,6 +215,5 @@ def test_the_script(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
     assert "\n".join(sorted(set(container.splitlines()) - set(process.splitlines()))) == snapshot
 
 
-def test_an_engine_that_is_away_and_a_run_of_another(snapshot: SnapshotAssertion) -> None:
-    error = EngineTimeout("The engine did not answer within 10 s")
-    assert [away(error, 60.0), away(error, 300.0), _belongs("run r1", 0)] == snapshot
+def test_a_run_of_another(snapshot: SnapshotAssertion) -> None:
+    assert _belongs("run r1", 0) == snapshot

@@ -242,7 +242,7 @@ def short(monkeypatch: pytest.MonkeyPatch, path: str, times: float) -> None:
             raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path)
         return real(asked)
 
-    monkeypatch.setattr(process, "read_kernel", read)
+    monkeypatch.setattr(files, "read_kernel", read)
     monkeypatch.setattr(files, "_lasting", [-files.LASTS_S])
 
 

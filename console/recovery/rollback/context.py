@@ -54,6 +54,9 @@ class RollbackContext:
     available: int | None = None
     """Bytes of RAM that were available before anything was told to stop; None if unknown."""
 
+    manual: Callable[[], tuple[str, ...]] = tuple
+    """The commands by hand, until they have been reported."""
+
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ended(self, count: int = 1) -> None:
@@ -91,6 +94,16 @@ class RollbackContext:
         """Record a failure and return: every stage goes on past errors."""
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
+
+    def note_away(self, stage: str, error: EngineError, limit_s: float) -> None:
+        """Report that the engine does not answer and for how long it is asked again; the first time
+        with the commands for an operator who does not want to wait."""
+        hint = f"; {error.hint}" if error.hint else ""
+        limit = format_duration(limit_s)
+        self.report.note(stage, f"{error}; asked again for up to {limit}{hint}")
+        for command in self.manual():
+            self.report.note(stage, f"by hand: {command}")
+        self.manual = tuple
 
     @property
     def mark(self) -> str:
@@ -177,12 +190,6 @@ def engine_of(plan: SealedPlan, report: Report) -> RawEngine | None:
     except EngineError as error:
         report.note("stop", f"{error}; using the docker command")
         return None
-
-
-def away(error: EngineError, limit_s: float) -> str:
-    """Words for an engine that does not answer: for how long it is asked again, and the hint."""
-    hint = f"; {error.hint}" if error.hint else ""
-    return f"{error}; asked again for up to {format_duration(limit_s)}{hint}"
 
 
 def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:

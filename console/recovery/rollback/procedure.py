@@ -136,8 +136,9 @@ class Procedure:
     def _run_stages(self) -> Result:
         report = Report(self.path, self.trigger, self.clock, self.emit)
         context = RollbackContext(
-            self.plan, self.clock, report, engine_of(self.plan, report), self.oom_score
-        )
+            self.plan, self.clock, report, engine_of(self.plan, report), self.oom_score,
+            manual=lambda: commands(self.plan),
+        )  # fmt: skip
         baseline = Baseline(context)
         self._probe(context)
         if self.trigger.emergency:

@@ -238,6 +238,12 @@ def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) 
         code, said = promote("its engine says nothing")
         assert (code != 0, "the engine is busy" in said) == (True, True), said
         engine.answer = lambda call: None
+        ports = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": "1"}]}
+        host = cand.config["HostConfig"]
+        cand.config["HostConfig"] = {**host, "NetworkMode": "bridge", "PortBindings": ports}
+        code, said = promote("another server may have its port")
+        assert (code != 0, "or not at" in said) == (True, True), said
+        cand.config["HostConfig"] = host
         cand.job.send(signal.SIGKILL)
         cand.job.over.wait(60)
         stranger = subprocess.Popen(cand.config["Cmd"], stdout=subprocess.DEVNULL)

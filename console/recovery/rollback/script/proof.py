@@ -264,7 +264,10 @@ engine_back() {
   command -v docker >/dev/null 2>&1 || return 1
   said=$(timeout 15 docker ps -q 2>&1) && return 1
   case "$said" in *"ermission denied"*) return 1 ;; esac
-  [ -n "$AWAY" ] || say start "the engine does not answer; asked again for up to $ENGINE_S s"
+  if [ -z "$AWAY" ]; then
+    say start "the engine does not answer; asked again for up to $ENGINE_S s. By hand meanwhile:"
+    printf '%s\n' "$BY_HAND"
+  fi
   AWAY=${AWAY:-$(uptime_s)}
   while [ $(($(uptime_s) - AWAY)) -lt "$ENGINE_S" ]; do
     sleep 0.5

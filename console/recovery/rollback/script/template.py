@@ -252,7 +252,7 @@ start_process() {
   if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
   mkdir -p "${LOG%/*}" 2>/dev/null
   # With `:`, as with `exec` alone, a file that cannot be opened would end the whole shell.
-  if ! true 2>/dev/null >>"$LOG"; then LOG=/dev/null; fi
+  if [ -p "$LOG" ] || ! true 2>/dev/null >>"$LOG"; then LOG=/dev/null; fi
   { trap - TSTP PIPE INT QUIT TERM; callers_locale; spawn_baseline
   } </dev/null >>"$LOG" 2>&1 9>&- &
   SPAWNED=$!; FRESH=yes

@@ -13,7 +13,7 @@ from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.logs.tail import read_last
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
-from console.recovery.rollback.context import RollbackContext, away, log_path
+from console.recovery.rollback.context import RollbackContext, log_path
 from console.recovery.rollback.observe import OWNER_S, Observed
 from console.recovery.rollback.stages import stop
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
@@ -47,13 +47,15 @@ class Baseline(Observed):
         """The last start raised an error."""
         self.gone = False
         """The engine answers, the container does not exist, and there is no way to create it."""
+        self._give_up_at: float | None = None
+        """When an engine that has been away since the last start is not waited for any more."""
 
     def start(self) -> str:
         """Start it; return in clean words how. Raises EngineError or ServiceError."""
         self.failed = True
         is_process = self.plan.kind == "process"
         how = self._start_process() if is_process else self._start_container()
-        self.failed = False
+        self.failed, self._give_up_at = False, None
         return how
 
     def restart(self) -> str:
@@ -130,10 +132,11 @@ class Baseline(Observed):
     def _start_container(self) -> str:
         """Start the container by its id, or else by name, or else by compose.
 
-        An engine that is away is asked again.
+        An engine that is away is asked again, in both starts together for START_WAIT_S.
         """
         context = self.context
-        deadline = context.clock.monotonic() + START_WAIT_S
+        if self._give_up_at is None:
+            self._give_up_at = context.clock.monotonic() + START_WAIT_S
         refused = 0
         while True:
             try:
@@ -146,12 +149,12 @@ class Baseline(Observed):
                     raise
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
-                context.report.note("start", away(error, START_WAIT_S))
+                context.note_away("start", error, START_WAIT_S)
                 # A start that timed out may have worked all the same, so this asks.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True
                     return "the engine was slow; it runs"
-                if context.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+                if context.clock.monotonic() + ENGINE_RETRY_S >= self._give_up_at:
                     break
             context.clock.sleep(ENGINE_RETRY_S)
         try:

@@ -16,7 +16,7 @@ from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
 from console.host import cgroup, process
 from console.host.memory import kill_wait_s, pids_of_container, resident
-from console.recovery.rollback.context import RollbackContext, away, beside, joined, together
+from console.recovery.rollback.context import RollbackContext, beside, joined, together
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.stages import drain, fence
@@ -144,7 +144,7 @@ def _end_containers(context: RollbackContext) -> None:
             if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return
-            context.report.note("stop", away(error, ENGINE_WAIT_S))
+            context.note_away("stop", error, ENGINE_WAIT_S)
             context.engine_away = True
             if context.plan.baseline.kind == "process":
                 _end_inside(context)

@@ -10,7 +10,7 @@ from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.stages.stop import sweep
-from console.runtime.engine_api import published_elsewhere
+from console.runtime.engine_api import elsewhere_hint, published_elsewhere
 from console.runtime.probe import Health, busy, complete, health
 
 FIRST_PAUSE_S = 0.005
@@ -124,10 +124,8 @@ class Readiness:
         if not port:
             return ""
         self.misplaced = True
-        return (
-            f"the container is published at {port}, and not at {self.plan.url}: correct `url` "
-            "in the site file, or make the container again"
-        )
+        hint = elsewhere_hint(port)
+        return f"the container is published at {port}, and not at {self.plan.url}: {hint}"
 
     def _stranger(self) -> str:
         # One that its engine starts again at this moment is no misplaced one.
