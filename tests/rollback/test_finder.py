@@ -142,6 +142,10 @@ def test_a_disk_that_gives_errors_hides_one_source_and_no_other(
     assert selected(lambda: stage.of_site(site_name="mine")).plan.site_name == "mine"
 
 
+def broken() -> SealedPlan:
+    raise ConsoleError("the site file cannot be used")
+
+
 def other_site(stage: Stage) -> tuple[Path, SealedPlan]:
     """A site file that is asked for, and its plan; the pointer names a run of another site."""
     stage.seal(site_name="theirs", site_path=str(stage.root / "theirs.yaml"))
@@ -167,9 +171,6 @@ def test_a_site_that_is_asked_for_comes_before_what_a_run_left_behind_on_another
 def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:
     asked, mine = other_site(stage)
     stage.point(site=stage.plan.site_path)
-
-    def broken() -> SealedPlan:
-        raise ConsoleError("the site file cannot be used")
 
     for seal in (lambda: replace(mine, site_name="theirs"), broken):
         assert selected(seal, True, print, site=str(asked)).plan == stage.plan
@@ -206,6 +207,19 @@ def test_a_run_in_its_outage_at_another_site_is_rolled_back_first(
     assert ("theirs" in result.detail) is not theirs
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_run_at_another_site_than_a_broken_one_that_is_asked_for_comes_first(
+    stage: Stage, known: bool
+) -> None:
+    """The newest plan that was sealed of the broken file says which site it is."""
+    asked, mine = other_site(stage)
+    stage.point(site=stage.plan.site_path)
+    if known:
+        sealed.write(mine, paths.state_dir() / "rollback/asked.json")
+    found = selected(broken, True, print, site=str(asked))
+    assert (found.plan, found.first) == (stage.plan, known)
+
+
 @pytest.mark.parametrize("run_is_there", [True, False])
 def test_a_site_that_is_asked_for_and_broken_has_the_plan_that_was_sealed_of_it(
     stage: Stage, run_is_there: bool
@@ -216,9 +230,6 @@ def test_a_site_that_is_asked_for_and_broken_has_the_plan_that_was_sealed_of_it(
     sealed.write(stage.plan, paths.runs_dir() / "newer/rollback/plan.json")
     asked.unlink()
     notes: list[str] = []
-
-    def broken() -> SealedPlan:
-        raise ConsoleError("the site file cannot be used")
 
     with pytest.raises(ConsoleError, match="cannot be used"):
         selected(broken, True, notes.append, site=str(asked))

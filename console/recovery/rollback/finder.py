@@ -205,7 +205,8 @@ class Finder:
             return self.site_seal().site_name != plan.site_name
         except Exception as error:
             self.note(f"{self.site} gives no plan: {_words(error)}")
-            return False
+            newest = next(self._plans(os.path.realpath(self.site)), None)
+            return newest is not None and newest.plan.site_name != plan.site_name
 
     def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
         """Select a run of another site first, and once, if it is in its outage and holds the host.
