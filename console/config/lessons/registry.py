@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -288,13 +289,24 @@ class Registry:
 
 def load_lesson(path: Path) -> Lesson:
     """One file → a lesson. Raises InvalidFile with every problem in it."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return _load(path, (), known())
+    return _load(path, (stat.st_ino, stat.st_mtime_ns, stat.st_size), known())
+
+
+@lru_cache(maxsize=256)
+def _load(path: Path, stamp: tuple[int, ...], ids: frozenset[str]) -> Lesson:
+    """The lesson of a file with this `stamp`, which may point at `ids`. It is kept: a plan needs
+    the same lessons for many steps, and reading one takes some 10 ms."""
     document = parse(read_text(path, TITLE), str(path), TITLE)
     model = validated(LessonModel, document, document.data)
     if model is not None:
         if model.id != path.stem:
             document.refuse(("id",), f"id {model.id}", f"{path.stem}, as the file is named")
         for place, to in _pointers(model):
-            if to != model.id and to not in known():
+            if to != model.id and to not in ids:
                 document.refuse(place, f"unknown lesson '{to}'", hint=meant(to))
     if model is None or document.problems:
         raise InvalidFile(TITLE, sorted(document.problems), HINT)

@@ -241,8 +241,7 @@ class Finder:
         """A plan for a run that has lost its own: a copy, one from its site file, or an older plan.
         Without any of them, end what carries the run's cookie and raise ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
-        found = self._copy_of(pointer) or self._from_its_site(pointer)
-        found = found or next(self._plans(), None)
+        found = self._copy_of(pointer) or self._from_its_site(pointer) or next(self._plans(), None)
         if found is not None:
             there = pointer.run_dir if os.path.isdir(pointer.run_dir) else ""
             return replace(found, plan=replace(found.plan, run_id=pointer.run_id, run_dir=there))

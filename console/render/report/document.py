@@ -26,9 +26,10 @@ from console.render.report import benchmarks, timeline
 from console.render.report.charts import Chart, charts, file_name
 from console.render.report.decision import because, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
+from console.render.report.lessons import candidates
 from console.render.report.markdown import marked, prose
 from console.render.report.memory import memory_lines
-from console.render.report.next_steps import lessons, next_steps, not_shown
+from console.render.report.next_steps import next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps
 
 TROUBLE = 20
@@ -105,7 +106,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
         lines += part(view)
     lines += _bullets("What of the journal makes no sense", view.trouble[:TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
-    lines += _bullets("Lesson candidates", lessons(view, found.gauges))
+    lines += _bullets("Lesson candidates", candidates(view, found.gauges))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -190,7 +191,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "guards": guard_json(view), "lint": timeline.findings(view),
         "next": next_steps(view),
         "not_shown": not_shown(view),
-        "lessons": lessons(view, found.gauges),
+        "lessons": candidates(view, found.gauges),
         "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:TROUBLE],
     }  # fmt: skip
 

@@ -1,23 +1,17 @@
-"""What to do next after a run, what it does not show, and what of it may be worth a lesson.
-
-A candidate for the registry of lessons says what was attempted, what came of it, the cause, the
-figure. Only what is on record; a person judges and files it.
-"""
+"""What to do next after a run, and what it does not show. Only what is on record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from console.common.units import number, plural
 from console.config.playbook.threshold import parse_threshold
 from console.journal.run_view import RunView, StepView, Verdicts
-from console.journal.samples import Gauge
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import next_words, service
 from console.render.report.benchmarks import (
     benches,
-    drift_words,
     drifts,
     measured,
     of_metric,
@@ -27,17 +21,11 @@ from console.render.report.benchmarks import (
 from console.render.report.decision import (
     UNWELL,
     decided,
-    deciding,
-    last_line,
     settled,
     slower,
-    with_baseline,
 )
-from console.render.report.guard import guard_lessons, guard_next
-from console.render.report.markdown import change, figure, given, plain, took
-from console.render.report.memory import above, card_names, envelope_of, rise_of
-from console.render.report.soak import happened, soak_of, soak_steps
-from console.render.report.timeline import findings
+from console.render.report.guard import guard_next
+from console.render.report.markdown import change, given, plain
 
 TRY = {
     "tok_s": "what bounds generation is how fast weights are read: fewer layers or experts on the "
@@ -69,7 +57,6 @@ SAME = {
     "errors": "error_rate", "stability": "error_rate",
 }  # fmt: skip
 """Metrics with the same cure."""
-UNKNOWN = "Cause: to be found."
 
 
 def next_steps(view: RunView) -> list[str]:
@@ -275,120 +262,3 @@ def not_shown(view: RunView) -> list[str]:
             moved = change(one.after, one.before)
             found.append(f"The baseline itself moved by {moved} meanwhile: compare with care.")
     return found
-
-
-def lessons(view: RunView, gauges: Sequence[Gauge]) -> list[str]:
-    """Plain sentences, one candidate each."""
-    return [
-        *guard_lessons(view), *_of_steps(view), *_of_decision(view), *_of_overrides(view),
-        *_of_lint(view), *_of_voids(view), *_of_soaks(view), *_of_memory(view, gauges),
-        *_of_baseline(view),
-    ]  # fmt: skip
-
-
-def trial(view: RunView) -> str:
-    return plain(view.title, 120) + (f" ({given(view)})" if view.inputs else "")
-
-
-def _of_steps(view: RunView) -> Iterator[str]:
-    for step in view.steps:
-        if step.state is not StepState.FAILED:
-            continue
-        last = plain(last_line(step), 200)
-        said = f" It said: {last}" if last else ""
-        cause = f"{plain(step.cause, 40)}: {plain(step.detail, 300)}"
-        yield (
-            f"Attempted: {plain(step.title, 120)} (step {plain(step.id, 60)}). Result: failed "
-            f"after {took(step.duration_s)}. Cause: {cause}.{said}"
-        )
-
-
-def _of_decision(view: RunView) -> Iterator[str]:
-    verdict = decided(view)
-    held = view.decision is Decision.HOLD or not settled(view)
-    if verdict is None or verdict.overridden or held:
-        return
-    rows = deciding(verdict)
-    why = "; ".join(
-        plain(with_baseline(view, row) if at == 0 else row.get("why", ""), 300)
-        for at, row in enumerate(rows[:3])
-    )
-    outcome = f" ({plain(verdict.outcome, 60)})" if verdict.outcome else ""
-    cause = "" if view.decision is Decision.GO else f" {UNKNOWN}"
-    result = f"{view.decision.word}{outcome}"
-    yield f"Attempted: {trial(view)}. Result: {result}.{cause} Figure: {why}."
-
-
-def _of_overrides(view: RunView) -> Iterator[str]:
-    for one in view.verdicts:
-        if one.overridden:
-            yield (
-                f"Attempted: going on past {plain(one.step, 60)}, which held. Result: overridden "
-                f"by {plain(one.overridden, 200)}. To be added: whether that was right."
-            )
-
-
-def _of_lint(view: RunView) -> Iterator[str]:
-    for one in findings(view):
-        if one.get("override"):
-            yield (
-                f"Attempted: going on past lint's {plain(one.get('rule'), 60)} "
-                f"({plain(one.get('override'), 200)}). Result: {trial(view)} ended "
-                f"{plain(view.state)}. To be added: whether the rule is right here."
-            )
-
-
-def _of_voids(view: RunView) -> Iterator[str]:
-    for scope, bench in view.benchmarks.items():
-        for reason, count in voids(bench).items():
-            yield (
-                f"Attempted: measuring {plain(scope, 60)}. Result: {plural(count, 'run')} void. "
-                f"Cause: {plain(reason)}."
-            )
-
-
-def _of_soaks(view: RunView) -> Iterator[str]:
-    for name in soak_steps(view):
-        soak = soak_of(view, name)
-        errors = soak.get("errors")
-        classes = sorted(errors.items()) if isinstance(errors, dict) else []
-        counts = [f"{plain(kind, 60)} {count}" for kind, count in classes]
-        found = [f"errors: {', '.join(counts)}"] if counts else []
-        for key, word in (("restarts", "restart"), ("hangs", "hang")):
-            moments = happened(soak.get(key))
-            found += [plural(len(moments), word)] if moments else []
-        lines = soak.get("critical") or []
-        found += [plural(len(lines), "critical log line")] if lines else []
-        if found:
-            observed = view.metrics.get(name, {}).get("observed_s", {}).get("value")
-            yield (
-                f"Attempted: soak {plain(name, 60)}, {figure(observed, 's')} observed. Result: "
-                f"{'; '.join(found)}. {UNKNOWN}"
-            )
-
-
-def _of_memory(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
-    for step, data in view.envelopes.items():
-        envelope, rise = envelope_of(data), rise_of(view, step, gauges)
-        if envelope is None or rise is None:
-            continue
-        words = above(envelope, rise, card_names(view))
-        if words:
-            yield (
-                f"Attempted: predicting memory ({plain(step, 60)}). Result: more was taken. "
-                f"Figure: {plain(words)}."
-            )
-
-
-def _of_baseline(view: RunView) -> Iterator[str]:
-    if view.serving.get("degraded"):
-        yield (
-            f"Attempted: {trial(view)}. Result: the baseline came back DEGRADED. Figure: "
-            f"{plain(slower(view))}."
-        )
-    for one in drifts(view):
-        if one.large:
-            yield (
-                "Attempted: comparing with the baseline. Result: it drifted meanwhile. Figure: "
-                f"{drift_words(one)}."
-            )

@@ -30,7 +30,8 @@ from console.render.report import compare as comparison
 from console.render.report import markdown as texts
 from console.render.report.document import Evidence, evidence, markdown
 from console.render.report.guard import guard_chart, guard_lines
-from console.render.report.next_steps import lessons, next_steps
+from console.render.report.lessons import candidates
+from console.render.report.next_steps import next_steps
 from console.render.report.soak import live_words, summary
 from console.runner import cutover
 from console.runner.control import Verb
@@ -99,7 +100,7 @@ def test_a_guard_in_a_report(name: str, snapshot: SnapshotAssertion) -> None:
     told = []
     for made in (BREACHES["memory ran out"], BREACHES[name]):
         rows, chart = (
-            [*guard_lines(made, {}), *next_steps(made), *lessons(made, ())],
+            [*guard_lines(made, {}), *next_steps(made), *candidates(made, ())],
             guard_chart(made),
         )
         told.append("\n".join(rows + ([chart.about, *drawn(chart.svg)] if chart else [])))
