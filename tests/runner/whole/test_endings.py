@@ -246,12 +246,17 @@ def test_what_the_script_has_rolled_back_is_not_resumed(world: World) -> None:
 SITE = "local"
 
 
+def prove_after_outage(world: World) -> None:
+    """By the run's own clock, which is ahead of this machine's."""
+    proof.remember(proof.proof_file(SITE), world.view().down_since + 1, 5.0, False)
+
+
 def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
     """`docker start` by hand, `restart: always` after a reboot, or a rollback that was killed."""
     crash_at(world, "after_intent@up")
     world.bring_up()
     world.until(world.serves, "the baseline serves again")
-    proof.remember(proof.proof_file(SITE), time.time(), 5.0, False)
+    prove_after_outage(world)
     assert world.console("resume", world.run.id, "--detach").code == 0
     world.until(lambda: world.listens(world.cand_url), "the candidate serves")
     assert world.baseline() is None, "two engines are loaded"
@@ -299,7 +304,7 @@ def test_a_proof_of_before_the_outage_does_not_end_it(world: World) -> None:
     file.write_text(json.dumps({"at": time.time() + 3600, "tok_s": 50.0, "degraded": False}))
     crash_at(world, "after_intent@up")
     assert left_down(world.run, unknown=False)
-    proof.remember(file, time.time(), 5.0, False)
+    prove_after_outage(world)
     assert not left_down(world.run, unknown=True), "a proof that came later counts"
 
 
