@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from console.bench.sse import Event, EventKind, Reply, Timings
+from console.bench.sse import Event, Reply, Timings
 
 Tokenize = Callable[[str], int | None]
 """Text → tokens, or None when the server cannot say."""
@@ -106,7 +106,7 @@ def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> 
         flags.append(f"decode rate estimated: {tokens} tokens claimed for {size} bytes of text")
     return Sample(
         ttft_s=_first(reply, text),
-        ttfo_s=_first(reply, [event for event in text if event.kind is EventKind.CONTENT]),
+        ttfo_s=_first(reply, [event for event in text if event.is_answer]),
         e2e_s=e2e,
         tpot_s=1 / decode if decode else None,
         tok_s=tokens / e2e if tokens and e2e else None,
