@@ -261,25 +261,25 @@ def progress_words(view: RunView) -> str:
     return f"{done}/{len(view.steps)} steps"
 
 
+class OfStep(Message):
+    """What the operator wants of the step with this id."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__()
+        self.step = step
+
+
 class StepList(RowsView):
     """The steps of a run, one row each; the cursor follows the run until somebody moves it. `j`/`k`
     look at another step, `home`… nothing here starts or approves anything."""
 
     BINDINGS = [*moving(8), Binding("enter", "output", "Output", show=False)]
 
-    class Selected(Message):
+    class Selected(OfStep):
         """The operator looks at a step; `step` is its id, "" to follow the run."""
 
-        def __init__(self, step: str) -> None:
-            super().__init__()
-            self.step = step
-
-    class OutputAsked(Message):
+    class OutputAsked(OfStep):
         """The operator wants to read a step's output."""
-
-        def __init__(self, step: str) -> None:
-            super().__init__()
-            self.step = step
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from console.bench.sse import Event, EventKind, Reply, Timings
+from console.bench.sse import Event, Reply, Timings
 
 Tokenize = Callable[[str], int | None]
 """Text → tokens, or None when the server cannot say."""
@@ -53,6 +53,19 @@ METRICS: dict[str, Metric] = {
 
 PER_SAMPLE = tuple(name for name in METRICS if name not in ("error_rate", "runs"))
 """The metrics that a single request has; the others are of the benchmark as a whole."""
+
+SOAK_METRICS = {
+    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
+    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
+    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
+    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
+}  # fmt: skip
+"""Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
+against the first's (0.05: 5 % slower); growth over the soak, peaks in it."""
+DRIFT_PART = 6
+"""Drift compares the last sixth with the first: of one hour the last ten minutes."""
+DRIFT_SAMPLES = 5
+"""Rates in each of the two parts, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +119,7 @@ def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> 
         flags.append(f"decode rate estimated: {tokens} tokens claimed for {size} bytes of text")
     return Sample(
         ttft_s=_first(reply, text),
-        ttfo_s=_first(reply, [event for event in text if event.kind is EventKind.CONTENT]),
+        ttfo_s=_first(reply, [event for event in text if event.is_answer]),
         e2e_s=e2e,
         tpot_s=1 / decode if decode else None,
         tok_s=tokens / e2e if tokens and e2e else None,

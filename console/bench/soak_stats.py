@@ -23,9 +23,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.bench.metrics import Sample
+from console.bench.metrics import DRIFT_SAMPLES, SOAK_METRICS, Sample
 from console.bench.statistics import (
-    DRIFT_SAMPLES,
     GROWTH_LOOKS,
     drift,
     drift_interval,
@@ -48,12 +47,6 @@ KNOWN_TIMES = 10.0
 
 Line = dict[str, Any]
 
-UNITS = {
-    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
-    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
-    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
-    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
-}  # fmt: skip
 CRITICAL_KEPT = 20
 MOST_SAMPLES = 400
 """Of single requests' figures in the journal, where a gate may resample them."""
@@ -293,7 +286,7 @@ class Tally:
         return [(r.t, r.tok_s) for r in self.requests if r.tok_s is not None and r.tok_s > 0]
 
     def figures(self) -> dict[str, dict[str, Any]]:
-        """Every metric of UNITS as a gate reads it; `n` is the number of samples behind it.
+        """Every metric of SOAK_METRICS as a gate reads it; `n` is the number of samples behind it.
 
         What could not be seen is None, and `why` says so: a server without a card has no
         `vram_peak`, and a growth across a restart is none, because it compares two processes.
@@ -383,5 +376,5 @@ class Tally:
 
 def _metric(name: str, value: float | None, n: int, *, why: str = "") -> dict[str, Any]:
     sure = value if value is not None and math.isfinite(value) else None
-    told = {"value": sure, "unit": UNITS[name], "n": n if sure is not None else 0, "void": 0}
+    told = {"value": sure, "unit": SOAK_METRICS[name], "n": n if sure is not None else 0, "void": 0}
     return told | ({"why": why} if why and sure is None else {})

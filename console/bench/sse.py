@@ -44,26 +44,18 @@ class Failure:
         return f"{self.kind}: {self.text}"
 
 
-class EventKind(StrEnum):
-    """What an event carries: tokens of the reply, or something OTHER (a role, progress, usage)."""
-
-    CONTENT = "content"
-    REASONING = "reasoning"
-    TOOL = "tool"
-    OTHER = "other"
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One SSE event; `tokens` is the running count it reported (None: it reported none)."""
+    """One SSE event; `tokens` is the running count it reported (None: it reported none).
+
+    `is_text`: it carries tokens of the reply, not a role, progress or usage alone; `is_answer`:
+    they are of the answer proper, not of its reasoning or of a tool's call.
+    """
 
     at_ns: int
-    kind: EventKind
+    is_text: bool = False
+    is_answer: bool = False
     tokens: int | None = None
-
-    @property
-    def is_text(self) -> bool:
-        return self.kind is not EventKind.OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +230,12 @@ class _Reader:
         if isinstance(choice.get("finish_reason"), str):
             self._set(finish_reason=one_line(choice["finish_reason"], 40))
         self._compare(used, finished)
-        kind, text = _carried(choice)
+        text, is_answer = _carried(choice)
         self._text.append(text)
         if text and self._first_ns in (0, at_ns):
             self._first_ns = at_ns
             self._set(first_text=self._reply.first_text + text)
-        self._events.append(Event(at_ns, kind, tokens))
+        self._events.append(Event(at_ns, bool(text), is_answer, tokens))
         return None
 
     def _compare(self, used: int | None, finished: bool) -> None:
@@ -283,26 +275,25 @@ class _Reader:
         return tokens, tokens
 
 
-def _carried(choice: dict[str, Any]) -> tuple[EventKind, str]:
-    """What a choice carries, and its text; a role or an empty string is no token.
+def _carried(choice: dict[str, Any]) -> tuple[str, bool]:
+    """The text of a choice, and whether the answer proper is in it; "" of a role.
 
     A chat's text is in `delta`, a plain completion's in `text`.
     """
     delta, text = choice.get("delta"), choice.get("text")
     if isinstance(text, str) and text:
-        return EventKind.CONTENT, text
+        return text, True
     if not isinstance(delta, dict):
-        return EventKind.OTHER, ""
+        return "", False
     content = delta.get("content")
     thought = delta.get("reasoning_content") or delta.get("reasoning")
     thought = thought if isinstance(thought, str) else ""
     if isinstance(content, str) and content:
-        return EventKind.CONTENT, thought + content
-    if thought:
-        return EventKind.REASONING, thought
-    if isinstance(delta.get("tool_calls"), list) and delta["tool_calls"]:
-        return EventKind.TOOL, json.dumps(delta["tool_calls"])
-    return EventKind.OTHER, ""
+        return thought + content, True
+    calls = delta.get("tool_calls")
+    if not thought and isinstance(calls, list) and calls:
+        return json.dumps(calls), False
+    return thought, False
 
 
 def json_object(data: str | bytes) -> dict[str, Any] | None:

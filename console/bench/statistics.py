@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from console.bench.metrics import METRICS, PER_SAMPLE, Sample
+from console.bench.metrics import DRIFT_PART, DRIFT_SAMPLES, METRICS, PER_SAMPLE, Sample
 
 ENOUGH = 5
 """Fewer samples say too little about how a figure would come out again."""
@@ -21,10 +21,6 @@ OUTSIDE = 0.025
 """Of the resampled figures, the share left out at each end: a 95 % interval."""
 SEED = 1979
 
-DRIFT_PART = 6
-"""Drift compares the last sixth with the first: of one hour the last ten minutes."""
-DRIFT_SAMPLES = 5
-"""Rates in each of the two parts, at least."""
 MOST_RESAMPLED = 200
 """Rates of a part, so that an interval takes no more than half a second."""
 GROWTH_PART = 10

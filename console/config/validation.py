@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -14,6 +14,7 @@ from pydantic import (
     StringConstraints,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 
 from console.common import units
@@ -27,6 +28,19 @@ class Strict(BaseModel):
     models are parts of a larger one, and what a command does not read it need not build."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+class OneOf(Strict):
+    """A mapping that has exactly one of the keys `ONE_OF`; `REFUSED` says so where it has not."""
+
+    ONE_OF: ClassVar[tuple[str, ...]]
+    REFUSED: ClassVar[str]
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if sum(getattr(self, key) is not None for key in self.ONE_OF) != 1:
+            raise ValueError(f"!{self.REFUSED}")
+        return self
 
 
 def _duration(value: Any) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.bench.metrics import PER_SAMPLE, measure
-from console.bench.sse import Event, EventKind, Failure, FailureKind, Reply, Timings
+from console.bench.sse import Event, Failure, FailureKind, Reply, Timings
 
 MS = 1_000_000
 TOKEN_MS = 10
@@ -21,19 +20,19 @@ FIRST_MS = 500
 
 def made(
     tokens: int = 128, per_chunk: int = 1, *, counted: bool = True, usage: int | None = -1,
-    kinds: Sequence[EventKind] = (), **values: Any,
+    thoughts: int = 0, **values: Any,
 ) -> Reply:  # fmt: skip
     """A reply whose tokens are exactly 10 ms apart, the first at 0.5 s.
 
-    A chunk arrives when its last token is there; `counted` events carry the running count.
+    A chunk arrives when its last token is there; `counted` events carry the running count, and
+    the first `thoughts` chunks are reasoning.
     """
-    events = [Event(MS, EventKind.OTHER), Event(2 * MS, EventKind.OTHER)]
+    events = [Event(MS), Event(2 * MS)]
     for number, last in enumerate(range(per_chunk, tokens + 1, per_chunk)):
-        kind = kinds[number] if number < len(kinds) else EventKind.CONTENT
         at = (FIRST_MS + TOKEN_MS * (last - 1)) * MS
-        events.append(Event(at, kind, last if counted else None))
+        events.append(Event(at, True, number >= thoughts, last if counted else None))
     end = (FIRST_MS + TOKEN_MS * tokens) * MS
-    events.append(Event(end, EventKind.OTHER))
+    events.append(Event(end))
     values = {"prompt_tokens": 12, "done": True} | values
     used = tokens if usage == -1 else usage
     return Reply(0, end, tuple(events), "x" * tokens, completion_tokens=used, **values)
@@ -82,7 +81,7 @@ def test_a_single_chunk_has_no_rate() -> None:
 
 def test_reasoning_starts_ttft_and_the_answer_ttfo() -> None:
     for thoughts, ttfo in ((20, 0.7), (128, None)):
-        sample = measure(made(kinds=[EventKind.REASONING] * thoughts), 128)
+        sample = measure(made(thoughts=thoughts), 128)
         assert [sample.ttft_s, sample.ttfo_s] == pytest.approx([0.5, ttfo])
 
 
@@ -161,7 +160,7 @@ def test_all_in_one_read_has_no_rate() -> None:
 
 
 def test_a_stall_is_the_longest_pause_between_chunks() -> None:
-    late = Event(9_000 * MS, EventKind.CONTENT, 129)
+    late = Event(9_000 * MS, True, True, 129)
     reply = made()
     events = (*reply.events, late)
     sample = measure(Reply(0, 9_000 * MS, events, "x", completion_tokens=129, done=True), 129)
@@ -172,12 +171,12 @@ def test_a_stall_is_the_longest_pause_between_chunks() -> None:
     stamps=st.lists(st.integers(0, 10**12), max_size=20),
     tokens=st.none() | st.integers(0, 10**9),
     numbers=st.lists(st.none() | st.floats(0, 1e300), min_size=5, max_size=5),
-    kinds=st.sampled_from(list(EventKind)),
+    text=st.booleans(),
 )
 def test_no_reply_breaks_it_or_leaks_a_nan(
-    stamps: list[int], tokens: int | None, numbers: list[float | None], kinds: EventKind
+    stamps: list[int], tokens: int | None, numbers: list[float | None], text: bool
 ) -> None:
-    events = tuple(Event(at, kinds, at % 7 or None) for at in stamps)
+    events = tuple(Event(at, text, text, at % 7 or None) for at in stamps)
     reply = Reply(
         10, 5, events, "x", completion_tokens=tokens, timings=Timings(*numbers),
         cached_tokens=tokens,

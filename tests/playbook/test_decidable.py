@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.bench import statistics
+from console.bench.metrics import DRIFT_SAMPLES
 from console.bench.soak import REQUEST_S
-from console.config.playbook.measuring_steps import DRIFT_PART, DRIFT_SAMPLES, LEAST, SoakStep
+from console.config.playbook.measuring_steps import LEAST, SoakStep
 from console.config.playbook.rules import SOAK_END_S
 from console.config.playbook.threshold import THRESHOLD_FORM, Threshold, compatible, parse_threshold
 from console.runner.executors.soak import LOOKS
@@ -100,7 +100,6 @@ def test_a_soak_is_looked_at_as_often_as_is_reckoned_with() -> None:
         soak = SoakStep.model_validate({"service": "x", "duration": f"{duration:.0f}s"})
         every = min(SLOWEST_S, max(FASTEST_S, duration / LOOKS))
         assert soak.most_looks == int(duration / every) + 2
-    assert (DRIFT_PART, DRIFT_SAMPLES) == (statistics.DRIFT_PART, statistics.DRIFT_SAMPLES)
     assert LEAST["soak"] == 2 * DRIFT_SAMPLES
     assert SOAK_END_S == REQUEST_S
 

@@ -6,15 +6,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from console.models.gguf.header import (
-    ALIGNMENT,
-    BY_NUMBER,
-    CODES,
-    DEFAULT_ALIGNMENT,
-    ValueType,
-    pad,
-    row_bytes,
-)
+from console.models.gguf.header import BY_NUMBER, CODES, ValueType, pad, row_bytes
+from console.models.gguf.parser import ALIGNMENT, DEFAULT_ALIGNMENT
 
 Scalar = bool | int | float | str
 

@@ -17,6 +17,7 @@ from console.checks.lint.unit import Comment, Finding, Hit, Place, Severity, Uni
 if TYPE_CHECKING:
     from console.config.site.site import Site
 
+ERROR, WARNING, INFO = Severity
 
 BLACKWELL = (12, 0)
 _ZEN5 = re.compile(r"9\d{3}(?:WX|X|X3D)|9\d{2}5[FP]?")
@@ -154,7 +155,7 @@ def apply_suppressions(
             continue
         wrong = _wrong(mark[1], rules)
         if wrong:
-            out.append(unit.finding(comment.place, BAD, Severity.WARNING, wrong, FORM))
+            out.append(unit.finding(comment.place, BAD, WARNING, wrong, FORM))
             continue
         name, lesson, reason = mark[1].split(None, 2)
         lines = _covered(unit, comment)
@@ -169,7 +170,7 @@ def apply_suppressions(
     for idle in good:
         if idle not in used:
             words, fix = f"nothing here is found by {idle.rule}", "take the comment out"
-            out.append(unit.finding(idle.place, UNUSED, Severity.INFO, words, fix))
+            out.append(unit.finding(idle.place, UNUSED, INFO, words, fix))
     return out
 
 

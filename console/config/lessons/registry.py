@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, 
 
 from console.common import paths
 from console.common.errors import InvalidFile, Problem
-from console.config.validation import Arg, Duration, Pattern, Strict, Text, validated
+from console.config.validation import Arg, Duration, OneOf, Pattern, Strict, Text, validated
 from console.config.yaml import parse, read_text
 
 SHIPPED = Path(__file__).with_name("registry")
@@ -172,24 +172,21 @@ class Asked(Strict):
     answer: Text
 
 
-class Recheck(Strict):
+class Recheck(OneOf):
     """A command that says whether the lesson still holds: an argv, never a shell line.
 
     It holds while the output matches (or, with `not_matches`, does not); an end other than 0 says
     nothing.
     """
 
+    ONE_OF = ("matches", "not_matches")
+    REFUSED = "a recheck has exactly one of matches or not_matches"
+
     output: list[Arg] = Field(min_length=1)
     matches: Pattern | None = None
     not_matches: Pattern | None = None
     timeout: Annotated[Duration, Field(gt=0, le=900)] = 30.0
     words: Text
-
-    @model_validator(mode="after")
-    def _one(self) -> Recheck:
-        if (self.matches is None) == (self.not_matches is None):
-            raise ValueError("!a recheck has exactly one of matches or not_matches")
-        return self
 
 
 class LessonModel(Strict):

@@ -17,22 +17,19 @@ from pydantic import Field, model_validator
 
 from console.common.text import one_line, one_of
 from console.common.units import BYTES_FORM, DURATION_FORM, parse_bytes, parse_duration
-from console.config.validation import Pattern, Strict, unusable_text
+from console.config.validation import OneOf, Pattern, Strict, unusable_text
 from console.config.yaml import Document, Loc
 from console.host.matching import TooSlow, quick
 
 InputValue = str | int | float | bool
 
 
-class SecretSource(Strict):
+class SecretSource(OneOf):
+    ONE_OF = ("env", "file")
+    REFUSED = "a secret comes from exactly one of env or file"
+
     env: str | None = None
     file: str | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> SecretSource:
-        if (self.env is None) == (self.file is None):
-            raise ValueError("!a secret comes from exactly one of env or file")
-        return self
 
 
 _BELONGS = {

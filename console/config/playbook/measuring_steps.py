@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import METRICS
+from console.bench.metrics import DRIFT_PART, METRICS
 from console.bench.sse import SILENCE_S
 from console.common.text import one_line
 from console.common.units import DRIVER_FORM, is_driver
@@ -61,15 +61,6 @@ FIGURES = {
 }
 """What a command's output holds where `figures:` names its form; `tg` generates, `pp` reads."""
 
-SOAK_METRICS = {
-    "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
-    "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
-    "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
-    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
-}  # fmt: skip
-"""Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
-against the first's (0.05: 5 % slower); growth over the soak, peaks in it."""
-
 GAUGE_METRICS = {
     "gpu.peak_used": "B", "gpu.peak_temperature": "count", "host.peak_ram_used": "B",
     "host.peak_swap_used": "B", "host.swap_in_rate": "B/s", "host.pressure": "%",
@@ -91,9 +82,6 @@ BY_LOOKS = frozenset({
     "restarts", "critical_lines", "rss_growth", "rss_peak", "vram_growth", "vram_peak",
 })  # fmt: skip
 """Metrics of a soak whose samples are looks at the server; it is the requests that load it."""
-DRIFT_PART, DRIFT_SAMPLES = 6, 5
-"""`tok_s_drift` needs so many rates in the first sixth and in the last."""
-
 
 Loader = Literal["mmap", "resident", "convert"]
 Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]

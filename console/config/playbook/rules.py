@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from console.bench.metrics import DRIFT_SAMPLES, SOAK_METRICS
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons import registry
@@ -14,12 +15,10 @@ from console.config.playbook.measuring_steps import (
     BENCHMARK_METRICS,
     BOUNDS,
     BY_LOOKS,
-    DRIFT_SAMPLES,
     FIGURES,
     FROM_ZERO,
     GAUGE_METRICS,
     LEAST,
-    SOAK_METRICS,
     SoakStep,
     base_unit,
 )

@@ -32,6 +32,7 @@ from console.config.validation import (
     ByteCount,
     Duration,
     Name,
+    OneOf,
     Pattern,
     Strict,
     Text,
@@ -81,8 +82,11 @@ EnvValue = Annotated[
 ]
 
 
-class Where(Strict):
+class Where(OneOf):
     """Where a command runs: in a running service's container, or in a one-off container."""
+
+    ONE_OF = ("service", "image")
+    REFUSED = "where is exactly one of service or image"
 
     service: str | None = None
     image: Text | None = None
@@ -93,8 +97,6 @@ class Where(Strict):
 
     @model_validator(mode="after")
     def _one(self) -> Where:
-        if (self.service is None) == (self.image is None):
-            raise ValueError("!where is exactly one of service or image")
         if self.service is not None and (self.gpus or self.mounts or self.memory or self.network):
             raise ValueError("!gpus, mounts, memory and network need an image, not a service")
         return self
@@ -116,8 +118,11 @@ class HttpCheck(Strict):
     timeout: Duration = 5.0
 
 
-class Check(Strict):
+class Check(OneOf):
     """One question about the world; the step fails when the answer is no."""
+
+    ONE_OF = ("http", "output", "file", "port_free", "image", "cpu")
+    REFUSED = "a check is exactly one of http, output, file, port_free, image, cpu"
 
     http: HttpCheck | None = None
     output: list[Arg] | None = Field(None, min_length=1)
@@ -132,9 +137,6 @@ class Check(Strict):
 
     @model_validator(mode="after")
     def _one(self) -> Check:
-        questions = (self.http, self.output, self.file, self.port_free, self.image, self.cpu)
-        if sum(q is not None for q in questions) != 1:
-            raise ValueError("!a check is exactly one of http, output, file, port_free, image, cpu")
         if self.output is not None and self.matches is None and self.not_matches is None:
             raise ValueError("!output needs matches or not_matches: a check that cannot fail")
         if self.output is None and (self.matches or self.not_matches):
@@ -146,16 +148,13 @@ class Check(Strict):
         return self
 
 
-class ServiceStep(Strict):
+class ServiceStep(OneOf):
+    ONE_OF = ("start", "stop", "wait")
+    REFUSED = "a service step is exactly one of start, stop or wait"
+
     start: str | None = None
     stop: str | None = None
     wait: str | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> ServiceStep:
-        if sum(x is not None for x in (self.start, self.stop, self.wait)) != 1:
-            raise ValueError("!a service step is exactly one of start, stop or wait")
-        return self
 
     @property
     def verb(self) -> str:
@@ -208,18 +207,15 @@ class Report(Strict):
     to: Text = Field("", pattern=r"^$|\.md$")
 
 
-class Unless(Strict):
+class Unless(OneOf):
     """True: the step's work is there already."""
+
+    ONE_OF = ("file", "run")
+    REFUSED = "unless is exactly one of file or run"
 
     file: Text | None = None
     min_bytes: ByteCount | None = None
     run: list[Arg] | None = Field(None, min_length=1)
-
-    @model_validator(mode="after")
-    def _one(self) -> Unless:
-        if (self.file is None) == (self.run is None):
-            raise ValueError("!unless is exactly one of file or run")
-        return self
 
 
 class Retry(Strict):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.config.validation import Arg, ByteCount, Duration, Strict, Text
+from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text
 from console.host.process import ProcessSpec
 from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
 
@@ -149,8 +149,11 @@ class ProcessModel(Strict):
         return ProcessSpec(tuple(self.argv), tuple(sorted(self.env.items())), cwd)
 
 
-class ServiceModel(Strict):
+class ServiceModel(OneOf):
     """A candidate: exactly one of `container`, `compose`, `process`, and where it answers."""
+
+    ONE_OF = ("container", "compose", "process")
+    REFUSED = "a service is exactly one of container, compose or process"
 
     container: ContainerModel | None = None
     compose: ComposeModel | None = None
@@ -163,8 +166,6 @@ class ServiceModel(Strict):
 
     @model_validator(mode="after")
     def _one(self) -> ServiceModel:
-        if sum(x is not None for x in (self.container, self.compose, self.process)) != 1:
-            raise ValueError("!a service is exactly one of container, compose or process")
         if self.keep and self.exclusive:
             raise ValueError("!keep and exclusive: the baseline comes back at the end of the run")
         return self

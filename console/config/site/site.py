@@ -24,7 +24,7 @@ from console.config.site.service import (
     ServiceName,
     Url,
 )
-from console.config.validation import Arg, ByteCount, Duration, Strict, Text, validated
+from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text, validated
 from console.config.yaml import Document, parse, read_text
 from console.host.sample import Card, Machine
 from console.recovery.guard.config import Limit
@@ -118,10 +118,13 @@ class ReferenceModel(Strict):
     tolerance: float = Field(0.10, gt=0, lt=1)
 
 
-class BaselineModel(Strict):
+class BaselineModel(OneOf):
     """The service that must always come back: an existing container, a compose service whose
     container exists, or a host process. `args`: the engine's arguments, for planning where the
     container itself cannot be asked."""
+
+    ONE_OF = ("container", "compose", "process")
+    REFUSED = "the baseline is exactly one of container, compose or process"
 
     container: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][\w.-]*$")] | None = None
     compose: ComposeModel | None = None
@@ -133,12 +136,6 @@ class BaselineModel(Strict):
     models: list[Text] = []
     args: list[Arg] = []
     grace: Duration = 10.0
-
-    @model_validator(mode="after")
-    def _one(self) -> BaselineModel:
-        if sum(x is not None for x in (self.container, self.compose, self.process)) != 1:
-            raise ValueError("!the baseline is exactly one of container, compose or process")
-        return self
 
 
 class EngineModel(Strict):

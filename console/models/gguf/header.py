@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 ARCHITECTURE = "general.architecture"
-ALIGNMENT = "general.alignment"
-DEFAULT_ALIGNMENT = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,9 @@ from console.models.gguf.byte_source import (
     Window,
 )
 from console.models.gguf.header import (
-    ALIGNMENT,
     ARCHITECTURE,
     BY_NUMBER,
     CODES,
-    DEFAULT_ALIGNMENT,
     Array,
     Header,
     Tensor,
@@ -52,6 +50,8 @@ MAX_ELEMENTS = 2 * 2**20
 """Of one array; the longest real lists, of merges, have about 515,000."""
 MAX_TENSORS = 65_536
 """The largest models have a few thousand."""
+ALIGNMENT = "general.alignment"
+DEFAULT_ALIGNMENT = 32
 MAX_ALIGNMENT = 2**20
 MAX_ARCHITECTURE = 64
 KEPT_NUMBERS = 4096

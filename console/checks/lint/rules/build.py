@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 
 from console.checks.lint import shell, vocabulary
-from console.checks.lint.rule import Facts, rule
+from console.checks.lint.rule import ERROR, INFO, WARNING, Facts, rule
 from console.checks.lint.unit import (
     Command,
     Hit,
@@ -21,8 +21,6 @@ from console.checks.lint.unit import (
     Word,
     spot,
 )
-
-ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 _NO_VMM = ("GGML_CUDA_NO_VMM", "LLAMA_CUDA_NO_VMM")
 _TELLS = ("echo", "printf", "grep", "rg", "sed", "awk")

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 
 from console.checks.lint import vocabulary
 from console.checks.lint.commands import DETACHED
-from console.checks.lint.rule import Facts, rule
-from console.checks.lint.unit import Command, Hit, Kind, PlaybookStep, Severity, Unit
+from console.checks.lint.rule import ERROR, INFO, WARNING, Facts, rule
+from console.checks.lint.unit import Command, Hit, Kind, PlaybookStep, Unit
 from console.common.units import format_bytes
-
-ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 _WHOLE_BYTES = 642 << 30
 _WHOLE = re.compile(
@@ -175,7 +173,7 @@ def exllama(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "docker-exec-d-download", Severity.WARNING, "S-012",
+    "docker-exec-d-download", WARNING, "S-012",
     title="A download that docker exec -d sent away",
     why="Nothing waits for it and no restart policy brings it back: after a reboot the container "
     "ran and the download did not.",
@@ -188,7 +186,7 @@ def detached(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "hf-transfer-many-shards", Severity.WARNING, "S-010",
+    "hf-transfer-many-shards", WARNING, "S-010",
     title="hf_transfer for a checkpoint of many files",
     why="It takes one file after another: 12 MB/s where 16 workers got 56 to 60.",
     fix="HF_HUB_DOWNLOAD_WORKERS=16 (or --max-workers 16) without it; it is for single large files",
@@ -207,7 +205,7 @@ def hf_transfer(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "download-before-architecture", Severity.WARNING, "F-008",
+    "download-before-architecture", WARNING, "F-008",
     title="A GGUF is downloaded before its architecture is known",
     why="342 GB of deepseek3_2 came before llama.cpp said that it knows deepseek2 only. The header "
     "tells it from a few KiB.",

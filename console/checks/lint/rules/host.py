@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 
 from console.checks.lint import commands, vocabulary
-from console.checks.lint.rule import Facts, rule
-from console.checks.lint.unit import Command, Container, Hit, Kind, Severity, Unit, Where
-
-ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+from console.checks.lint.rule import ERROR, INFO, WARNING, Facts, rule
+from console.checks.lint.unit import Command, Container, Hit, Kind, Unit, Where
 
 _KERNEL = re.compile(r"linux-(?:image|headers|modules)(?:-unsigned)?-6\.1[2-9]")
 _PGREP = re.compile(r"\bpgrep\b.*?\s(?:-\w*f\w*|--full)\b|\bps\b.*\|\s*grep\b")

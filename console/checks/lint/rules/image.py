@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from console.checks.lint import dockerfile, files, vocabulary
-from console.checks.lint.rule import Facts, rule
-from console.checks.lint.unit import Health, Hit, Kind, Severity, Source, Unit, Where
+from console.checks.lint.rule import ERROR, INFO, WARNING, Facts, rule
+from console.checks.lint.unit import Health, Hit, Kind, Source, Unit, Where
 
 _GENERIC = ("nightly", "final", "dev", "test", "new", "main", "master", "edge", "wip", "current")
 _ONE_PLATFORM = {"mem0/mem0-api-server": "linux/arm64"}
@@ -45,7 +45,7 @@ def split(ref: str) -> tuple[str, str]:
 
 
 @rule(
-    "generic-image-tag", Severity.WARNING, "F-011",
+    "generic-image-tag", WARNING, "F-011",
     title="An image of your own under a tag that says nothing",
     why="`:nightly` and `:final` were builds of an earlier phase, without the engine; a tag has to "
     "tell which build is meant.",
@@ -60,13 +60,13 @@ def generic(unit: Unit, facts: Facts) -> Iterator[Hit]:
         if tag in _GENERIC:
             yield Hit(image.place, image.ref)
         elif tag in ("", "latest"):
-            grave = None if image.by == "playbook" else Severity.INFO
+            grave = None if image.by == "playbook" else INFO
             what = image.ref if tag else f"{image.ref} has no tag, and is :latest"
             yield Hit(image.place, what, grave)
 
 
 @rule(
-    "single-platform-image", Severity.ERROR, "F-006",
+    "single-platform-image", ERROR, "F-006",
     title="An image that is not there for linux/amd64",
     why="Only another platform was published: no matching manifest. An issue that was closed as "
     "resolved did not change it.",
@@ -93,7 +93,7 @@ def has(image: str, program: str) -> bool | None:
 
 
 @rule(
-    "healthcheck-curl", Severity.ERROR, "F-021",
+    "healthcheck-curl", ERROR, "F-021",
     title="A health check by curl or wget in an image without it",
     why="Minimal images have neither: the container serves and is called unhealthy for ever.",
     fix="what the image has: python -c \"import urllib.request; …\", wget -q --spider on Alpine, "
@@ -110,7 +110,7 @@ def curl(unit: Unit, facts: Facts) -> Iterator[Hit]:
                 yield Hit(word.place, f"{name}, and {image} does not have it")
             elif there is None and name == "curl":
                 words = f"curl; whether {image or 'the image'} has it is not known"
-                yield Hit(word.place, words, Severity.INFO)
+                yield Hit(word.place, words, INFO)
 
 
 def _has(unit: Unit, health: Health, program: str) -> tuple[bool | None, str]:
@@ -166,7 +166,7 @@ def is_distroless(image: str) -> bool:
 
 
 @rule(
-    "cmd-shell-on-distroless", Severity.ERROR, "F-021",
+    "cmd-shell-on-distroless", ERROR, "F-021",
     title="A command that needs a shell in an image without one",
     why="CMD-SHELL, and CMD or ENTRYPOINT as plain text, are run by /bin/sh: stat /bin/sh: no such "
     "file or directory.",
