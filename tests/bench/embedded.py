@@ -30,7 +30,6 @@ def embedded(model: Path) -> Iterator[str]:
 
     try:
         found = until(serves, "the server is ready", where=log.read_text)
-        assert found is not None
         yield found[1]
     finally:
         server.kill()

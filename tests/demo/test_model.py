@@ -63,7 +63,6 @@ def _address(engine: subprocess.Popen[bytes], log: Path) -> str:
         return re.search(r"engine: serving \S+ on (http://\S+)$", text, re.MULTILINE)
 
     found = until(said, "the engine serves", where=lambda: log.read_text(errors="replace"))
-    assert found is not None
     return found[1]
 
 

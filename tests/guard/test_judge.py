@@ -11,6 +11,7 @@ from console.recovery.guard.config import GIB, Limit
 from console.recovery.guard.decide.policy import NEAR_POLL_S, POLL_S, Decision, Policy
 from console.recovery.guard.observe.snapshot import Disk, Load, LogHit
 from tests.guard.judging import MACHINE, PLENTY, Bench
+from tests.waiting import some
 
 
 def test_a_quiet_machine_is_ok() -> None:
@@ -89,8 +90,7 @@ def test_clear_only_after_ten_seconds_well_above() -> None:
 
 
 def test_filling_up_is_told_with_time_and_speed() -> None:
-    found = Bench(rest=120e9).fill(4.93e9, 120e9).breach
-    assert found is not None
+    found = some(Bench(rest=120e9).fill(4.93e9, 120e9).breach)
     assert found.limit.metric == "host.time_to_full"
     assert found.tte_s == pytest.approx(5.45, abs=0.05)
     assert found.rate == pytest.approx(4.93e9)
@@ -224,8 +224,7 @@ def test_a_breach_is_counted_from_the_sample_that_passed_the_limit() -> None:
     before = bench.at
     bench.policy.decide(bench.see())
     bench.at += 0.02
-    found = bench.policy.decide(bench.see(90 * GIB)).breach
-    assert found is not None
+    found = some(bench.policy.decide(bench.see(90 * GIB)).breach)
     assert (found.at, found.crossed_at) == (bench.at, bench.at)
     assert found.gap_s == pytest.approx(bench.at - before)
 

@@ -19,7 +19,7 @@ from console.host import process
 from console.recovery.guard.config import RING, Limit
 from console.recovery.rollback.live import Live
 from tests.guard.yard import post as yard
-from tests.waiting import until
+from tests.waiting import some, until
 
 MIB = 1 << 20
 TOO_MUCH = Limit("service.ram_used", above=200 * MIB, source="site.yaml")
@@ -99,8 +99,7 @@ def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:
 
 def test_what_it_says_of_itself(post: Post) -> None:
     sentinel = post.watch(disks=(str(post.run_dir),), lease_s=60)
-    ready = post.ready
-    assert ready is not None
+    ready = some(post.ready)
     assert (ready["pid"], ready["start"]) == (sentinel.pid, process.start_time(sentinel.pid))
     assert {"kill path", "priority", "oom_score_adj", "memory"} <= ready["protections"].keys()
     page = until(lambda: post.status if post.status.get("disks") else None, "it is written")

@@ -11,6 +11,7 @@ from console.config.lessons import registry
 from console.config.lessons.registry import Registry, due_by, load_lesson, load_registry, titles
 from console.render.lessons import entry, row
 from tests.lessons.conftest import Put
+from tests.waiting import some
 
 
 def test_the_file_is_named_by_the_id(put: Put) -> None:
@@ -32,12 +33,10 @@ def test_a_bad_file_hides_no_other(put: Put) -> None:
 
 def test_ones_own_stands_in_for_a_shipped_one_while_it_can_be_read(put: Put) -> None:
     put("F-018", title="It imports now", status="resolved")
-    mine = load_registry().get("F-018")
-    assert mine is not None
+    mine = some(load_registry().get("F-018"))
     assert (mine.own, mine.model.status, mine.model.title) == (True, "resolved", "It imports now")
     put("F-018", status="nonsense")
-    shipped = load_registry().get("F-018")
-    assert shipped is not None
+    shipped = some(load_registry().get("F-018"))
     assert not shipped.own
 
 
@@ -113,7 +112,6 @@ def test_every_lesson_keeps_to_the_width(registry: Registry) -> None:
 def test_foreign_text_is_harmless(put: Put) -> None:
     put("F-028", 'notes: ["a\\e[2Jb\\u202e"]\nwrong: "x\\e]52;c;QQ\\ay"\n', title='"\\e[31mred"')
     registry = load_registry()
-    lesson = registry.get("F-028")
-    assert lesson is not None
+    lesson = some(registry.get("F-028"))
     lines = [*(line for line, _ in entry(registry, lesson, 60, TODAY)), row(lesson)]
     assert all(line.isprintable() for line in lines)

@@ -18,6 +18,7 @@ from console.checks.preflight.architecture.support import Witness, accepts
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 from tests.testbed.engine import Engine
+from tests.waiting import some
 
 pytestmark = pytest.mark.engine
 
@@ -66,12 +67,10 @@ def test_the_lesson_before_the_download(build: ImageBuild) -> None:
 
 
 def test_the_library_is_found_without_a_shell_or_ldd(build: ImageBuild) -> None:
-    scan = build.scan("qwen2")
-    assert scan is not None
+    scan = some(build.scan("qwen2"))
     assert Path(scan.path.split()[0]).name.startswith("libllama.so")
     assert scan.presence is not Presence.ABSENT
-    absent = build.scan("deepseek3_2")
-    assert absent is not None
+    absent = some(build.scan("deepseek3_2"))
     assert absent.presence is Presence.ABSENT
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from console.common.errors import ConsoleError, ControlError
 from console.common.logs.tail import read_last
@@ -209,7 +209,7 @@ class WorldBase(ABC):
 
     def until(self, condition: Callable[[], T | None], what: str, limit_s: float = LIMIT_S) -> T:
         """The first true value of a condition; the failure says where the run stood."""
-        return cast(T, until(condition, what, limit_s, self.where))
+        return until(condition, what, limit_s, self.where)
 
     def state(self, *wanted: str, limit_s: float = LIMIT_S) -> RunView:
         """Wait for a run state (or `paused:reason`)."""

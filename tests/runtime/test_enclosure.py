@@ -15,7 +15,7 @@ from console.recovery.guard.kill.killer import Killer
 from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
-from tests.waiting import until
+from tests.waiting import some, until
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = """
@@ -116,8 +116,7 @@ def test_the_command_is_what_it_would_be_without(tmp_path: Path) -> None:
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
             cwd=tmp_path, env={"LC_ALL": "C", "ODD-NAME": "\udcff", "A": "=b"},
         ) as child:  # fmt: skip
-            assert child.stdout is not None
-            said.append(child.stdout.read())
+            said.append(some(child.stdout).read())
     assert said[0] == said[1]
     assert b"True" in said[0]
 

@@ -21,7 +21,7 @@ from console.host.ports import listener, wide
 from console.runtime import proxy
 from tests.ports import free_port
 from tests.runtime.serving import serving
-from tests.waiting import until
+from tests.waiting import some, until
 
 HOST = "127.0.0.1"
 Ports, Relay = tuple[int, int], subprocess.Popen[bytes]
@@ -139,8 +139,7 @@ def test_its_port_is_free_at_once_for_any_server(
 
 def test_it_is_known_by_what_it_is(ports: Ports, relayed: Relay, tmp_path: Path) -> None:
     url = f"http://localhost:{ports[0]}"
-    found = proxy.at(url)
-    assert found is not None
+    found = some(proxy.at(url))
     assert (found.pid, found.service, found.run, found.port) == (
         relayed.pid, "cand", "run-1", ports[0],
     )  # fmt: skip

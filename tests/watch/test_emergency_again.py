@@ -23,7 +23,7 @@ from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, asked, read_lines, who_asked
 from console.recovery.rollback.trigger import LOCK, Lock
 from tests.rollback.conftest import Stage
-from tests.waiting import until
+from tests.waiting import some, until
 from tests.watch.conftest import Child, Key, Slow, Warm, ended, gone, point, serves
 
 
@@ -282,6 +282,5 @@ def test_a_forged_ladder_is_shown_clean(key: Key) -> None:
     watch = ended(emergency.follow(emergency.press()))
     [shown] = watch.lines()
     assert (shown["trigger"], shown["detail"]) == ("boo", "boo")
-    result = watch.result()
-    assert result is not None
+    result = some(watch.result())
     assert result.detail == "boo"

@@ -14,7 +14,7 @@ from console.host import process
 from console.recovery.guard.record.read import open_newest
 from tests.guard.yard import memory
 from tests.guard.yard.scene import Scene
-from tests.waiting import until
+from tests.waiting import some, until
 
 pytestmark = [pytest.mark.full, pytest.mark.alone]
 
@@ -38,8 +38,7 @@ def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
         return not world.mine()
 
     until(nobody_is_left, "nobody is left")
-    shared = open_newest(world.run.path)
-    assert shared is not None
+    shared = some(open_newest(world.run.path))
     until(lambda: not shared.alive, "its process is gone, too")
     last = shared.fast(20.0)
     assert min(one.available for one in last) < scene.limit
@@ -47,8 +46,7 @@ def test_the_last_seconds_outlive_everybody(scene: Scene) -> None:
     assert Path("/dev/shm") in shared.path.parents
     # a reboot removes what was in memory: the copy on disk is used, a second or two older
     os.unlink(shared.path)
-    copied = open_newest(world.run.path)
-    assert copied is not None
+    copied = some(open_newest(world.run.path))
     assert last[-1].mono - copied.fast()[-1].mono < LOST_S
     _shown(scene)
 

@@ -25,7 +25,7 @@ from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.trigger import FIFO
-from tests.waiting import until
+from tests.waiting import some, until
 
 BEAT_S = 1.0
 Json = dict[str, Any]
@@ -66,8 +66,7 @@ class Post:
 
     @property
     def pid(self) -> int:
-        assert self.child is not None
-        return self.child.pid
+        return some(self.child).pid
 
     def prepare(self) -> None:
         """Make the directories, the guard config, and the place of a standby: this process answers,
@@ -165,9 +164,7 @@ class Post:
         self.tell(do="arm")
 
     def recording(self) -> Recording:
-        found = read.open_newest(self.run_dir)
-        assert found is not None
-        return found
+        return some(read.open_newest(self.run_dir))
 
     def events(self, what: str) -> list[str]:
         return [one["text"] for one in self.recording().events() if one["what"] == what]

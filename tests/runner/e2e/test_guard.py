@@ -20,6 +20,7 @@ from tests.runner.e2e.sites import UP, book, guards, service
 from tests.runner.e2e.world import COMMAND, World
 from tests.runner.scenes import LONG
 from tests.ui.terminal import Terminal
+from tests.waiting import some
 
 MOST = 12
 HOG = f"""
@@ -80,8 +81,7 @@ def breached(world: World) -> None:
     (killed,) = [row for row in view.breach.data["killed"] if row["name"].startswith("hog")]
     assert killed["empty_s"] is not None
     assert killed["held"]["ram"] > 300 << 20
-    curve = crossed(view.breach.data)
-    assert curve is not None
+    curve = some(crossed(view.breach.data))
     assert curve.name == "RAM of hog"
     assert max(size or 0 for _, size in curve.points) > 300 << 20
     assert [s.cause for s in view.steps if s.state == "cancelled"] == ["guard"]
@@ -92,8 +92,7 @@ def breached(world: World) -> None:
     assert "## Guard" in text
     assert "killed hog" in text
     assert (world.run.path / "report" / "guard.svg").exists()
-    recording = open_newest(world.run.path)
-    assert recording is not None
+    recording = some(open_newest(world.run.path))
     assert any(event["what"] == "kill" for event in recording.events())
 
 
@@ -223,8 +222,7 @@ def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
         world.step("long", "running")
         assert world.status()["lease"] > 0, "somebody was there for longer than the lease"
     restored(world, "lease")
-    found = world.view().breach
-    assert found is not None
+    found = some(world.view().breach)
     assert found.data["cause"] == "lease"
     assert (world.at("long").state, world.at("long").cause) == ("cancelled", "expired")
 

@@ -21,7 +21,7 @@ from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
 from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
 from tests.runner.world import WorldBase as World
 from tests.runtime.made_engine import IMAGE, Refused, made_engine
-from tests.waiting import host_is_free
+from tests.waiting import host_is_free, some
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
 LONG = "id: cut, cutover: {to: cand, watch: 30d, every: 1s, then: stay}"
@@ -48,8 +48,7 @@ def test_clients_reach_the_candidate_and_go_back(world: World) -> None:
     assert done.code == 0, done
     view = world.over()
     assert str(view.state) == "succeeded", world.words
-    answered = re.search(r"(\d+) of (\d+) completions answered", world.at("cut").detail)
-    assert answered is not None
+    answered = some(re.search(r"(\d+) of (\d+) completions answered", world.at("cut").detail))
     assert answered[1] == answered[2] != "0"
     assert world.at("baseline:restore-1").state == "succeeded"
     assert not view.cutover
@@ -110,8 +109,7 @@ def test_what_dies_or_hangs_in_the_watch_brings_the_baseline_back(
         monkeypatch.setattr(cutover, "LOOKS", 1)
     watched(world)
     relay = is_cut_over(world)
-    candidate = process.read_record(world.records, "cand")
-    assert candidate is not None
+    candidate = some(process.read_record(world.records, "cand"))
     process.send(*((relay.pid, relay.start) if victim == "relay" else candidate), number)
     assert str(world.over().state) == "rolled_back", world.words
     cut = world.at("cut")
