@@ -221,7 +221,6 @@ def test_what_an_image_runs(engine: Engine, client: docker.DockerClient, arm: st
     assert some(known).cuda == (12, 8)
 
 
-pytestmark = pytest.mark.engine
 Make = Callable[..., Moment]
 
 

@@ -229,6 +229,11 @@ class WorldBase(ABC):
         """Wait until the run's runner is gone."""
         self.until(lambda: not runner_alive(self.run), "the runner is gone")
 
+    def interrupt(self) -> None:
+        """Kill the runner, and wait until it is gone."""
+        self.kill("runner")
+        self.dead()
+
     def over(self) -> RunView:
         """Wait until the run is over, its report written and its runner gone."""
         view = self.state(*ENDS, limit_s=120.0)

@@ -15,6 +15,7 @@ from console.recovery.guard.kill.killer import Killer
 from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
+from tests.children import end
 from tests.waiting import some, until
 
 ROOT = Path(__file__).parents[2]
@@ -67,8 +68,7 @@ def test_the_end_of_a_process_is_the_end_of_all_it_started(
     escaping: subprocess.Popen[bytes],
 ) -> None:
     path, pid, start = escaped(escaping)
-    escaping.kill()
-    escaping.wait()
+    end(escaping)
     assert cgroup.end(path, escaping.pid, int(path.rpartition(".")[2]), spared={pid}) == 0
     assert not gone(pid, start), "somebody in it is spared: it is left alone"
     assert cgroup.end(path, escaping.pid, int(path.rpartition(".")[2])) == 1
@@ -89,8 +89,7 @@ def test_a_guard_kills_who_got_away(
     (read,) = live.read(tmp_path / live.LIVE)
     assert read == entry
     if leader == "is gone":
-        escaping.kill()
-        escaping.wait()
+        end(escaping)
     deny = Deny()
     (target,) = sort_out([read], deny)[0]
     killer = Killer("", deny, release=False)

@@ -200,7 +200,6 @@ def test_labels_are_unique_and_clean() -> None:
     assert labels([Card("a\x1b[31m")])[0].isprintable()
 
 
-GIB = 1 << 30
 R1 = from_gguf(shapes.deepseek_r1("Q4_K_M"))
 R1_OLD = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
 

@@ -20,6 +20,7 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.proof import proof_file, remember
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
 from console.runtime.probe import Health, health
+from tests.children import making
 from tests.ports import free_port
 from tests.rollback.conftest import Stage
 from tests.runtime.serving import serving, unix_listener
@@ -31,18 +32,18 @@ Watch = Callable[..., BaselineWatch]
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    made: list[BaselineWatch] = []
-
     def go(plan: SealedPlan | None = None, **more: Any) -> BaselineWatch:
-        made.append(BaselineWatch(lambda view: None, 0.02, **more))
-        made[-1].follow(plan)
-        made[-1].start()
-        return made[-1]
+        made = BaselineWatch(lambda view: None, 0.02, **more)
+        made.follow(plan)
+        made.start()
+        return made
 
-    yield go
-    for one in made:
+    def close(one: BaselineWatch) -> None:
         one.close()
         gone([one._thread])
+
+    with making(go, close) as make:
+        yield make
 
 
 def wait(watch: BaselineWatch, word: str) -> BaselineView:

@@ -22,6 +22,7 @@ from console.host import process
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, asked, read_lines, who_asked
 from console.recovery.rollback.trigger import LOCK, Lock
+from tests.children import end
 from tests.rollback.conftest import Stage
 from tests.waiting import some, until
 from tests.watch.conftest import Child, Key, Slow, Warm, ended, gone, point, serves
@@ -120,8 +121,7 @@ def test_a_ladder_that_was_started_anew_gets_the_byte(
     os.kill(warmed.pid, signal.SIGSTOP)
     emergency = key(hangs.argv)
     assert emergency.press().how == "warm"
-    warmed.kill()
-    warmed.wait()
+    end(warmed)
     start_standby()
     press = emergency.press()
     serves(emergency.follow(press))

@@ -23,6 +23,7 @@ from console.render.breach import page, read
 from console.render.cells import ASCII, UNICODE, Glyphs, cells, plain
 from console.render.guard import line
 from console.render.text_chart import LABEL, Curve, chart, columns
+from tests.children import end
 from tests.waiting import until
 from tests.watch.conftest import gone
 from tests.watch.guard_ring import GIB, KILL_S, MONO, breach, record, run_of
@@ -72,8 +73,7 @@ def test_a_real_sentinel_is_seen_and_missed(
     assert view.at is not None
     assert time.monotonic() - view.at < 60
     assert "acts at RAM left <" in words(view, view.at)
-    sentinel.kill()
-    sentinel.wait()
+    end(sentinel)
     assert look().word == guards.GONE
     assert words(look(), look().at or 0.0).startswith("no guard: sentinel gone")
 

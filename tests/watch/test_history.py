@@ -18,6 +18,7 @@ from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.run_view import RunView
 from console.journal.store import SCHEMA_VERSION, Journal
 from console.recovery.rollback import proof
+from tests.children import end
 from tests.waiting import some, until
 from tests.watch.conftest import Hand
 
@@ -77,8 +78,7 @@ def test_a_runner_that_dies_changes_the_word_without_a_journal(
     child = begin("sleep", "600")
     hand().live((child.pid, process.start_time(child.pid) or 0))
     assert history.rows()[0].state == "running"
-    child.kill()
-    child.wait()
+    end(child)
     assert history.rows()[0].state == "interrupted"
     assert len(reads) == 1
 

@@ -21,6 +21,7 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.recovery.rollback.trigger import Lock
 from console.runner.control import short_address
+from tests.children import end, making
 from tests.waiting import some, until
 from tests.watch.conftest import Hand, gone
 
@@ -48,19 +49,15 @@ class Seen:
         until(lambda: self.watch.latest and condition(self.watch.latest), what or str(self.now))
         return self.now
 
+    def close(self) -> None:
+        self.watch.close()
+        gone([self.watch._thread])
+
 
 @pytest.fixture
 def see() -> Iterator[Callable[..., Seen]]:
-    made: list[Seen] = []
-
-    def go(run: RunDir | None = None) -> Seen:
-        made.append(Seen(run))
-        return made[-1]
-
-    yield go
-    for one in made:
-        one.watch.close()
-        gone([one.watch._thread])
+    with making(Seen, Seen.close) as make:
+        yield make
 
 
 See = Callable[..., Seen]
@@ -123,8 +120,7 @@ def test_a_runner_that_died_makes_it_interrupted(see: See, hand: Make, begin: Be
     made.state("running")
     seen = see()
     seen.until(lambda s: s.word == "running" and s.live)
-    child.kill()
-    child.wait()
+    end(child)
     gone = seen.until(lambda s: s.word == "interrupted")
     assert (gone.alive, gone.view.state) == (False, RunState.RUNNING)
     until(lambda: not seen.now.live)
@@ -191,8 +187,7 @@ def test_it_switches_to_a_live_run_when_the_one_on_show_has_ended(
     shown = some(seen.now.run)
     assert shown.id == first.run.id, "it goes on: nobody takes it from the screen"
     first.state("succeeded")
-    child.kill()
-    child.wait()
+    end(child)
     seen.until(lambda s: s.run is not None and s.run.id == second.run.id and s.live)
 
 

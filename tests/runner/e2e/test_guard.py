@@ -125,8 +125,7 @@ def test_a_breach_during_an_approval_acts(world: World, go: Path) -> None:
 def test_a_breach_without_a_runner_acts(world: World, go: Path) -> None:
     world.detach(world.write("b.yaml", LIMIT + book(HOG_UP, LONG)))
     world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     go.touch()
     world.until(lambda: world.view().over and world.view().finished, "the closer wrote the end")
     restored(world)
@@ -174,8 +173,7 @@ def test_a_resumed_run_keeps_its_sentinel(world: World) -> None:
     world.detach(world.write("b.yaml", book(UP, ASK)))
     world.state("waiting_approval")
     first = world.pids("sentinel")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     assert world.console("resume", world.run.id, "--detach").code == 0
     world.until(lambda: world.status().get("state") == "waiting_approval", "it waits again")
     assert world.pids("sentinel") == first

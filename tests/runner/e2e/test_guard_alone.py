@@ -29,8 +29,7 @@ def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(wor
         terminal.until("lease 0:0", 60)
         time.sleep(7.0)
         assert not world.view().over, "it is renewed for longer than it lasts"
-        world.kill("runner")
-        world.dead()
+        world.interrupt()
         terminal.until("its runner is gone", 60)
         shows(world, "renewed: somebody is attached")
         time.sleep(7.0)

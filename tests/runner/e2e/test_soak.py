@@ -97,8 +97,7 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
 def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("9s"), GATE)))
     world.until(lambda: answered(world, 4), "the soak has begun")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     before = lines(world)
     done = world.console("resume", "--json")
     view = world.view()
@@ -120,8 +119,7 @@ def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
 def test_a_soak_whose_server_died_with_its_runner(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("60s"), GATE)))
     world.until(lambda: answered(world, 5), "the soak has begun")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     world.kill("process")
     assert world.console("resume", "--detach").code == 0
     view = world.state("paused:step_failed")

@@ -171,9 +171,6 @@ def test_what_else_a_rollback_is_written_down_as(
     assert len(view.guards) == (breach is not None)
 
 
-GIB = 1 << 30
-
-
 def test_what_the_baseline_gives_back_is_counted(held: Look) -> None:
     limit = Limit("host.ram_available", below=60 * GIB, source="site, line 3")
     (found,) = held(limit, given_back=10 * GIB)

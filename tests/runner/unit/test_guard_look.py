@@ -159,7 +159,6 @@ def test_a_message_reaches_an_inbox_and_a_full_one_holds_nobody_up(run: RunDir) 
     assert not tell(run, {"do": "beat"}), "nobody reads any more"
 
 
-GIB = 1 << 30
 ROWS: list[list[Any]] = [[1.0, 9, 0, None], [2.0, 5, 3, 20.0], [3.0, 7, 1, 10.0]]
 
 

@@ -16,6 +16,7 @@ from console.host import process
 from console.recovery.rollback import records
 from console.runner.executors import cutover
 from console.runtime import proxy
+from tests.children import running
 from tests.rollback.conftest import STANDIN
 from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
 from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
@@ -163,17 +164,11 @@ def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World)
     argv = proxy.argv(
         *(u.removeprefix("http://") for u in (world.base_url, world.cand_url)), "cand"
     )
-    child = subprocess.Popen(
-        argv, env={**world.env, "OMNI_RUN": "nobody"}, stdout=subprocess.DEVNULL
-    )
-    try:
+    with running(argv, env={**world.env, "OMNI_RUN": "nobody"}, stdout=subprocess.DEVNULL):
         world.until(world.serves, "the candidate answers on the production port")
         assert "cand answers at" in world.go(world.write("n.yaml", book("id: n, note: x"))).out
         assert not roll_back(world)["nothing_to_do"]
         is_back(world)
-    finally:
-        child.kill()
-        child.wait()
 
 
 def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> None:
@@ -244,14 +239,10 @@ def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) 
         cand.config["HostConfig"] = host
         cand.job.send(signal.SIGKILL)
         cand.job.over.wait(60)
-        stranger = subprocess.Popen(cand.config["Cmd"], stdout=subprocess.DEVNULL)
-        try:
+        with running(cand.config["Cmd"], stdout=subprocess.DEVNULL):
             bare.until(bare.serves, "another server has the port of the candidate")
             code, said = promote("it is dead")
             assert (code != 0, "cand does not run any more" in said) == (True, True), said
-        finally:
-            stranger.kill()
-            stranger.wait()
         assert bare.view().verbs[-1]["why"] == "it runs"
         roll_back(bare)
 

@@ -142,8 +142,7 @@ def test_a_command_that_outlives_its_runner_is_ended_by_the_rollback(world: Worl
     world.detach(world.write("b.yaml", book(UP, long)))
     world.step("long", "running")
     world.until(lambda: world.pids("step"), "the command runs")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     assert world.pids("step"), "the command outlived its runner"
     assert world.show()["state"] == "interrupted"
     assert world.console("rollback").code == 0
@@ -180,8 +179,7 @@ BREAKS: dict[str, Callable[[RunDir], object]] = {
 def test_a_resume_that_is_refused_leaves_nothing_unguarded(
     outage: World, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    outage.kill("runner")
-    outage.dead()
+    outage.interrupt()
     outage.kill("ladder")
     BREAKS[what](outage.run)
     if what == "no thread is left":
