@@ -80,7 +80,7 @@ def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how
     assert not world.serves()
     assert world.console("rollback", how).code == 0
     restored(world)
-    world.until(lambda: read_view(first).state == "rolled_back", "it is on record", 20.0)
+    world.until(lambda: read_view(first).state == "rolled_back", "it is on record")
 
 
 def test_an_end_before_the_step_that_stops_the_candidate(world: World) -> None:

@@ -187,5 +187,5 @@ def test_a_resume_that_is_refused_leaves_nothing_unguarded(
     done = outage.console("resume", "--detach")
     assert done.code != 0
     assert main.UNGUARDED in done.err
-    outage.until(outage.serves, "the baseline is back", 20.0)
+    outage.until(outage.serves, "the baseline is back")
     assert not outage.listens(outage.cand_url)
