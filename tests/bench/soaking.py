@@ -128,7 +128,6 @@ class Server:
         self, plan: SoakPlan, tally: Tally | None = None, patience: Patience | None = None,
         beat: Callable[[float, float], None] = lambda t, silent_s: None,
     ) -> tuple[Tally, End]:  # fmt: skip
-        """Run it to its end."""
         soak = Soak(
             plan, self.clock, self.ask, self, self.lines.append, beat, tally or Tally(),
             patience or Patience(),

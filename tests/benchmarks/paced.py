@@ -117,7 +117,6 @@ class Paced:
 
 @contextmanager
 def paced() -> Iterator[Paced]:
-    """A running server."""
     with helper(__name__) as process:
         yield Paced(process)
 

@@ -161,7 +161,6 @@ def call(path: str, method: str, target: str) -> bytes:
 
 
 def until_healthy(url: str) -> None:
-    """Poll /health until it says 200."""
     deadline = time.monotonic() + LIMIT_S
     while not _healthy(url):
         if time.monotonic() > deadline:

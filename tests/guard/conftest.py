@@ -31,7 +31,6 @@ OTHER = "cd" * 32
 
 
 def put(root: Path, path: str, text: str) -> Path:
-    """Write one file of a made-up tree."""
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)

@@ -58,5 +58,4 @@ class Bench:
         return self.last
 
     def breached(self, seconds: float, **parts: object) -> Breach:
-        """Return the breach that these values make."""
         return some(self.go(seconds, **parts).breach)

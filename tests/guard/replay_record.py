@@ -58,7 +58,6 @@ class Recorded:
 
 
 def read(path: Path) -> Recorded:
-    """Read a recorded file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         head = json.loads(file.readline())
         rows = [cast("Row", tuple(map(int, line.split(",")))) for line in file]

@@ -45,7 +45,6 @@ class Worker:
         self.ear.flush()
 
     def hear(self, fits: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """Return the first report that matches."""
         while True:
             line = self.mouth.readline()
             assert line

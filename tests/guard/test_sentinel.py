@@ -51,7 +51,6 @@ class Post(yard.Post):
         return child.pid, process.start_time(child.pid) or 0
 
     def ended(self, who: tuple[int, int]) -> int:
-        """Return how a child of this process ended."""
         return next(one for one in self.children if one.pid == who[0]).wait(60)
 
 

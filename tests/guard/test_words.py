@@ -39,7 +39,6 @@ A, B = "GPU-aaaa", "GPU-bbbb"
 
 
 def lines(found: Decision) -> list[str]:
-    """Return everything that a decision says."""
     breach = found.breach
     return [
         f"level: {found.level}",

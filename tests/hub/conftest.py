@@ -54,7 +54,6 @@ def asks(hub: LocalHub) -> Iterator[Any]:
 
 
 def listed(hub: LocalHub, repo: Repo) -> Listing:
-    """A repository on the hub, and its listing."""
     hub.add(repo)
     rows = [
         {"path": path, "size": file.size, "sha256": file.sha256 if file.lfs else None}

@@ -35,8 +35,6 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one command did."""
-
     code: int
     out: str
     err: str
@@ -222,7 +220,6 @@ class WorldBase(ABC):
         return self.until(found, f"the run is {' or '.join(wanted)}", limit_s)
 
     def step(self, name: str, *states: str) -> None:
-        """Wait for a step to be in one of these states."""
         self.until(lambda: self.states().get(name) in states, f"{name} is {' or '.join(states)}")
 
     def dead(self) -> None:

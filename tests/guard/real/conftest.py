@@ -29,7 +29,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def required() -> Iterator[None]:
-    """Say of a machine that it lacks what the test needs."""
     try:
         yield
     except Unavailable as error:

@@ -36,7 +36,6 @@ class Bench:
     hog: Hog
 
     def cards(self, big: Card = RTX_PRO_6000, small: Card = RTX_5090) -> None:
-        """Set the state of the GPUs from now on."""
         self.nvml.write(self.script, [big, small])
 
     def card(self, uuid: str) -> dict[str, Any]:

@@ -136,7 +136,6 @@ class Observer:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """Run `count` processes that spin."""
     child = subprocess.Popen([str(hog_program()), "burn", str(count)], start_new_session=True)
     try:
         yield

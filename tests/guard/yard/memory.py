@@ -24,7 +24,6 @@ QUICK = 1.5 * GIB
 
 
 def available() -> int:
-    """Return MemAvailable in bytes."""
     return int(psutil.virtual_memory().available)
 
 

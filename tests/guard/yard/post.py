@@ -144,7 +144,6 @@ class Post:
         return found if found and self.child and found.get("pid") == self.child.pid else None
 
     def tell(self, **message: Any) -> None:
-        """Send one message to its inbox."""
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.guard / config.INBOX, flags)
         try:
@@ -186,7 +185,6 @@ class Post:
         return _table(self.guard / config.BREACH)
 
     def breached(self) -> Json:
-        """Wait for breach.json."""
         found: Json = until(lambda: self.breach, f"a breach: {self.status}", 60.0)
         return found
 

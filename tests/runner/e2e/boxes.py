@@ -55,7 +55,6 @@ class Boxes:
         return bool(self.inspect(name)["State"]["Running"])
 
     def ids(self, *more: str) -> list[str]:
-        """Full ids of this test's containers."""
         query = ["ps", "-aq", "--no-trunc", "--filter", f"label={LABEL}={self.scope}", *more]
         return self.docker(*query).split()
 

@@ -42,8 +42,6 @@ class Died(BaseException):
 
 @dataclass
 class Scripted:
-    """One scripted process."""
-
     pid: int
     start: int
     cookie: str = ""
@@ -218,7 +216,6 @@ class Machine:
             found.server.close()
 
     def close(self) -> None:
-        """End everything."""
         for found in list(self.table.values()):
             if found.alive:
                 self._end(found, signal.SIGKILL)

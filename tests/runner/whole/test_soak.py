@@ -38,7 +38,6 @@ def answered(world: World, count: int) -> bool:
 
 @pytest.fixture
 def soaking(world: World) -> World:
-    """A run in the middle of its soak."""
     world.detach(world.write("b.yaml", book(SIDE, soak("10h"), JUDGE)))
     world.until(lambda: answered(world, 4), "the soak has begun")
     return world
