@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from itertools import chain, repeat
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -28,6 +27,7 @@ from console.runner.executors.soak_monitor import (
 from console.runtime.docker.log_stream import UNREADABLE
 from console.runtime.spec import Handle, Status
 from tests.clock import FakeClock
+from tests.runtime.serving import Quiet, at_work
 from tests.waiting import some, until
 
 MIB = 2**20
@@ -159,7 +159,7 @@ def test_a_log_that_is_replaced_goes_on(path: Path) -> None:
     assert log.read() == ("CUDA error: one", "CUDA error: two")
 
 
-class Metrics(BaseHTTPRequestHandler):
+class Metrics(Quiet):
     status, start = 200, "14232316576"
 
     def do_GET(self) -> None:
@@ -167,22 +167,13 @@ class Metrics(BaseHTTPRequestHandler):
         self.send_header("Process-Start-Time-Unix", self.start)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.mark.parametrize(("status", "told"), [(200, "14232316576"), (501, ""), (401, "")])
 def test_when_a_server_started_by_its_own_word(status: int, told: str) -> None:
     handler = type("M", (Metrics,), {"status": status})
-    with HTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with HTTPServer(("127.0.0.1", 0), handler) as server, at_work(server):
         url = f"http://127.0.0.1:{server.server_address[1]}"
-        try:
-            assert start_header(f"{url}/v1") == told
-        finally:
-            server.shutdown()
-            thread.join()
+        assert start_header(f"{url}/v1") == told
     assert start_header(url) == "", "nobody listens"
 
 
