@@ -1,7 +1,5 @@
 """Processes and things that a test starts and that end with it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """Waiting for a condition in a test, and what is said when it does not come true; and values that
 have to be there."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

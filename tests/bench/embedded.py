@@ -1,7 +1,5 @@
 """A real llama.cpp server in a process of its own."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A server, its watch and a clock for soaks that take no time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field

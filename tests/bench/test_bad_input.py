@@ -1,7 +1,5 @@
 """Servers that misbehave: each is classed, its run void or failed, and no number comes of it."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

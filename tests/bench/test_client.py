@@ -1,8 +1,6 @@
 """Requests against a scripted stand-in: shapes, errors, retries and cancel of the client; and of a
 soak's requests what is heard, what is cut, what counts as good."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Figures from synthetic stamps: every number can be worked out by hand; and statistics of small
 sets, and of none."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """The benchmark against a real llama.cpp server; the figures are compared with its own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What the lines of a soak add up to: figures as gates read them, growth, drift, live words."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Server-sent events, and what a stream of them says."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

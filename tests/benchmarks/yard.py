@@ -1,7 +1,5 @@
 """A baseline and a candidate in real containers, and the bare ways to put one for the other."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """The demo models, the test models and the demo engine, all of it on a real llama.cpp."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

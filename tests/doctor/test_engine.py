@@ -1,7 +1,5 @@
 """The engine against sockets that behave as told, docker commands that do, and the baseline."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Kept headers: the same again or nothing; and sets of shards, whole, lacking, contradictory."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

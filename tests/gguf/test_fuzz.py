@@ -1,7 +1,5 @@
 """Any bytes, of a file or a server, give a header or a typed error, however they are cut."""
 
-from __future__ import annotations
-
 import math
 import socketserver
 import struct

@@ -1,7 +1,5 @@
 """What is read of a good header and how far; a hostile one gets a typed answer from few bytes."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import tracemalloc

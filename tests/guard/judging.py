@@ -1,7 +1,5 @@
 """A policy on the machine of the incident, and snapshots that advance in time."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from console.recovery.guard.config import GIB, Limit, defaults

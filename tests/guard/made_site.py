@@ -1,7 +1,5 @@
 """A guard loop on a made-up machine, its time set by the test, with real processes to kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

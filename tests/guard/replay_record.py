@@ -7,8 +7,6 @@ The first line is JSON: the command, RAM and swap of the machine in KiB, kernel.
 milliseconds, MemAvailable and used swap in KiB, PSI totals of `some` and `full` in microseconds.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """The guard loop with its time set by the test: arming, one kill, rollback, lease, the end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The reading of memory at each tick, on made-up trees and on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 readings, which are reported and after a grace count as a breach if the limit says so; and a missing
 operator: the countdown of the lease runs while the baseline is down."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

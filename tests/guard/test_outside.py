@@ -1,7 +1,5 @@
 """The child for slow I/O (disks, logs, process groups and the recorder's copy), and its client."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """RAM of services between two seconds: real processes, and a made-up control group."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

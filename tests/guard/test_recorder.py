@@ -1,7 +1,5 @@
 """The flight recorder: what is written can be read, and what is torn is left out."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

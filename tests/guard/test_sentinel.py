@@ -1,7 +1,5 @@
 """The real sentinel as a process: it kills a hog, and what is left after its own death."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

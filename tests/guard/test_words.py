@@ -1,7 +1,5 @@
 """What the guard says: limits, breaches, what it cannot see and whom it refuses to kill."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

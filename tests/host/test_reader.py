@@ -1,7 +1,5 @@
 """The reader as a process: what it prints, when it ends; a thread a card, while one hangs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The reader as the console sees it: alive, hanging, dying, never answering."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

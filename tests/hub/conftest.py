@@ -1,7 +1,5 @@
 """A hub over loopback, and a login that knows no other."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

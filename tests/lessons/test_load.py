@@ -1,8 +1,6 @@
 """Lessons read strictly, by line and by id, and as text that keeps to any width and is harmless;
 and the shipped registry: whole, consistent, and whatever names a lesson names one of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import date

@@ -1,7 +1,5 @@
 """A bounded log whose line numbers hold still; filtered and searched in slices of time."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import time

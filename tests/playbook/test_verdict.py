@@ -1,8 +1,6 @@
 """Gate verdicts: what is not known is never GO, better figures never get a worse verdict, and of
 samples the whole interval has to meet a threshold, or the whole has to miss it."""
 
-from __future__ import annotations
-
 import math
 import statistics as stats
 

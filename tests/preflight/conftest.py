@@ -1,7 +1,5 @@
 """Fixtures of the preflight tests: a store of their own, an engine's client, models, images."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path

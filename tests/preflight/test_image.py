@@ -1,7 +1,5 @@
 """Real images: there or not, containers of a moment, and import chains, whole or broken."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

@@ -1,7 +1,5 @@
 """What two witnesses come to, and what is remembered of it; and builds that are on this machine."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys

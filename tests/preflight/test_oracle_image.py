@@ -1,7 +1,5 @@
 """The oracle inside a real llama.cpp image: the same verdicts as whole models get there."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What every test of whole runs has: places, a site, and the run as its own files tell it."""
 
-from __future__ import annotations
-
 import json
 import signal
 from abc import ABC, abstractmethod

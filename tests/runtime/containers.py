@@ -1,7 +1,5 @@
 """What the container tests share: names nobody else has, a launch that remembers, a cut line."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import uuid

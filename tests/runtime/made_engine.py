@@ -4,8 +4,6 @@ Enough of it for the library and for the raw client. Limits, labels and names ar
 asked for; what a kernel, an image or a network would do is left to the real engine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

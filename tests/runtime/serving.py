@@ -1,8 +1,6 @@
 """One server for sockets of any family, each connection in a thread of its own; what every stand-in
 of an HTTP server does alike; and a question that another user asks."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Where a container's control groups are, whatever made them, and what processes hold."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

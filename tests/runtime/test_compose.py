@@ -1,7 +1,5 @@
 """Candidates from compose files, on a real engine with real Compose v2."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Containers of a real engine: made, reused, renamed aside, stopped, never removed."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

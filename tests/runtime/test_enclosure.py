@@ -1,7 +1,5 @@
 """Whoever a host process starts stays in its group, and ends with it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Limits of a container: its own, those for one that names none, and what is laid over compose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Host processes, with real children."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

@@ -1,7 +1,5 @@
 """The relay: bytes both ways, ends and cuts told apart, known by its own command line."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -5,8 +5,6 @@ buffer size") for headers of these shapes, on two devices that only count what t
 97887 and 32607 MiB large with 600 MiB taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

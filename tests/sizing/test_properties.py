@@ -1,7 +1,5 @@
 """What must hold for any model, plan and machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 It prints the former before it looks at a tensor, so a file without any does.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A test that needs an engine is skipped where there is none, and the summary name
 OMNI_REQUIRE_ENGINE=1 it fails instead, so that a pipeline cannot pass by skipping.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The driver in a real terminal: one that stops reading, hangs up, or sends what nobody meant."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

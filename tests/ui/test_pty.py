@@ -1,8 +1,6 @@
 """The console in a real terminal: any size, any kind of terminal, any way of leaving it; and the
 emergency key there, in every place and with the screens blocked."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

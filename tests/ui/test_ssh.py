@@ -1,8 +1,6 @@
 """The console over a real ssh, on real llama-server containers: a session, a lost line, a slow one,
 the emergency key."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

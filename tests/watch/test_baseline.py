@@ -1,7 +1,5 @@
 """The badge's baseline: real servers that serve, load, refuse, hang; an engine's own words."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The log of a baseline container, on a real engine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import uuid

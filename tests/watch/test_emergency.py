@@ -1,7 +1,5 @@
 """The emergency key: a real warm ladder, one that was stopped, none at all, and nothing to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

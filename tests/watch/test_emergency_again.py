@@ -1,7 +1,5 @@
 """The emergency key pressed again, and a console that is closed while a press is answered."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

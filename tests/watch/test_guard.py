@@ -1,7 +1,5 @@
 """The guard of a run as the console knows it, from a real sentinel or garbage; its curve."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every run as a row, and what every command says of one whose runner is gone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Verbs: a calm word for each that is not possible, and an answer only to what was seen."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The run on show: real journals, real sockets, and the switch from one run to the next."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

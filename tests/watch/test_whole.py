@@ -1,7 +1,5 @@
 """The viewer's parts together, on real runs with real llama.cpp servers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """One ssh server and one model for all of these tests; each has a scene of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

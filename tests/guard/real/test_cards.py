@@ -1,7 +1,5 @@
 """Two scripted GPUs of 96 and 32 GB, read by the real sentinel and shown on its status page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

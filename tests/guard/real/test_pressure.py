@@ -1,7 +1,5 @@
 """Real memory pressure, and what the recorder keeps of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """One hog in a pid namespace and a control group of its own, and what was seen of its end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What this machine has left, what tests may take of it, and a swap file for a while."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A run's directory with a real sentinel process, as a runner would keep it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A whole system under pressure: a real run, its console in a terminal, an operator over ssh."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

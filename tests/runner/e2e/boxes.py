@@ -1,7 +1,5 @@
 """A world whose baseline and candidates are real llama.cpp containers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

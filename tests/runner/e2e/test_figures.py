@@ -1,7 +1,5 @@
 """Figures of real engines and of llama-bench, and of cards: scripted ones by the real pynvml."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

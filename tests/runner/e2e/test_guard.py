@@ -1,7 +1,5 @@
 """Whole runs under a real sentinel: a load past its limit, a sentinel that dies, a lease."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

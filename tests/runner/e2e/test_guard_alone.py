@@ -1,7 +1,5 @@
 """A run that nobody looks at, or whose follower or runner is gone: the lease, `show`, `attach`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """A soak of a real llama.cpp server that is well, that hangs, or that outlives its runner."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """A step's output, and the services that its run starts: what answers at a service's address is the
 service, or the step says who it is."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

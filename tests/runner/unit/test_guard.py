@@ -1,7 +1,5 @@
 """The runner's side of the sentinel: what is told, what is noticed, when the run gives up."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

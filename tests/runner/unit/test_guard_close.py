@@ -1,7 +1,5 @@
 """What the closer makes of a breach: events, the step, who, the state's reason; and the sheet."""
 
-from __future__ import annotations
-
 import json
 import os
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """What a sentinel leaves to be read: taken as it is meant, and nothing believed."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a soak sees of its server: real processes, log files, and the engine's statistics."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

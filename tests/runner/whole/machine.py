@@ -4,8 +4,6 @@
 are real children. SIGKILL ends a thread at the next place where it records, waits or pauses.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -1,8 +1,6 @@
 """Blue/green on scripted engines: clients on the production port reach the candidate, and
 whatever dies on the way, a rollback gives them the baseline."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

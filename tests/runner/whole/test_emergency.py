@@ -1,8 +1,6 @@
 """`rollback` from a second shell while everything it might lean on is broken, and on which plan it
 acts."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

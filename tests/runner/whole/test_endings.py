@@ -1,8 +1,6 @@
 """However a run ends, the baseline is back; what was decided or done is not done again; and what a
 journal or an old proof says is asked of the world before it is believed."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -4,8 +4,6 @@ The candidate is exclusive: at most of these points the baseline is down. Each s
 idempotent appends its name to a file each time it really acts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

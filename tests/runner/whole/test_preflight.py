@@ -1,8 +1,6 @@
 """What ends a run before anything is paid: preflight steps, against a hub of true shapes over
 loopback; guards that are breached already; and shipped trials on the example site's machine."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

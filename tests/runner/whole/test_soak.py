@@ -1,7 +1,5 @@
 """A soak in a whole run, and one that is ended before its time or loses its server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
