@@ -1,7 +1,5 @@
 """What every test starts from, whatever shell or job runner started it."""
 
-from __future__ import annotations
-
 import os
 import signal
 

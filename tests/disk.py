@@ -1,7 +1,5 @@
 """A disk that has room for so many bytes more: it takes a part of a write, and then no other."""
 
-from __future__ import annotations
-
 import errno
 import os
 

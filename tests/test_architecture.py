@@ -1,7 +1,5 @@
 """The house rules that a linter does not know: sizes, floors, and what a command imports."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,8 +1,6 @@
 """The documentation holds together: each link leads to a file and a heading that exist, and so does
 each page that a message of the program names."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

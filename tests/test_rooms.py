@@ -1,8 +1,6 @@
 """The drawing of the house: how much stands in a room, that no two modules need each other, and
 that the places which CONTRIBUTING.md names are there."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

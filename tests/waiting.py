@@ -1,6 +1,5 @@
-"""Waiting for a condition in a test, and what is said when it does not come true."""
-
-from __future__ import annotations
+"""Waiting for a condition in a test, and what is said when it does not come true; and values that
+have to be there."""
 
 import contextlib
 import time
@@ -19,7 +18,7 @@ BUSIEST = 6
 
 
 def until(
-    condition: Callable[[], T],
+    condition: Callable[[], T | None],
     what: str = "",
     limit_s: float = LIMIT_S,
     where: Callable[[], str] | None = None,
@@ -34,6 +33,12 @@ def until(
         if time.monotonic() >= deadline:
             raise AssertionError(ran_out(what or repr(condition), limit_s, where))
         time.sleep(0.01)
+    return value
+
+
+def some(value: T | None) -> T:
+    """The value, which is there."""
+    assert value is not None
     return value
 
 

@@ -3,8 +3,6 @@
 Whatever else runs on the real one (an engine beside it, a process on every core) is not seen.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -8,11 +8,12 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 from console.bench.client import ChatRequest, stream_chat
 from console.bench.sse import FailureKind, Reply
+from tests.runtime.serving import Quiet, at_work
 
 Answer = Callable[["Handler"], None]
 
@@ -49,19 +50,19 @@ def reply(tokens: int, cached: int = 0) -> list[bytes]:
     return [ROLE, *[delta(content="x")] * tokens, FINISH, end, DONE]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     """One request; HTTP/1.0, so that a stream ends with its connection."""
 
     server: Scripted
 
     def do_GET(self) -> None:
         found = self.server.documents.get(self.path)
-        self.send(404 if found is None else 200, json.dumps(found or {}).encode())
+        self.whole(404 if found is None else 200, json.dumps(found or {}).encode())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path in self.server.documents:
-            self.send(200, json.dumps(self.server.documents[self.path]).encode())
+            self.whole(200, json.dumps(self.server.documents[self.path]).encode())
             return
         self.server.requests.append(body)
         number = min(len(self.server.requests), len(self.server.answers)) - 1
@@ -69,13 +70,6 @@ class Handler(BaseHTTPRequestHandler):
             self.server.answers[number](self)
         except OSError:
             pass  # the client went away, as some tests want
-
-    def send(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def stream(self, parts: list[bytes], pause_s: float = 0.0) -> None:
         self.send_response(200)
@@ -87,7 +81,6 @@ class Handler(BaseHTTPRequestHandler):
             self.server.stop.wait(pause_s)
 
     def reset(self) -> None:
-        """Drop the connection with a TCP reset."""
         linger = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.wfile.close()
@@ -96,9 +89,6 @@ class Handler(BaseHTTPRequestHandler):
     def finish(self) -> None:
         if not self.wfile.closed:
             super().finish()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 class Scripted(ThreadingHTTPServer):
@@ -122,15 +112,11 @@ class Scripted(ThreadingHTTPServer):
 def scripted(*answers: Answer, documents: dict[str, Any] | None = None) -> Iterator[Scripted]:
     """A running stand-in; `documents` are served at their paths."""
     server = Scripted(list(answers), documents or {})
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with at_work(server):
+        try:
+            yield server
+        finally:
+            server.stop.set()
 
 
 def streams(parts: list[bytes], pause_s: float = 0.0) -> Answer:
@@ -138,7 +124,7 @@ def streams(parts: list[bytes], pause_s: float = 0.0) -> Answer:
 
 
 def answers(status: int, body: bytes, kind: str = "application/json") -> Answer:
-    return lambda handler: handler.send(status, body, kind)
+    return lambda handler: handler.whole(status, body, kind)
 
 
 def asked(request: ChatRequest, *answers: Answer, **options: Any) -> Reply:
@@ -148,5 +134,4 @@ def asked(request: ChatRequest, *answers: Answer, **options: Any) -> Reply:
 
 
 def failed(got: Reply) -> FailureKind | None:
-    """The class of its failure."""
     return got.failure.kind if got.failure is not None else None

@@ -1,7 +1,5 @@
 """A server, its watch and a clock for soaks that take no time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -128,7 +126,6 @@ class Server:
         self, plan: SoakPlan, tally: Tally | None = None, patience: Patience | None = None,
         beat: Callable[[float, float], None] = lambda t, silent_s: None,
     ) -> tuple[Tally, End]:  # fmt: skip
-        """Run it to its end."""
         soak = Soak(
             plan, self.clock, self.ask, self, self.lines.append, beat, tally or Tally(),
             patience or Patience(),

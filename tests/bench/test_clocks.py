@@ -1,7 +1,5 @@
 """Clocks, power and heat through the real pynvml on scripted cards; a driver that hangs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

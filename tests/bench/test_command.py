@@ -1,7 +1,5 @@
 """`omni-console bench URL`: figures, a crowd beside them, and what makes no sense."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

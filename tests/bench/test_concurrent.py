@@ -1,7 +1,5 @@
 """Several streams at once: told beside the single one, never in it."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

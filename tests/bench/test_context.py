@@ -1,7 +1,5 @@
 """The machine around a run: a /proc of our own, so that every process does what the test says."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

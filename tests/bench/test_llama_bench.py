@@ -1,7 +1,5 @@
 """What llama-bench and llama-sweep-bench print, whole, cut off, mixed with logs, or not theirs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

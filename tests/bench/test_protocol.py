@@ -1,7 +1,5 @@
 """A whole benchmark against a scripted stand-in."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import socket

@@ -1,7 +1,5 @@
 """The benchmark against a real llama.cpp server; the figures are compared with its own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 
@@ -14,6 +12,7 @@ from console.bench.sse import FailureKind
 from tests.bench.embedded import embedded
 from tests.bench.scripted import failed
 from tests.testbed.models import visible_llama
+from tests.waiting import some
 
 pytestmark = pytest.mark.alone
 TOKENS = 96
@@ -75,14 +74,12 @@ def test_a_prompt_that_comes_again_is_not_cached_or_void(url: str, extras: bool)
     request = ChatRequest(f"Remember this, all of it, word by word: {extras}.", 8, extras=extras)
     replies = [stream_chat(url, request) for _ in range(2)]
     timings, again = replies[1].timings, measure(replies[1], 8)
-    assert timings is not None
-    assert (timings.cache_n == 0, again.void == "") == (extras, extras)
+    assert (some(timings).cache_n == 0, again.void == "") == (extras, extras)
     assert (again.prompt_tok_s is None) == (not extras)
 
 
 def test_a_prompt_beyond_the_context_is_refused(url: str) -> None:
-    failure = stream_chat(url, ChatRequest("word " * 6000, 8)).failure
-    assert failure is not None
+    failure = some(stream_chat(url, ChatRequest("word " * 6000, 8)).failure)
     assert (failure.kind, "context" in failure.text) == (FailureKind.REFUSED, True)
 
 

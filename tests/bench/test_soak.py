@@ -1,7 +1,5 @@
 """An hour of soak on an injected clock: what is counted, when it ends, what it calls a hang."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

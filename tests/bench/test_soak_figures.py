@@ -1,7 +1,5 @@
 """What the lines of a soak add up to: figures as gates read them, growth, drift, live words."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -13,6 +11,7 @@ from console.bench.soak_stats import Line, Tally
 from console.bench.statistics import SPARK, drift, drift_interval, growth, rolling, spark
 from console.config.playbook.threshold import parse_threshold
 from console.config.playbook.verdict import Criterion, Evidence, Verdict, judge
+from tests.waiting import some
 
 MIB = 2**20
 
@@ -137,8 +136,7 @@ def series(size: object, count: int = 720) -> list[tuple[float, float]]:
     ],
 )
 def test_growth(size: object, wanted: float) -> None:
-    found = growth(series(size), 3600.0)
-    assert found is not None
+    found = some(growth(series(size), 3600.0))
     assert found == pytest.approx(wanted, rel=0.15, abs=1)
     if wanted > 0:
         assert found >= wanted * 0.999, "never told smaller than it is"
@@ -202,20 +200,17 @@ def test_a_drift_has_an_interval_as_wide_as_its_rates_are_apart() -> None:
     wild = [(t + 1.0, noise[t * 7 % 10]) for t in range(60)]
     steady = [(t, 10.0) for t, _ in wild]
     assert drift_interval(steady, 60.0) == (0.0, 0.0)
-    found = drift_interval(wild, 60.0)
+    found = some(drift_interval(wild, 60.0))
     point, _ = drift(wild, 60.0)
-    assert found is not None
-    assert point is not None
     assert found[0] < 0 < found[1]
-    assert found[0] <= point <= found[1]
+    assert found[0] <= some(point) <= found[1]
     assert found == drift_interval(wild, 60.0), "the same samples, the same interval"
     assert drift_interval(wild[:20], 60.0) is None
 
 
 def test_a_slowdown_beyond_the_noise_has_an_interval_beyond_it() -> None:
     rates = [(t + 1.0, (20.0 if t < 1800 else 10.0) + t % 3) for t in range(3600)]
-    found = drift_interval(rates, 3600.0)
-    assert found is not None
+    found = some(drift_interval(rates, 3600.0))
     assert 0.4 < found[0] <= found[1] < 0.6
 
 

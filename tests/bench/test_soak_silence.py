@@ -1,7 +1,5 @@
 """What a soak calls a hang, what it only tells of, and how long its end is waited for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Server-sent events, and what a stream of them says."""
 
-from __future__ import annotations
-
 import itertools
 import json
 
@@ -19,6 +17,7 @@ from console.bench.sse import (
     read_reply,
 )
 from tests.bench.scripted import failed
+from tests.waiting import some
 
 STREAM = (
     "\ufeffdata: one\r\n\r\n"
@@ -116,16 +115,14 @@ def test_running_counts_come_from_usage_or_timings() -> None:
         chunk("stop"),
     )
     assert [event.tokens for event in reply.events] == [3, 7, None]
-    assert reply.timings is not None
-    assert reply.timings.cache_n == 0
+    assert some(reply.timings).cache_n == 0
 
 
 @pytest.mark.parametrize("bad", ["NaN", "Infinity", "-3", "true", '"5"', "null", "1e999", "[]"])
 def test_numbers_that_are_none(bad: str) -> None:
     reply = read(f'{{"usage": {{"completion_tokens": {bad}}}, "timings": {{"cache_n": {bad}}}}}')
     assert reply.completion_tokens is None
-    assert reply.timings is not None
-    assert reply.timings.cache_n is None
+    assert some(reply.timings).cache_n is None
 
 
 @pytest.mark.parametrize(
@@ -153,8 +150,7 @@ def test_empty_data_keeps_a_connection_alive_and_means_nothing() -> None:
 
 
 def test_a_stream_without_an_end_is_truncated() -> None:
-    failure = read(chunk(role="assistant"), chunk(content="a")).failure
-    assert failure is not None
+    failure = some(read(chunk(role="assistant"), chunk(content="a")).failure)
     assert (failure.kind, "2 events" in failure.text) == (FailureKind.TRUNCATED, True)
 
 

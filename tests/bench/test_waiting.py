@@ -1,7 +1,5 @@
 """What somebody before a terminal is told while no token comes; on a clock of the test's."""
 
-from __future__ import annotations
-
 from console.bench.benchmark import Benchmark, Protocol
 from console.bench.client import Waiting
 from tests.bench.scripted import reply, scripted, streams

@@ -1,7 +1,5 @@
 """What the benchmark says, word for word: `make golden` writes it anew."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -4,8 +4,6 @@ The standby is a real one and rolls back to the end; its own stamp of the first 
 same clock as the press.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -4,8 +4,6 @@ The peer is what a script would do: httpx, the stream's lines, each stamped as i
 (N - 1) / (last - first). It is given N, where the server does not tell it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

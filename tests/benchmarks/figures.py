@@ -1,7 +1,5 @@
 """Paired figures, two sides in turns in one run, by their medians; and figures with no peer."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Mapping

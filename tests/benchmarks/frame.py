@@ -1,7 +1,5 @@
 """How soon the screen is full: the console with a run in it against an empty Textual app."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.benchmarks import surroundings

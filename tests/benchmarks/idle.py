@@ -1,7 +1,5 @@
 """What the console costs while nothing happens, beside nvitop on the same cards."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading

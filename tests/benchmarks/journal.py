@@ -1,7 +1,5 @@
 """What the journal adds to the commit that it stands on."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import time

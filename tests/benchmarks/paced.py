@@ -7,8 +7,6 @@ late. What is compared are differences of its own stamps.
 Each prompt is the script of its answer, a Script as JSON. A token is the word ` tok`.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -117,7 +115,6 @@ class Paced:
 
 @contextmanager
 def paced() -> Iterator[Paced]:
-    """A running server."""
     with helper(__name__) as process:
         yield Paced(process)
 

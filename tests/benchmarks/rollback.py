@@ -1,7 +1,5 @@
 """`omni-console rollback` of real containers against the bare way to the same end."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A run as a rollback finds it: its sealed plan, the pointer to it, its runner and a standby."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

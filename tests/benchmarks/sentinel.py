@@ -4,8 +4,6 @@
 alone and writes what was seen into docs/measurements/sentinel.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

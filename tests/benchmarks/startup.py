@@ -1,7 +1,5 @@
 """How long a command takes to say anything: help against an interpreter that does nothing."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where figures were taken, how busy it was, and where results and work files go."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """A baseline and a candidate in real containers, and the bare ways to put one for the other."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os
@@ -161,7 +159,6 @@ def call(path: str, method: str, target: str) -> bytes:
 
 
 def until_healthy(url: str) -> None:
-    """Poll /health until it says 200."""
     deadline = time.monotonic() + LIMIT_S
     while not _healthy(url):
         if time.monotonic() > deadline:

@@ -1,7 +1,5 @@
 """A state directory with a site, runs that have ended and downloads on record."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Containers and images on a real engine: the console's marks decide, and nothing is forced."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`clean` as it is typed: dry by default, and never everything by one word."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Downloads, runs and layers: what may go, what stays and why, and what it frees."""
 
-from __future__ import annotations
-
 import json
 import mmap
 import subprocess

@@ -1,7 +1,5 @@
 """What `clean` says, word for word: `make golden` writes it anew."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

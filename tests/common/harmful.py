@@ -1,7 +1,5 @@
 """What a terminal or a reader could be tricked with."""
 
-from __future__ import annotations
-
 import unicodedata
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

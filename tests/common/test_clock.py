@@ -1,7 +1,5 @@
 """The clock that tests hand in: long waits take no time, and an event ends them."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """The table of exit codes, errors as an operator reads them, and the command line's own."""
 
-from __future__ import annotations
-
 import inspect
 import json
 

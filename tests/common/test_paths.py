@@ -1,7 +1,5 @@
 """Where things are kept: functions of the environment alone."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Foreign text: nothing that goes through clean() can act on a terminal."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import example, given, settings

@@ -1,7 +1,5 @@
 """Bytes and durations: parsed strictly, printed with a unit, nothing infinite."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

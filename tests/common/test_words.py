@@ -1,7 +1,5 @@
 """What the exit codes mean, as `--help` and the documents say it."""
 
-from __future__ import annotations
-
 from syrupy.assertion import SnapshotAssertion
 
 from console.common.errors import EXIT_MEANING

@@ -1,7 +1,5 @@
 """The demo models, the test models and the demo engine, all of it on a real llama.cpp."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -18,6 +16,7 @@ import httpx
 import pytest
 
 from console.rehearsal.demo.model import MODELS, ModelSpec, ensure_models, write_llama
+from tests.children import running
 from tests.testbed import models
 from tests.waiting import until
 
@@ -39,9 +38,13 @@ def _command(model: Path, port: int) -> list[str]:
     return [*engine, "--port", str(port), "--threads", "1", "--ctx", "1024", "--alias", "demo"]
 
 
-def _start(model: Path, log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as output:
-        return subprocess.Popen(_command(model, 0), cwd=ROOT, stdout=output, stderr=output)
+@contextmanager
+def _started(model: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with (
+        log.open("wb") as output,
+        running(_command(model, 0), cwd=ROOT, stdout=output, stderr=output) as engine,
+    ):
+        yield engine
 
 
 def _fails(model: Path, port: int = 0) -> str:
@@ -63,7 +66,6 @@ def _address(engine: subprocess.Popen[bytes], log: Path) -> str:
         return re.search(r"engine: serving \S+ on (http://\S+)$", text, re.MULTILINE)
 
     found = until(said, "the engine serves", where=lambda: log.read_text(errors="replace"))
-    assert found is not None
     return found[1]
 
 
@@ -71,13 +73,11 @@ def _address(engine: subprocess.Popen[bytes], log: Path) -> str:
 def _served(model: Path, directory: Path) -> Iterator[httpx.Client]:
     """A client of an engine that serves ``model`` on a free loopback port."""
     log = directory / "engine.log"
-    engine = _start(model, log)
-    try:
-        with httpx.Client(base_url=_address(engine, log), timeout=60) as client:
-            yield client
-    finally:
-        engine.kill()
-        engine.wait()
+    with (
+        _started(model, log) as engine,
+        httpx.Client(base_url=_address(engine, log), timeout=60) as client,
+    ):
+        yield client
 
 
 def _complete(client: httpx.Client, tokens: int, **extra: Any) -> dict[str, Any]:
@@ -205,17 +205,13 @@ def test_a_signal_ends_the_engine_at_once_even_amid_an_answer(
     number: signal.Signals, demo_models: dict[str, Path], tmp_path: Path
 ) -> None:
     log = tmp_path / "engine.log"
-    engine = _start(demo_models["slow"], log)
-    try:
+    with _started(demo_models["slow"], log) as engine:
         address = _address(engine, log)
         body = {"messages": HELLO, "stream": True}
         with httpx.stream("POST", f"{address}/v1/chat/completions", json=body) as answer:
             next(answer.iter_lines())
             engine.send_signal(number)
             assert engine.wait(timeout=START_S) == 0
-    finally:
-        engine.kill()
-        engine.wait()
     # the words of two loggers, in either order
     assert "engine: stopped\n" in log.read_text()
 

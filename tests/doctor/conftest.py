@@ -1,7 +1,5 @@
 """A login of its own for each test: directories, environment, and one check asked at a time."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`omni-console doctor` as it is run: in a pty, in a pipe, with JSON, and where much is broken."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """The engine against sockets that behave as told, docker commands that do, and the baseline."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from console.checks.doctor.facts import Facts, Level
 from console.checks.doctor.run import iterate
 from tests.doctor.conftest import BY_ID, CONTAINER, HEAD, PATIENT_S, PROCESS, Look
 from tests.gguf.server import serving
+from tests.runtime.serving import in_child
 from tests.runtime.test_engine_raw import Answer, daemon, reply, silent
 
 VERSION = {"Version": "28.2.2", "ApiVersion": "1.50"}
@@ -84,21 +83,16 @@ def test_an_engine_that_limits_no_memory(
 def test_a_login_that_may_not_use_it(path: Path, look: Look) -> None:
     look("engine.answers")  # everything is imported before the fork
     check = BY_ID["engine.answers"]
+
+    def asked() -> str:
+        os.setuid(65534)
+        (answer,) = iterate(checks=(check,), facts=_Demo(), deadline_s=PATIENT_S)
+        (found,) = answer.findings
+        return f"{found.level} {found.detail} {found.hint}"
+
     with daemon(path, routes(version=VERSION)):
         path.chmod(0o600)
-        reader, writer = os.pipe()
-        if (pid := os.fork()) == 0:
-            try:
-                os.setuid(65534)
-                (answer,) = iterate(checks=(check,), facts=_Demo(), deadline_s=PATIENT_S)
-                (found,) = answer.findings
-                os.write(writer, f"{found.level} {found.detail} {found.hint}".encode())
-            finally:
-                os._exit(0)
-        os.close(writer)
-        with open(reader, "rb") as file:
-            said = file.read().decode()
-        os.waitpid(pid, 0)
+        said = in_child(asked)
     assert said.startswith("warning ")
     assert "usermod -aG docker" in said
 

@@ -1,7 +1,5 @@
 """Cards and driver through the real pynvml on a scripted NVML; processor, limits, declarations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

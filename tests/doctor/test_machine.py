@@ -1,7 +1,5 @@
 """The machine, from a /proc and /sys of the test's own, and what a sentinel could get on it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

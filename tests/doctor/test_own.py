@@ -1,7 +1,5 @@
 """The console's own directories, lock, pointers, runs and ladder, and the login that it runs in."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

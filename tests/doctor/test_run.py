@@ -1,7 +1,5 @@
 """All checks together: order, deadlines, and checks that break."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What the doctor says, word for word: `make golden` writes it anew."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

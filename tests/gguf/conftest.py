@@ -1,7 +1,5 @@
 """No proxy of the machine comes between a test and its server."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """Headers that broke other readers: endless lengths, wrapped sizes, names that are none."""
 
-from __future__ import annotations
-
 import struct
 
 from console.models.gguf.header import ValueType as T

@@ -1,7 +1,5 @@
 """GGUF bytes put together by hand, for files that no writer would write; and sources over them."""
 
-from __future__ import annotations
-
 import struct
 from itertools import cycle
 

@@ -9,7 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from tests.runtime.serving import Quiet, at_work
 
 BLOCK = 16 * 1024
 Pace = Callable[[int], None]
@@ -26,7 +28,7 @@ class Request:
     headers: dict[str, str]
 
 
-class Exchange(BaseHTTPRequestHandler):
+class Exchange(Quiet):
     """One connection; what is answered is the server's `answer`."""
 
     protocol_version = "HTTP/1.1"
@@ -78,9 +80,6 @@ class Exchange(BaseHTTPRequestHandler):
     def redirect(self, where: str, **headers: str) -> None:
         self.send(302, b"Found", Location=where, **headers)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 Answer = Callable[[Exchange], None]
 
@@ -118,16 +117,12 @@ def serving(
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
         server.scheme = "https"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-        assert server.failures == []
+    with at_work(server):
+        try:
+            yield server
+        finally:
+            server.stop.set()
+    assert server.failures == []
 
 
 def hub(data: bytes, far: Callable[[], Server], **said: str) -> Answer:

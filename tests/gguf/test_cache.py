@@ -1,7 +1,5 @@
 """Kept headers: the same again or nothing; and sets of shards, whole, lacking, contradictory."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -30,6 +28,7 @@ from tests.gguf.raw import LLAMA, Pieces, array, header, tensor
 from tests.gguf.server import Exchange, serving
 from tests.testbed.gguf_write import Item, Planned, Typed, encode
 from tests.testbed.models import tiny_deepseek2
+from tests.waiting import some
 
 KEY = "sha256:" + "a" * 64
 
@@ -47,8 +46,7 @@ def kept(tmp_path: Path) -> tuple[HeaderCache, Reading, Path]:
 
 def test_the_same_again(kept: tuple[HeaderCache, Reading, Path]) -> None:
     cache, reading, entry = kept
-    again = cache.get(KEY)
-    assert again is not None
+    again = some(cache.get(KEY))
     assert again.header == reading.header
     assert (again.name, again.file_bytes) == (reading.name, reading.file_bytes)
     assert (again.exchanges, again.body_bytes) == (0, 0)
@@ -66,8 +64,7 @@ def test_values_of_every_kind(tmp_path: Path) -> None:
         (tmp_path / "m.gguf").write_bytes(data)
         reading = read_header(tmp_path / "m.gguf")
         cache.put("k", reading)
-        again = cache.get("k")
-        assert again is not None
+        again = some(cache.get("k"))
         assert (repr(again.header), again.notes) == (repr(reading.header), reading.notes)
 
 
@@ -120,8 +117,7 @@ def test_an_entry_of_somebody_else(
 def test_escapes_in_an_entry_do_not_come_through(kept: tuple[HeaderCache, Reading, Path]) -> None:
     cache, _, entry = kept
     edited(lambda value: value.update(name="\x1b[31mred"))(entry)
-    again = cache.get(KEY)
-    assert again is not None
+    again = some(cache.get(KEY))
     assert again.name == "red"
 
 
@@ -209,8 +205,7 @@ BAD = [
 def test_one_header_of_all() -> None:
     found = merged(HEADERS)
     assert found.architecture == "llama"
-    assert found.tensors is not None
-    assert found.tensor_count == len(found.tensors) == 6
+    assert found.tensor_count == len(some(found.tensors)) == 6
 
 
 def test_shards_are_read_four_at_a_time_with_one_range_each() -> None:

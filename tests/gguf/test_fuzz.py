@@ -1,11 +1,8 @@
 """Any bytes, of a file or a server, give a header or a typed error, however they are cut."""
 
-from __future__ import annotations
-
 import math
 import socketserver
 import struct
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from console.models.gguf.parser import KEPT_TEXT, Want, parse
 from console.models.gguf.read import read_header
 from tests.gguf.hostile import CASES, TENSORS
 from tests.gguf.raw import Pieces
+from tests.runtime.serving import at_work
 from tests.testbed.gguf_write import Item, Planned, Typed, encode
 
 LENGTHS = st.lists(st.integers(1, 300), min_size=1, max_size=5).map(tuple)
@@ -212,12 +210,8 @@ class Says(socketserver.StreamRequestHandler):
 
 @pytest.fixture(scope="module")
 def raw() -> Iterator[Raw]:
-    with Raw(("127.0.0.1", 0), Says) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    with Raw(("127.0.0.1", 0), Says) as server, at_work(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @FUZZ

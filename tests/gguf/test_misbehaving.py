@@ -1,7 +1,5 @@
 """Servers that lie, stall, refuse or change their mind: a typed answer in words each time."""
 
-from __future__ import annotations
-
 import gzip
 import socket
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Reading by ranges from servers that behave: how many bytes and exchanges, to whom; and by TLS."""
 
-from __future__ import annotations
-
 import shutil
 import ssl
 import subprocess

@@ -1,7 +1,5 @@
 """What is said of headers that cannot be had, word for word: `make golden` writes it anew."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -22,6 +22,7 @@ from console.recovery.guard.config import Limit
 from console.recovery.guard.kill.killer import Killer, KillOperation
 from console.recovery.guard.kill.targets import Target
 from console.recovery.rollback.live import Live
+from tests.children import making
 from tests.testbed.plugin import lacking
 from tests.waiting import until
 
@@ -30,7 +31,6 @@ OTHER = "cd" * 32
 
 
 def put(root: Path, path: str, text: str) -> Path:
-    """Write one file of a made-up tree."""
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -113,16 +113,13 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """A guard loop on a made-up machine (`made_site.Site`) that has run for a second."""
     from tests.guard.made_site import Site
 
-    made: list[Site] = []
-
     def one(*limits: Limit, **changes: Any) -> Site:
-        made.append(Site(tmp_path, *limits, **changes))
-        made[-1].pass_time(1)
-        return made[-1]
+        site = Site(tmp_path, *limits, **changes)
+        site.pass_time(1)
+        return site
 
-    yield one
-    for site in made:
-        site.close()
+    with making(one, Site.close) as make:
+        yield make
 
 
 UID = 54321

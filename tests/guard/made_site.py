@@ -1,7 +1,5 @@
 """A guard loop on a made-up machine, its time set by the test, with real processes to kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -22,6 +20,7 @@ from console.recovery.guard.record.recorder import Recorder
 from console.recovery.rollback import live, trigger
 from tests.clock import FakeClock
 from tests.guard.conftest import put
+from tests.waiting import some
 
 GIB = 1 << 30
 TOTAL = 64
@@ -117,9 +116,7 @@ class Site:
         return found
 
     def ring(self) -> Recording:
-        found = open_ring(self.root / "ring")
-        assert found is not None
-        return found
+        return some(open_ring(self.root / "ring"))
 
     def events(self, what: str) -> list[str]:
         return [one["text"] for one in self.ring().events() if one["what"] == what]

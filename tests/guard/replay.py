@@ -4,8 +4,6 @@ python -m tests.guard.replay            the numbers of docs/measurements/replay.
 python -m tests.guard.replay --write    write them into docs/measurements/replay.md
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ by that much (F-022: 5.4 GB of swap over the last 56 GB); meanwhile, all tasks w
 of the time. MemAvailable is reported up to 0.5 GB too high, at random.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

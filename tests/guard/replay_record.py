@@ -7,8 +7,6 @@ The first line is JSON: the command, RAM and swap of the machine in KiB, kernel.
 milliseconds, MemAvailable and used swap in KiB, PSI totals of `some` and `full` in microseconds.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -58,7 +56,6 @@ class Recorded:
 
 
 def read(path: Path) -> Recorded:
-    """Read a recorded file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         head = json.loads(file.readline())
         rows = [cast("Row", tuple(map(int, line.split(",")))) for line in file]

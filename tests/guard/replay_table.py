@@ -1,7 +1,5 @@
 """The numbers of docs/measurements/replay.md."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator

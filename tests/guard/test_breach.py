@@ -1,7 +1,5 @@
 """What is written about a breach, and in which order: recorder, kill, breach.json."""
 
-from __future__ import annotations
-
 from itertools import chain, repeat
 
 import pytest

@@ -1,7 +1,5 @@
 """The levels scale with the machine; each metric can be read, and has a row on the page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

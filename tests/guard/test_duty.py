@@ -1,7 +1,5 @@
 """The guard loop with its time set by the test: arming, one kill, rollback, lease, the end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -21,7 +19,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.trigger import Lock
 from tests.guard.conftest import put
 from tests.guard.made_site import GIB, LOW, Make, Site
-from tests.waiting import until
+from tests.waiting import some, until
 
 
 def test_a_breach_kills_wakes_and_is_written(make: Make) -> None:
@@ -321,6 +319,5 @@ def test_a_limit_of_the_slow_tier_is_judged_in_the_tick_that_read_it(make: Make)
     before = one.loop._second_at
     while one.loop._second_at == before:
         one.pass_time(0.05)
-    assert one.deps.collector._swap is not None
-    assert one.deps.collector._swap.at == one.clock.time
+    assert some(one.deps.collector._swap).at == one.clock.time
     assert child.wait(60) == -9

@@ -1,7 +1,5 @@
 """The reading of memory at each tick, on made-up trees and on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from console.host.memory import MemoryReader
 from console.recovery.guard.observe.memory import MemoryCollector
 from console.recovery.guard.observe.snapshot import Memory
 from tests.guard.conftest import put
+from tests.waiting import some
 
 GIB = 1 << 30
 MEMINFO = """MemTotal:       377000000 kB
@@ -46,9 +45,7 @@ class Tree:
         put(self.root, f"proc/{path}", text)
 
     def see(self, at: float = 3.5) -> Memory:
-        found = self.reader.read(at)
-        assert found is not None
-        return found
+        return some(self.reader.read(at))
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Fatal lines in logs: what is counted, what is skipped, and what is reported about it."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Slopes, time to exhaustion, the prediction and stalls; and what of it is shown: steadily under
 other people's work, and timely where it matters."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The root helper: a real root process, and clients who are not root."""
 
-from __future__ import annotations
-
 import configparser
 import grp
 import json

@@ -1,7 +1,5 @@
 """Killing real processes, and control groups made of files: every stage, and what is left."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The guard loop on a made-up machine: one that takes over counts on, one in a control group checks
 that limit, too; how often it reads and writes, and what it takes from its FIFO."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The child for slow I/O (disks, logs, process groups and the recorder's copy), and its client."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -26,7 +24,7 @@ from console.recovery.guard.observe.snapshot import Disk, GpuMemory, Load, LogHi
 from tests.clock import FakeClock
 from tests.guard.conftest import Den
 from tests.testbed.nvml import RTX_5090, RTX_PRO_6000, Nvml
-from tests.waiting import until
+from tests.waiting import some, until
 
 MIB = 1 << 20
 ECHO = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
@@ -38,16 +36,13 @@ class Worker:
     def __init__(self) -> None:
         argv = module_argv("console.recovery.guard.observe.slow_io_child")
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert child.stdin is not None
-        assert child.stdout is not None
-        self.child, self.ear, self.mouth = child, child.stdin, child.stdout
+        self.child, self.ear, self.mouth = child, some(child.stdin), some(child.stdout)
 
     def tell(self, words: bytes = b"", **told: Any) -> None:
         self.ear.write(words or json.dumps(told).encode() + b"\n")
         self.ear.flush()
 
     def hear(self, fits: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """Return the first report that matches."""
         while True:
             line = self.mouth.readline()
             assert line
@@ -154,8 +149,7 @@ def test_a_child_that_left_the_session_counts_with_its_control_group() -> None:
 
 
 def test_own_memory_is_without_files() -> None:
-    mine = own_memory(os.getpid())
-    assert mine is not None
+    mine = some(own_memory(os.getpid()))
     assert mine[0] > MIB
     assert own_memory(2**22 + 1) is None
 

@@ -1,7 +1,5 @@
 """Protections: what was granted is read back, and each refusal is a sentence."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """RAM of services between two seconds: real processes, and a made-up control group."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -19,7 +17,7 @@ from console.recovery.guard.observe.service_memory import ServiceMemoryCollector
 from console.recovery.guard.observe.slow_io_child import Groups
 from console.recovery.guard.observe.snapshot import FASTEST
 from tests.guard.conftest import put
-from tests.waiting import until
+from tests.waiting import some, until
 
 MIB = 1 << 20
 ID = "ab" * 32
@@ -55,8 +53,7 @@ class Hog:
         os.killpg(self.child.pid, 9)
         self.child.wait(60)
         for pipe in (self.child.stdin, self.child.stdout):
-            assert pipe is not None
-            pipe.close()
+            some(pipe).close()
 
 
 @pytest.fixture
@@ -142,8 +139,7 @@ def pair(hog: Hog) -> tuple[int, int]:
 def test_members_that_are_not_named_are_taken_as_they_were(hog: Hog) -> None:
     hog.take(10)
     members = Members(hog.target)
-    own = members.guess()
-    assert own is not None
+    own = some(members.guess())
     members.update((hog.target.pid,), own + 500 * MIB, 40)
     assert members.guess() == pytest.approx(own + 500 * MIB, abs=MIB)
     members.update((hog.target.pid,), own + 500 * MIB, 40)
@@ -214,8 +210,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("hog", [(SHARES,)], indirect=True)
 def test_shared_memory_counts_once_for_all_who_share_it(hog: Hog) -> None:
-    assert hog.child.stdout is not None
-    assert [hog.child.stdout.readline() for _ in "ab"] == [b"shares\n"] * 2
+    assert [some(hog.child.stdout).readline() for _ in "ab"] == [b"shares\n"] * 2
     (group,) = Groups([(*pair(hog), ())])()
     assert group["pids"] == 2
     assert 64 * MIB <= group["shared"] < 66 * MIB

@@ -1,7 +1,5 @@
 """The flight recorder: what is written can be read, and what is torn is left out."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -18,6 +16,7 @@ from console.recovery.guard.record import recorder as recorders
 from console.recovery.guard.record.read import Recording, open_newest, open_ring
 from console.recovery.guard.record.recorder import EVENT_MOST, LIVE, Recorder, create, place
 from tests.clock import FakeClock
+from tests.waiting import some
 
 GIB = 1 << 30
 
@@ -39,9 +38,7 @@ def memory(clock: FakeClock, available: int = 100 * GIB) -> Memory:
 
 
 def found(recorder: Recorder) -> Recording:
-    one = open_ring(recorder.path)
-    assert one is not None
-    return one
+    return some(open_ring(recorder.path))
 
 
 def fill(recorder: Recorder, clock: FakeClock, ticks: int = 100, level: str = "ok") -> None:
@@ -242,8 +239,7 @@ def test_the_newer_of_memory_and_disk(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / DIRECTORY / RING).write_bytes(shared.path.read_bytes())
     fill(shared, clock, 1)
     for name, samples in (("shm", 4), (RING, 3)):
-        newest = open_newest(tmp_path)
-        assert newest is not None
+        newest = some(open_newest(tmp_path))
         assert (newest.path.name, len(newest.fast())) == (name, samples)
         shared.close()
         shared.path.unlink(missing_ok=True)

@@ -1,7 +1,5 @@
 """The incident, its variants and recorded loads, replayed with the sentinel's own policy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

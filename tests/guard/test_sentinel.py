@@ -1,7 +1,5 @@
 """The real sentinel as a process: it kills a hog, and what is left after its own death."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -19,7 +17,7 @@ from console.host import process
 from console.recovery.guard.config import RING, Limit
 from console.recovery.rollback.live import Live
 from tests.guard.yard import post as yard
-from tests.waiting import until
+from tests.waiting import some, until
 
 MIB = 1 << 20
 TOO_MUCH = Limit("service.ram_used", above=200 * MIB, source="site.yaml")
@@ -51,7 +49,6 @@ class Post(yard.Post):
         return child.pid, process.start_time(child.pid) or 0
 
     def ended(self, who: tuple[int, int]) -> int:
-        """Return how a child of this process ended."""
         return next(one for one in self.children if one.pid == who[0]).wait(60)
 
 
@@ -99,8 +96,7 @@ def test_a_process_that_takes_too_much_is_killed(post: Post) -> None:
 
 def test_what_it_says_of_itself(post: Post) -> None:
     sentinel = post.watch(disks=(str(post.run_dir),), lease_s=60)
-    ready = post.ready
-    assert ready is not None
+    ready = some(post.ready)
     assert (ready["pid"], ready["start"]) == (sentinel.pid, process.start_time(sentinel.pid))
     assert {"kill path", "priority", "oom_score_adj", "memory"} <= ready["protections"].keys()
     page = until(lambda: post.status if post.status.get("disks") else None, "it is written")

@@ -1,7 +1,5 @@
 """The reading of each second: swap traffic and control groups, on made-up trees."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

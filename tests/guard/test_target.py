@@ -1,7 +1,5 @@
 """Who may be killed: recorded identities; never baseline, protected services or ourselves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the guard says: limits, breaches, what it cannot see and whom it refuses to kill."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +37,6 @@ A, B = "GPU-aaaa", "GPU-bbbb"
 
 
 def lines(found: Decision) -> list[str]:
-    """Return everything that a decision says."""
     breach = found.breach
     return [
         f"level: {found.level}",

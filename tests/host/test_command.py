@@ -1,7 +1,5 @@
 """`gauges` as a command: words for people, objects for programs, nothing left behind; `--watch`."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

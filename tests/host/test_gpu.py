@@ -1,7 +1,5 @@
 """The GPU reader on scripted cards, through the real pynvml; time is handed in."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Memory figures from a /proc of our own, and from this machine's."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The reader as a process: what it prints, when it ends; a thread a card, while one hangs."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -26,7 +24,7 @@ from tests.testbed.nvml import (
     Card,
     Nvml,
 )
-from tests.waiting import until
+from tests.waiting import some, until
 
 ARGV = [sys.executable, "-m", "console.host.gpu.child", "--every", "0.05"]
 OWNER = """
@@ -53,10 +51,8 @@ def start(env: dict[str, str]) -> subprocess.Popen[bytes]:
 
 def test_a_line_a_tick_until_stdin_closes(nvml: Nvml, tmp_path: Path) -> None:
     with start(nvml.env(nvml.write(tmp_path / "script"))) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        lines = [json.loads(process.stdout.readline()) for _ in range(3)]
-        process.stdin.close()
+        lines = [json.loads(some(process.stdout).readline()) for _ in range(3)]
+        some(process.stdin).close()
         assert process.wait(60) == 0
     assert [len(line["gpus"]) for line in lines] == [2, 2, 2]
 
@@ -136,8 +132,7 @@ class Reader:
         self.nvml.write(self.script, cards)
 
     def line(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        found: dict[str, Any] = json.loads(some(self.process.stdout).readline())
         return found
 
     def until(self, fits: Any) -> dict[str, Any]:
@@ -147,8 +142,7 @@ class Reader:
 
     def close(self) -> None:
         for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
+            some(pipe).close()
         self.process.wait(60)
 
 

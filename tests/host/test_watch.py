@@ -1,7 +1,5 @@
 """The reader as the console sees it: alive, hanging, dying, never answering."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -21,7 +19,7 @@ from console.host.sample import GpuReport, GpuSample, Sample, Trend
 from console.host.sampler import GpuWatch, Sampler, parse
 from tests.clock import FakeClock
 from tests.testbed.nvml import RTX_5090, WORKSTATION, Nvml
-from tests.waiting import until
+from tests.waiting import some, until
 
 
 def readers() -> list[psutil.Process]:
@@ -95,8 +93,7 @@ def test_a_reader_that_hangs_leaves_its_last_report_and_can_be_closed(
     until(behind)
     last = watch.latest()
     watch.close()
-    assert last is not None
-    assert last.trouble == ""
+    assert some(last).trouble == ""
     until(lambda: not process.is_running())
 
 
@@ -181,8 +178,7 @@ def test_the_first_sample_waits_for_nobody(start: Start) -> None:
 def test_gpus(start: Start, script: Path, nvml: Nvml) -> None:
     arrived = start(gpu=True)
     sample = first(arrived, lambda s: s.gpu is not None and len(s.gpu.gpus) > 0)
-    assert sample.gpu is not None
-    assert [gpu.uuid for gpu in sample.gpu.gpus] == [card.uuid for card in WORKSTATION]
+    assert [gpu.uuid for gpu in some(sample.gpu).gpus] == [card.uuid for card in WORKSTATION]
     nvml.write(script, hang={"all": 600})
     # the rest goes on while NVML hangs, and the report shows its age
     late = first(arrived, lambda s: s.gpu is not None and s.at - s.gpu.at > 0.5)

@@ -1,7 +1,5 @@
 """Samples as rows of text: how wide, what is left out where room is short, and every word."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import threading

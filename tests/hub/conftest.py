@@ -1,7 +1,5 @@
 """A hub over loopback, and a login that knows no other."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator
@@ -54,7 +52,6 @@ def asks(hub: LocalHub) -> Iterator[Any]:
 
 
 def listed(hub: LocalHub, repo: Repo) -> Listing:
-    """A repository on the hub, and its listing."""
     hub.add(repo)
     rows = [
         {"path": path, "size": file.size, "sha256": file.sha256 if file.lfs else None}

@@ -1,7 +1,5 @@
 """What a listing holds, and what of it is on the machine already or only looks like it."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import threading

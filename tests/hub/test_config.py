@@ -1,7 +1,5 @@
 """The environment as `hf` reads it, small JSON from a repository, and what only looks like it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The real `hf download` against a hub over loopback: whole, cut, cancelled, out of room."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """What an operator types, and asking a hub: the real library in its own process."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is said of repositories and downloads, word for word: `make golden` writes it anew."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

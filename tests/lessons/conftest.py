@@ -1,7 +1,5 @@
 """A registry of the operator's own in a directory of the test; what ships is read once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`omni-console lessons`: what it finds and does, and how it ends."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from pathlib import Path

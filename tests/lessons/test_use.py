@@ -1,7 +1,5 @@
 """Which lessons bear on a step, what a search finds first, drafts, and asking again by an argv."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -1,7 +1,5 @@
 """What the lessons' command and files say, whole."""
 
-from __future__ import annotations
-
 from datetime import date, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """For every rule the fault as small as it gets, and the same thing done right."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """`omni-console lint` as it is typed: exit codes, what is printed, the document of rules."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is said of each fault, of what nothing reads, and where a reason puts a finding aside."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.checks.lint.rule import rules

@@ -1,7 +1,5 @@
 """Which files are looked at, what they are taken for, and what is said of those that cannot be."""
 
-from __future__ import annotations
-
 import os
 import signal
 from functools import partial

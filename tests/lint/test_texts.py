@@ -1,7 +1,5 @@
 """Shell text, Dockerfiles and YAML as their programs read them, and where each character stands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import given

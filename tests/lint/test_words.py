@@ -3,8 +3,6 @@
 What was said stands in __snapshots__; `make golden` writes it anew.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A bounded log whose line numbers hold still; filtered and searched in slices of time."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import time
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 
 from console.common.logs.buffer import MATCHED, LogBuffer, Pattern, TooSlow, at_most, pattern
 from console.common.logs.line import LogLine, log_line
+from tests.waiting import some
 
 
 def lines(*texts: str) -> list[LogLine]:
@@ -29,9 +28,7 @@ def finish(buffer: LogBuffer, slice_s: float = 1.0) -> None:
 
 
 def wanted(words: str) -> Pattern:
-    found = pattern(words, may_invert=True)
-    assert found is not None
-    return found
+    return some(pattern(words, may_invert=True))
 
 
 def test_numbers_hold_still_while_old_lines_are_dropped() -> None:
@@ -131,8 +128,7 @@ def test_a_pattern_that_never_ends_is_taken_as_text(
     buffer.append(lines(*["a" * 1900 + "b!"] * 500, f"said {words} here"))
     buffer.show(wanted(words))
     finish(buffer, 0.02)
-    assert buffer.filter is not None
-    assert buffer.filter.too_slow
+    assert some(buffer.filter).too_slow
     assert visible(buffer) == [f"said {words} here"]
 
 

@@ -1,7 +1,5 @@
 """What a line of a log is taken for, and bytes cut into lines."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from itertools import pairwise

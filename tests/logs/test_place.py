@@ -1,7 +1,5 @@
 """Where the reader is: a page against a plain list of rows."""
 
-from __future__ import annotations
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule

@@ -1,7 +1,5 @@
 """A file that grows, ends without a newline, is cut, replaced or outruns its reader."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

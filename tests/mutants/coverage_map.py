@@ -1,7 +1,5 @@
 """Which tests run which lines of the program, in whatever process, and how long each test takes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,8 +1,6 @@
 """The small faults that the program can be given, and the list of those that are tried. A place is
 known by its function's name and its statement's text, so that the list outlives edits elsewhere."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import json

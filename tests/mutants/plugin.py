@@ -1,8 +1,6 @@
 """Pytest plugin that measures each test, or runs chosen tests in their order. It is copied into
 the tree under test and stands alone, because that may be an older one without this package."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

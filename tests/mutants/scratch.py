@@ -1,8 +1,6 @@
 """A copy of the tree with a Python environment of its own, and a process namespace: a mutated guard
 or rollback that ends the wrong process reaches none outside."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The list of mutants can be tried, and a place is found again after edits elsewhere."""
 
-from __future__ import annotations
-
 import ast
 
 from tests.mutants import faults

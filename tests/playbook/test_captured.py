@@ -1,7 +1,5 @@
 """A number in a command's output is read whole and in its unit, or it is no figure."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The grammar of thresholds, and gates that can never fail or pass by what a metric can be."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The example of the format's page as `plan` shows it, the page itself, and each kind of step."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Guards and lease in a playbook: what is understood, and what is refused at which place."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

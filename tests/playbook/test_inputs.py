@@ -1,7 +1,5 @@
 """Typed inputs: what is accepted, what is said otherwise, and that a value stays one value."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

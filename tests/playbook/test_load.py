@@ -1,7 +1,5 @@
 """Loading a playbook: every problem in one pass, with its place; lessons, and old service names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is said of a playbook that is refused, of a verdict and of a plan: whole."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Every shipped playbook loads and plans on the example site, and has what the mapping says."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The shipped compose file and Dockerfiles, asked of Compose v2 and of a Dockerfile linter."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

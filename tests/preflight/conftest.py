@@ -1,7 +1,5 @@
 """Fixtures of the preflight tests: a store of their own, an engine's client, models, images."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +11,8 @@ from console.runtime.docker import oneoff
 from console.runtime.docker.client import connect
 from tests.sizing.tiny import MODELS, Model
 from tests.testbed import python_image
-from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
-from tests.testbed.plugin import PREFIX, lacking
+from tests.testbed.plugin import need
 
 Labels = dict[str, str]
 REAL = ("llama", "gemma2", "gemma3", "qwen3moe", "glm4moe", "deepseek2", "deepseek32", "lfm2",
@@ -78,23 +75,16 @@ def mine(client: docker.DockerClient, ours: str) -> Iterator[Labels]:
 @pytest.fixture(scope="session")
 def python(engine: Engine) -> str:
     """The tag of an image with Debian's Python."""
-    return _had(lambda: python_image.ensure_python_image(engine))
+    return need(lambda: python_image.ensure_python_image(engine))
 
 
 @pytest.fixture(scope="session")
 def packages(engine: Engine) -> Callable[[dict[str, bytes]], str]:
     """Makes an image with Python and these files, importable from where they lie."""
-    return lambda files: _had(lambda: python_image.ensure_packages_image(engine, files))
+    return lambda files: need(lambda: python_image.ensure_packages_image(engine, files))
 
 
 @pytest.fixture(scope="session")
 def arm(engine: Engine) -> str:
     """The tag of an image for linux/arm64 alone."""
-    return _had(lambda: python_image.ensure_arm_image(engine))
-
-
-def _had(make: Callable[[], str]) -> str:
-    try:
-        return make()
-    except Unavailable as error:
-        lacking(PREFIX + error.reason)
+    return need(lambda: python_image.ensure_arm_image(engine))

@@ -1,7 +1,5 @@
 """The table, strict as data; cards against kernels and drivers; and what the host has."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

@@ -1,7 +1,5 @@
 """`check` on the example site, fed by a hub of true shapes: the verdicts an operator needs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real images: there or not, containers of a moment, and import chains, whole or broken."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time
@@ -30,6 +28,7 @@ from console.runtime.spec import ROLE_LABEL, RUN_LABEL
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 from tests.testbed.engine import Engine
+from tests.waiting import some
 
 pytestmark = pytest.mark.engine
 
@@ -175,8 +174,7 @@ def test_images_without_python(client: docker.DockerClient, llama_image: str, mi
 def test_what_pytorch_says_without_a_card(
     client: docker.DockerClient, chains: str, python: str, mine: Labels
 ) -> None:
-    found = torch_of(client, chains, labels=mine)
-    assert found is not None
+    found = some(torch_of(client, chains, labels=mine))
     assert (found.version, found.cuda) == ("2.9.1+cu128", "12.8")
     assert found.archs == ("sm_75", "sm_90", "sm_120")
     assert torch_of(client, python, labels=mine) is None
@@ -189,8 +187,7 @@ def test_an_image_that_is_here(client: docker.DockerClient, llama_image: str) ->
 
 
 def test_an_image_for_another_machine_only(client: docker.DockerClient, arm: str) -> None:
-    image = look(client, arm)
-    assert image is not None
+    image = some(look(client, arm))
     assert image.platform == "linux/arm64"
     (found,) = check_image(client, arm)
     assert (found.level, found.lessons) == (Level.FAIL, ("F-006",))
@@ -207,8 +204,7 @@ def test_an_image_that_is_not_here(client: docker.DockerClient) -> None:
 
 
 def test_what_an_image_runs(engine: Engine, client: docker.DockerClient, arm: str) -> None:
-    image = look(client, arm)
-    assert image is not None
+    image = some(look(client, arm))
     assert image.argv() == ["/bin/server"]
     assert image.argv(command=("-m", "x")) == ["/bin/server", "-m", "x"]
     assert image.argv(("sh",)) == ["sh"]
@@ -220,11 +216,9 @@ def test_what_an_image_runs(engine: Engine, client: docker.DockerClient, arm: st
     finally:
         engine.run("rm", made.strip())
         engine.run("rmi", "omni-test/cuda:1")
-    assert known is not None
-    assert known.cuda == (12, 8)
+    assert some(known).cuda == (12, 8)
 
 
-pytestmark = pytest.mark.engine
 Make = Callable[..., Moment]
 
 

@@ -1,7 +1,5 @@
 """The machine under made-up /proc and /sys trees and a real limit; cards by pynvml, scripted."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """What two witnesses come to, and what is remembered of it; and builds that are on this machine."""
 
-from __future__ import annotations
-
 import json
 import stat
 import sys
@@ -22,6 +20,7 @@ from console.common.errors import ServiceError
 from tests.ports import free_port
 from tests.sizing.loading import logged
 from tests.testbed.plugin import lacking
+from tests.waiting import some
 
 YES, NO = Said(True, "key not found"), Said(False, "unknown model architecture: 'x'")
 
@@ -132,8 +131,7 @@ def test_a_memory_cannot_bring_control_bytes(store: Path) -> None:
     accepts("x", Build({"x": YES}))
     (path,) = store.iterdir()
     path.write_text(json.dumps({**json.loads(path.read_text()), "words": "\x1b[31mred"}))
-    found = support.recall("sha256:1", "x")
-    assert found is not None
+    found = some(support.recall("sha256:1", "x"))
     assert found.words == "red"
 
 
@@ -223,12 +221,10 @@ def test_a_name_that_is_absent_from_the_library_never_loads(
 ) -> None:
     """The second witness: it may hold names that do not load, never lack one that does."""
     for name in ("llama", "qwen3moe", "deepseek2", "deepseek32", "gemma3", "mamba"):
-        scan = demo.scan(name)
-        assert scan is not None
+        scan = some(demo.scan(name))
         assert loaded[name]
         assert scan.presence is not Presence.ABSENT, name
-    missing = demo.scan("deepseek3_2")
-    assert missing is not None
+    missing = some(demo.scan("deepseek3_2"))
     assert missing.presence is Presence.ABSENT
 
 

@@ -1,7 +1,5 @@
 """The oracle inside a real llama.cpp image: the same verdicts as whole models get there."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from console.checks.preflight.architecture.support import Witness, accepts
 from tests.preflight.conftest import Labels
 from tests.testbed import debian
 from tests.testbed.engine import Engine
+from tests.waiting import some
 
 pytestmark = pytest.mark.engine
 
@@ -66,12 +65,10 @@ def test_the_lesson_before_the_download(build: ImageBuild) -> None:
 
 
 def test_the_library_is_found_without_a_shell_or_ldd(build: ImageBuild) -> None:
-    scan = build.scan("qwen2")
-    assert scan is not None
+    scan = some(build.scan("qwen2"))
     assert Path(scan.path.split()[0]).name.startswith("libllama.so")
     assert scan.presence is not Presence.ABSENT
-    absent = build.scan("deepseek3_2")
-    assert absent is not None
+    absent = some(build.scan("deepseek3_2"))
     assert absent.presence is Presence.ABSENT
 
 

@@ -1,7 +1,5 @@
 """How a program is given the probe, what its loader's words mean, what a library names."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

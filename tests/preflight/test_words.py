@@ -1,7 +1,5 @@
 """What a preflight says, word for word: `make golden` writes it anew."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

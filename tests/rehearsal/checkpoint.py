@@ -1,7 +1,5 @@
 """Checkpoints with true names, sizes, config.json and GGUF headers, as files full of holes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.testbed.hub import File, files

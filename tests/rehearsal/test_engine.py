@@ -1,7 +1,5 @@
 """Whole rehearsals in a real engine, beside a "real" baseline that must not notice."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Where a rehearsal lives: a `docker` that only looks, stand-ins, names, ports and cards."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import socket

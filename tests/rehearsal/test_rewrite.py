@@ -1,7 +1,5 @@
 """A playbook's document with stand-ins in it; its text and its gates stay."""
 
-from __future__ import annotations
-
 import copy
 import json
 import struct

@@ -1,7 +1,5 @@
 """How fast a stand-in has to be: as the playbook's own gates ask, by a quota that is measured."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.config.playbook.steps import CriterionModel

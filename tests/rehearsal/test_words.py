@@ -1,7 +1,5 @@
 """What rehearsals say, word for word: what stands in for what, what cannot be rehearsed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests of scripted runs and of real ones begin with, and what both look for at the end."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

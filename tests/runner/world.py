@@ -1,7 +1,5 @@
 """What every test of whole runs has: places, a site, and the run as its own files tell it."""
 
-from __future__ import annotations
-
 import json
 import signal
 from abc import ABC, abstractmethod
@@ -9,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from console.common.errors import ConsoleError, ControlError
 from console.common.logs.tail import read_last
@@ -35,8 +33,6 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one command did."""
-
     code: int
     out: str
     err: str
@@ -209,7 +205,7 @@ class WorldBase(ABC):
 
     def until(self, condition: Callable[[], T | None], what: str, limit_s: float = LIMIT_S) -> T:
         """The first true value of a condition; the failure says where the run stood."""
-        return cast(T, until(condition, what, limit_s, self.where))
+        return until(condition, what, limit_s, self.where)
 
     def state(self, *wanted: str, limit_s: float = LIMIT_S) -> RunView:
         """Wait for a run state (or `paused:reason`)."""
@@ -222,12 +218,16 @@ class WorldBase(ABC):
         return self.until(found, f"the run is {' or '.join(wanted)}", limit_s)
 
     def step(self, name: str, *states: str) -> None:
-        """Wait for a step to be in one of these states."""
         self.until(lambda: self.states().get(name) in states, f"{name} is {' or '.join(states)}")
 
     def dead(self) -> None:
         """Wait until the run's runner is gone."""
         self.until(lambda: not runner_alive(self.run), "the runner is gone")
+
+    def interrupt(self) -> None:
+        """Kill the runner, and wait until it is gone."""
+        self.kill("runner")
+        self.dead()
 
     def over(self) -> RunView:
         """Wait until the run is over, its report written and its runner gone."""

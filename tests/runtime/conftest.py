@@ -1,7 +1,5 @@
 """Engines for the service tests: one in this process, and the real one for the same tests."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the container tests share: names nobody else has, a launch that remembers, a cut line."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import uuid
@@ -19,6 +17,7 @@ from console.runtime.docker.container import ContainerDriver
 from console.runtime.spec import ContainerSpec, Handle, Launch, Ready, ServiceSpec
 from tests.runtime.serving import serving, unix_listener
 from tests.testbed.kinds import OTHERS, USUAL
+from tests.waiting import some
 
 _REAL = (pytest.mark.engine, pytest.mark.alone)
 ENGINES = ["made", pytest.param("real", marks=[*_REAL, pytest.mark.full])]
@@ -74,9 +73,7 @@ class Place:
         self.states.append(self.look(handle.container)["State"]["Status"])
 
     def look(self, container: str) -> dict[str, Any]:
-        found = inspect(self.client, container)
-        assert found is not None
-        return found
+        return some(inspect(self.client, container))
 
     def driver(
         self, name: str, runs: Any, url: str = "http://127.0.0.1:9", site: str = ""

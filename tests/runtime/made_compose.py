@@ -1,7 +1,5 @@
 """Compose without its command, for the engine in this process: what `config` and `up` come to."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

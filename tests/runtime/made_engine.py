@@ -4,28 +4,25 @@ Enough of it for the library and for the raw client. Limits, labels and names ar
 asked for; what a kernel, an image or a network would do is left to the real engine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
-import shutil
 import signal
 import socketserver
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from console.host import process
 from tests.runtime.made_job import Job
+from tests.runtime.serving import Quiet, at_work
 
 IMAGE, IMAGE_ID = "made/busy:1", "sha256:" + "1" * 64
 DEFAULTS = {"Privileged": False, "CapAdd": None, "OomScoreAdj": 0}
@@ -267,7 +264,7 @@ def _published(one: Container) -> list[str]:
     return [f"{at.get('HostIp')}:{at['HostPort']}" for rows in ports.values() for at in rows]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -333,9 +330,6 @@ class _Handler(BaseHTTPRequestHandler):
         for _, data in job.frames(True):
             self._frame(data)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
-
 
 class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads, block_on_close, request_queue_size = True, False, 64
@@ -348,17 +342,9 @@ class _Server(socketserver.ThreadingUnixStreamServer):
 @contextmanager
 def made_engine() -> Iterator[MadeEngine]:
     """An engine with one image, IMAGE, and no container."""
-    folder = Path(tempfile.mkdtemp(prefix="omni-made-"))
-    engine = MadeEngine(str(folder / "docker.sock"))
-    server = _Server(engine.path, _Handler)
-    server.engine = engine
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield engine
-    finally:
-        engine.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="omni-made-") as folder:
+        engine = MadeEngine(f"{folder}/docker.sock")
+        server = _Server(engine.path, _Handler)
+        server.engine = engine
+        with at_work(server), closing(engine):
+            yield engine

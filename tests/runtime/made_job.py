@@ -1,7 +1,5 @@
 """A command of a made-up engine: a host process, and what it wrote with the time of each line."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

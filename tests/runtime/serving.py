@@ -1,6 +1,5 @@
-"""One server for sockets of any family: each connection in a thread of its own."""
-
-from __future__ import annotations
+"""One server for sockets of any family, each connection in a thread of its own; what every stand-in
+of an HTTP server does alike; and a question that another user asks."""
 
 import json
 import os
@@ -9,6 +8,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
+from socketserver import BaseServer
 from typing import Any
 
 
@@ -40,6 +41,33 @@ def serving(
         listener.close()
         for thread in threads:
             thread.join(5)
+
+
+class Quiet(BaseHTTPRequestHandler):
+    """One request; it writes no line about it."""
+
+    def whole(self, status: int, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def at_work(server: BaseServer) -> Iterator[None]:
+    """It serves in a thread until the end of the block."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def unix_listener(path: str) -> socket.socket:

@@ -1,7 +1,5 @@
 """Where a container's control groups are, whatever made them, and what processes hold."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -12,7 +10,7 @@ import pytest
 from console.host import cgroup, memory
 from console.host.cgroup import Cgroup, Hierarchy
 from console.host.memory import GIB, Resident
-from tests.waiting import until
+from tests.waiting import some, until
 
 ID = "ab" * 32
 
@@ -131,8 +129,7 @@ def test_what_a_process_holds_for_itself() -> None:
     with subprocess.Popen(
         [sys.executable, "-S", "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"up\n"
+        assert some(child.stdout).readline() == b"up\n"
         one = memory.resident([child.pid])
         assert 64 << 20 <= one.own <= one.total
         assert memory.resident([child.pid, child.pid]).own >= 2 * (64 << 20)

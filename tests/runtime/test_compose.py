@@ -1,7 +1,5 @@
 """Candidates from compose files, on a real engine with real Compose v2."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator
@@ -40,7 +38,7 @@ from tests.runtime.containers import (
     with_real,
 )
 from tests.runtime.made_compose import MadeCompose
-from tests.waiting import until
+from tests.waiting import some, until
 
 FILE = """
 name: {project}
@@ -257,8 +255,7 @@ def test_the_fallback_starts_a_baseline_without_recreating_it(stack: Stack) -> N
     stack.edit('while :; do sleep 0.1; done"]\n    labels', 'sleep 600"]\n    labels')
     stack.docker(*up_argv((stack.file,), "baseline", "", ())[1:])
     assert resolve_container(stack.client, (stack.file,), "baseline") == before
-    assert before is not None
-    assert stack.place.look(before)["State"]["Running"]
+    assert stack.place.look(some(before))["State"]["Running"]
 
 
 LAB = "profiles: [lab]"

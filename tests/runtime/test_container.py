@@ -1,7 +1,5 @@
 """Containers of a real engine: made, reused, renamed aside, stopped, never removed."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +37,7 @@ from tests.runtime.containers import (
     unique,
 )
 from tests.runtime.made_engine import IMAGE, MadeEngine, Refused
-from tests.waiting import until
+from tests.waiting import some, until
 
 MIB = 1024 * 1024
 
@@ -338,8 +336,7 @@ def test_somebody_elses_container_is_started_and_stopped_only(place: Place) -> N
 
 
 def test_a_local_image(client: docker.DockerClient, image: str) -> None:
-    found = image_info(client, image)
-    assert found is not None
+    found = some(image_info(client, image))
     assert found.id.startswith("sha256:")
     assert found.os == "linux"
     assert found.architecture

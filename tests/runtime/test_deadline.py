@@ -1,7 +1,5 @@
 """Total deadlines of calls and of the compose command, and the engine's absence in words."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

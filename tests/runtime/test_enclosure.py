@@ -1,7 +1,5 @@
 """Whoever a host process starts stays in its group, and ends with it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -15,7 +13,8 @@ from console.recovery.guard.kill.killer import Killer
 from console.recovery.guard.kill.targets import Deny, sort_out
 from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
-from tests.waiting import until
+from tests.children import end
+from tests.waiting import some, until
 
 ROOT = Path(__file__).parents[2]
 ESCAPE = """
@@ -67,8 +66,7 @@ def test_the_end_of_a_process_is_the_end_of_all_it_started(
     escaping: subprocess.Popen[bytes],
 ) -> None:
     path, pid, start = escaped(escaping)
-    escaping.kill()
-    escaping.wait()
+    end(escaping)
     assert cgroup.end(path, escaping.pid, int(path.rpartition(".")[2]), spared={pid}) == 0
     assert not gone(pid, start), "somebody in it is spared: it is left alone"
     assert cgroup.end(path, escaping.pid, int(path.rpartition(".")[2])) == 1
@@ -89,8 +87,7 @@ def test_a_guard_kills_who_got_away(
     (read,) = live.read(tmp_path / live.LIVE)
     assert read == entry
     if leader == "is gone":
-        escaping.kill()
-        escaping.wait()
+        end(escaping)
     deny = Deny()
     (target,) = sort_out([read], deny)[0]
     killer = Killer("", deny, release=False)
@@ -116,8 +113,7 @@ def test_the_command_is_what_it_would_be_without(tmp_path: Path) -> None:
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
             cwd=tmp_path, env={"LC_ALL": "C", "ODD-NAME": "\udcff", "A": "=b"},
         ) as child:  # fmt: skip
-            assert child.stdout is not None
-            said.append(child.stdout.read())
+            said.append(some(child.stdout).read())
     assert said[0] == said[1]
     assert b"True" in said[0]
 

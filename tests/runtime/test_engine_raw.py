@@ -1,7 +1,5 @@
 """The raw engine client against a daemon on a real socket that behaves as told."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Commands in real containers: output whole, exit codes, stopped when time is up."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

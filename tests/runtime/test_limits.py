@@ -1,7 +1,5 @@
 """Limits of a container: its own, those for one that names none, and what is laid over compose."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from console.runtime import spec
 from console.runtime.docker.compose import Resolved, _memory, _object, override_of
 from console.runtime.docker.container import LOGGING
 from console.runtime.spec import PIDS, ComposeSpec, ContainerSpec
+from tests.waiting import some
 
 GIB = 1 << 30
 WEB = ComposeSpec((Path("/a.yaml"),), "web")
@@ -24,16 +23,14 @@ WEB = ComposeSpec((Path("/a.yaml"),), "web")
     ("total", "expected"), [(377, 369), (64, 58.5), (24, 21.75), (4, 2), (2, 1), (0.25, 0.25)]
 )
 def test_a_reserve_is_left_that_grows_with_the_machine(total: float, expected: float) -> None:
-    limit = spec.default_memory(int(total * GIB))
-    assert limit is not None
+    limit = some(spec.default_memory(int(total * GIB)))
     assert limit == pytest.approx(expected * GIB, abs=0.13 * GIB)
     assert limit < total * GIB
 
 
 @pytest.mark.parametrize("total", [16, 24, 64, 128, 377, 1024])
 def test_it_ends_nothing_that_preflight_calls_go(total: int) -> None:
-    limit = spec.default_memory(total * GIB)
-    assert limit is not None
+    limit = some(spec.default_memory(total * GIB))
     assert limit >= total * GIB - HOST_MARGIN
 
 
@@ -59,8 +56,7 @@ def deploy(**limits: Any) -> dict[str, Any]:
 
 
 def test_a_compose_files_own_lower_limit_stays() -> None:
-    default = spec.default_memory()
-    assert default is not None
+    default = some(spec.default_memory())
     assert _memory(WEB, {}, True) == default
     assert _memory(WEB, {}, False) is None
     assert _memory(WEB, {"mem_limit": str(GIB)}, True) == GIB

@@ -1,7 +1,5 @@
 """Whom logind ends at the logout, by its own answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A log stream against an engine that answers as scripted: gaps, restarts, refusals, half lines."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

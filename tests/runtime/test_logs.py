@@ -1,7 +1,5 @@
 """Log files: nothing lost in silence, nothing twice, capped, and read from the end."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

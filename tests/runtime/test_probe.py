@@ -1,7 +1,5 @@
 """HTTP with a total deadline, against servers that behave badly on purpose."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

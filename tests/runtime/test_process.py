@@ -1,7 +1,5 @@
 """Host processes, with real children."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
@@ -25,7 +23,7 @@ from console.journal.store import JournalError
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import Handle, Launch, ServiceSpec
 from tests.clock import FakeClock
-from tests.waiting import until
+from tests.waiting import some, until
 
 Start = Callable[..., tuple[int, int]]
 
@@ -313,8 +311,7 @@ ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
 def test_a_leader_that_ended_before_its_threads_is_alive(start: Start) -> None:
     pid, begun = start(sys.executable, "-c", HEADLESS)
     until(lambda: "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(), "it is in that state")
-    found = process.stat(pid)
-    assert found is not None
+    found = some(process.stat(pid))
     assert found.state == "z"
     assert process.alive(pid, begun)
     assert [one.pid for one in process.members(pid, begun)] == [pid]

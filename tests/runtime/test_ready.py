@@ -1,7 +1,5 @@
 """Waiting for readiness: scripted services under a fake clock."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

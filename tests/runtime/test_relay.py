@@ -1,7 +1,5 @@
 """The relay: bytes both ways, ends and cuts told apart, known by its own command line."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -19,9 +17,10 @@ from console.common.paths import module_argv
 from console.host import process
 from console.host.ports import listener, wide
 from console.runtime import proxy
+from tests.children import end, running
 from tests.ports import free_port
 from tests.runtime.serving import serving
-from tests.waiting import until
+from tests.waiting import some, until
 
 HOST = "127.0.0.1"
 Ports, Relay = tuple[int, int], subprocess.Popen[bytes]
@@ -45,15 +44,11 @@ def relayed(ports: Ports, tmp_path: Path) -> Iterator[Relay]:
     """A relay between the two ports, listening; its log is tmp_path/log."""
     listen, to = (f"{HOST}:{port}" for port in ports)
     with (tmp_path / "log").open("wb") as log:
-        child = subprocess.Popen(
-            proxy.argv(listen, to, "cand"), stdout=log, stderr=log,
-            env={**os.environ, "OMNI_RUN": "run-1"},
-        )  # fmt: skip
-    until(lambda: listener(f"http://{listen}") or child.poll() is not None, "it listens")
-    assert child.poll() is None
-    yield child
-    child.kill()
-    child.wait()
+        env = {**os.environ, "OMNI_RUN": "run-1"}
+        with running(proxy.argv(listen, to, "cand"), stdout=log, stderr=log, env=env) as child:
+            until(lambda: listener(f"http://{listen}") or child.poll() is not None, "it listens")
+            assert child.poll() is None
+            yield child
 
 
 def echo(peer: socket.socket) -> None:
@@ -139,8 +134,7 @@ def test_its_port_is_free_at_once_for_any_server(
 
 def test_it_is_known_by_what_it_is(ports: Ports, relayed: Relay, tmp_path: Path) -> None:
     url = f"http://localhost:{ports[0]}"
-    found = proxy.at(url)
-    assert found is not None
+    found = some(proxy.at(url))
     assert (found.pid, found.service, found.run, found.port) == (
         relayed.pid, "cand", "run-1", ports[0],
     )  # fmt: skip
@@ -150,8 +144,7 @@ def test_it_is_known_by_what_it_is(ports: Ports, relayed: Relay, tmp_path: Path)
         f'{{"pid": {found.pid}, "start": {found.start}, "boot_id": "{process.boot_id()}"}}'
     )
     assert proxy.recorded(tmp_path, url) == found
-    relayed.kill()
-    relayed.wait()
+    end(relayed)
     assert proxy.at(url) is None
     assert proxy.recorded(tmp_path, url) is None
 

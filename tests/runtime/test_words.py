@@ -1,7 +1,5 @@
 """What the services say: of ends, refusals, engines that are not well, and the way to be ready."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The site file: strict, with every problem at its place; guards held against its machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is said of a site that is refused: each with its place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from syrupy.assertion import SnapshotAssertion

@@ -6,8 +6,6 @@ soon as it has logged that it is ready or has failed: its log is written by a th
 server down in order may wait for ever.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 The sums match published files: DeepSeek-R1 Q4_K_M (old conversion) 376.65 GiB, Q3_K_M 297.3 GiB.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from console.models.gguf.header import Array

@@ -1,7 +1,5 @@
 """The operator's machine, what was measured on it, and the models that verdicts are about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from console.host.sample import Card, Machine

@@ -1,7 +1,5 @@
 """Facts out of GGUF headers and config.json: what is read, what is missing, what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Command lines as operators write them, read as far as memory goes."""
 
-from __future__ import annotations
-
 import pytest
 
 from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan

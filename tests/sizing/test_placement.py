@@ -5,8 +5,6 @@ buffer size") for headers of these shapes, on two devices that only count what t
 97887 and 32607 MiB large with 600 MiB taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,6 +20,7 @@ from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import HOST, labels, place, places
 from tests.sizing import shapes
 from tests.sizing.tiny import MODELS, FakeHeader, header_of
+from tests.waiting import some
 
 MIB = 1 << 20
 COUNTING = (
@@ -181,8 +180,7 @@ def test_overrides_send_tensors_where_they_say() -> None:
 
 def test_the_cache_may_stay_with_the_host() -> None:
     placed = place(LLAMA, llama_plan(["-ngl", "99", "-nkvo"]), CARDS)
-    assert placed.cache is not None
-    assert placed.host.cache == placed.cache.bytes
+    assert placed.host.cache == some(placed.cache).bytes
 
 
 def test_rows_are_shared_out() -> None:
@@ -200,14 +198,12 @@ def test_labels_are_unique_and_clean() -> None:
     assert labels([Card("a\x1b[31m")])[0].isprintable()
 
 
-GIB = 1 << 30
 R1 = from_gguf(shapes.deepseek_r1("Q4_K_M"))
 R1_OLD = from_gguf(shapes.deepseek_r1("Q4_K_M", latent=False))
 
 
 def gib(facts: object, **ask: object) -> float:
-    cache = cache_of(facts, LlamaPlan(parallel=1, **ask))  # type: ignore[arg-type]
-    assert cache is not None
+    cache = some(cache_of(facts, LlamaPlan(parallel=1, **ask)))  # type: ignore[arg-type]
     assert cache.bytes == sum(cache.layers) == sum(part.bytes for part in cache.parts)
     return cache.bytes / GIB
 

@@ -1,7 +1,5 @@
 """What must hold for any model, plan and machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,6 +19,7 @@ from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import Attention, BadFacts, Experts, Kind, ModelFacts, Weight
 from console.models.sizing.placement import HOST, place, places
 from tests.sizing.tiny import FakeHeader, FakeTensor
+from tests.waiting import some
 
 GIB = 1 << 30
 sizes = st.integers(0, 64 * GIB)
@@ -91,8 +90,7 @@ def harmless(words: Iterable[str]) -> None:
 def test_more_context_never_needs_less(model: ModelFacts, ask: LlamaPlan, more: int) -> None:
     first, second = cache_of(model, ask), cache_of(model, replace(ask, ctx=(ask.ctx or 0) + more))
     assert first is not None
-    assert second is not None
-    assert all(low <= high for low, high in zip(first.layers, second.layers, strict=True))
+    assert all(low <= high for low, high in zip(first.layers, some(second).layers, strict=True))
     assert first.bytes == sum(part.bytes for part in first.parts)
 
 
@@ -104,8 +102,7 @@ def test_every_byte_is_placed_once(model: ModelFacts, plan: LlamaPlan, machine: 
     copied = model.tied and places(model, plan, machine.cards)[-1] != HOST
     expected = model.weight_bytes + (model.bytes_of(Kind.TOKENS) if copied else 0)
     assert sum(share.weights for share in everything) == expected
-    assert placed.cache is not None
-    assert sum(share.cache for share in everything) == placed.cache.bytes
+    assert sum(share.cache for share in everything) == some(placed.cache).bytes
     assert min(share.bytes for share in everything) >= 0
 
 

@@ -3,8 +3,6 @@
 It prints the former before it looks at a tensor, so a file without any does.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from console.models.sizing.loader_plan import LlamaPlan
 from console.rehearsal.demo.model import Value, write_gguf
 from tests.sizing.loading import logged
 from tests.sizing.tiny import MODELS, Model, _metadata, header_of
+from tests.waiting import some
 
 LAYERS = 12
 KEYS: dict[str, Value] = {
@@ -58,8 +57,7 @@ WINDOWED: dict[str, Model] = {
 def windows(name: str) -> list[bool]:
     """What the rules of this program say of a case's layers."""
     facts = from_gguf(header_of(WINDOWED[name]))
-    assert facts.layers is not None
-    return list(facts.attention.windowed or (False,) * facts.layers)
+    return list(facts.attention.windowed or (False,) * some(facts.layers))
 
 
 @pytest.mark.alone
@@ -113,8 +111,7 @@ def test_the_cache_is_what_llama_cpp_makes(tmp_path: Path) -> None:
     paths = {name: make().write(tmp_path / f"{name}.gguf") for name, make in MODELS.items()}
     logs = logged(tmp_path, [(paths[name], how) for name, how in CASES])
     for (name, how), log in zip(CASES, logs, strict=True):
-        cache = cache_of(from_gguf(header_of(MODELS[name]())), ask(how))
-        assert cache is not None
+        cache = some(cache_of(from_gguf(header_of(MODELS[name]())), ask(how)))
         sizes = [float(size) for size in SIZE.findall(log)]
         assert sizes, (name, how, log[-2000:])
         assert "exiting due to" not in log, (name, how, log[-2000:])

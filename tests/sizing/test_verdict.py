@@ -1,7 +1,5 @@
 """Verdicts on the operator's machine and on changes of it, and a prediction that is kept."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is said of a fit, word for word: `make golden` writes it anew."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

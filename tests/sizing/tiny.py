@@ -4,8 +4,6 @@ Their key-value caches are made large enough (some MiB at a few thousand tokens)
 own figures, which it prints with two decimals of a MiB, to be told apart by a per cent.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where the testbed keeps what it downloads and builds, and how concurrent users wait."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The Compose v2 plugin, which Debian 12 does not carry, put where one DOCKER_CONFIG sees it."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Debian packages: install the few that are missing, fetch others without installing them."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

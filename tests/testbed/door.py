@@ -6,8 +6,6 @@ this test's alone.
 a process of its own, so that one with a stopwatch shares its interpreter with nobody.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

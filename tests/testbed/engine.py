@@ -1,7 +1,5 @@
 """A real Docker engine for tests: a private one, or the one that the caller names."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """GGUF headers written out as a writer of models would, for the tests that read them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

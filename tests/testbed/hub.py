@@ -15,10 +15,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from tests.runtime.serving import Quiet
 
 CHUNK = 1 << 16
 LFS_FROM = 10_000_000
@@ -227,7 +229,7 @@ class _Refused(Exception):
         self.status, self.code, self.message = status, code, message
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Quiet):
     server: _Server
     protocol_version = "HTTP/1.1"
 
@@ -249,9 +251,6 @@ class _Handler(BaseHTTPRequestHandler):
             })  # fmt: skip
 
     do_HEAD = do_GET
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Tests read `hub.seen` instead."""
 
     @property
     def _token(self) -> str:

@@ -4,8 +4,6 @@ A GGUF file's size is its header and the data of the tensors it declares, in the
 llama.cpp's Q3_K_M and Q4_K_M use. Where operators' notes say 642 GB, their tool counted GiB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any

@@ -1,8 +1,6 @@
 """Two images of Debian packages that are laid out without their scripts: no image registry need be
 in reach, nor a chroot, and a real llama.cpp takes 70 MB."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

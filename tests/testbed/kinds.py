@@ -5,8 +5,6 @@ asked for it, one of each kind on a machine at a time. None of them touches a fi
 one has written: Docker gets a bridge of its own and no rules, Podman has tables of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Model files for tests, small enough to write on the spot, that a real llama.cpp serves."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A test that needs an engine is skipped where there is none, and the summary name
 OMNI_REQUIRE_ENGINE=1 it fails instead, so that a pipeline cannot pass by skipping.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -64,7 +62,7 @@ class _Session:
 _KEY: pytest.StashKey[_Session] = pytest.StashKey()
 
 
-def _need(make: Callable[[], T]) -> T:
+def need(make: Callable[[], T]) -> T:
     """What ``make`` gives, or a skip (a failure under OMNI_REQUIRE_ENGINE=1) with the reason."""
     try:
         return make()
@@ -102,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker(MARK):
-        _need(item.config.stash[_KEY].get)
+        need(item.config.stash[_KEY].get)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -164,10 +162,10 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def engine(pytestconfig: pytest.Config, kind: str) -> Iterator[Engine]:
     if kind == kinds.USUAL:
-        yield _need(pytestconfig.stash[_KEY].get)
+        yield need(pytestconfig.stash[_KEY].get)
         return
     with ExitStack() as stack:
-        yield _need(lambda: stack.enter_context(kinds.engine_of(kind)))
+        yield need(lambda: stack.enter_context(kinds.engine_of(kind)))
 
 
 @pytest.fixture(scope="session")
@@ -177,15 +175,15 @@ def docker_env(engine: Engine) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def busy_image(engine: Engine) -> str:
-    return _need(lambda: image.ensure_busy_image(engine))
+    return need(lambda: image.ensure_busy_image(engine))
 
 
 @pytest.fixture(scope="session")
 def llama_image(engine: Engine) -> str:
-    return _need(lambda: image.ensure_llama_image(engine))
+    return need(lambda: image.ensure_llama_image(engine))
 
 
 @pytest.fixture(name="nvml", scope="session")
 def nvml_library() -> nvml.Nvml:
     """A scripted NVML library for the real pynvml; needs no engine."""
-    return _need(nvml.ensure_nvml)
+    return need(nvml.ensure_nvml)

@@ -1,7 +1,5 @@
 """An image with Debian's Python, images with packages laid over it, and one for another machine."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

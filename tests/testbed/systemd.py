@@ -14,8 +14,6 @@ What stands in for a real machine's part:
   systemd has no memory controller: it hears of no OOM kill and sets no limit.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The private engine is nobody else's, and what did not run for want of it is named."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

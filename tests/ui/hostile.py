@@ -1,7 +1,5 @@
 """Text that wants to act on a terminal, what of it reached one, and a place full of it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The console's app opened on a scene, and waiting for what it does."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable

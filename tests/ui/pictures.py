@@ -1,7 +1,5 @@
 """`python -m tests.ui.pictures`: the README's pictures, exported by the app from fixed scenes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

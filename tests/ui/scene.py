@@ -1,7 +1,5 @@
 """Scenes: fixed values for every screen, so that a picture is the same on every machine."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An operator at the far end of ssh: logs in, opens the console, loses the line, logs in again."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

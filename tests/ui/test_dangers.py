@@ -1,7 +1,5 @@
 """What must not happen, each found by trying it."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any

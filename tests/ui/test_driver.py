@@ -1,17 +1,17 @@
 """The driver in a real terminal: one that stops reading, hangs up, or sends what nobody meant."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from console.common.text import clean_lines
+from tests.children import making
 from tests.ui.conftest import full
 from tests.ui.place import ended, fresh_modes, restored
 from tests.ui.terminal import CLOSE, CTRL_BACKSLASH, F12, OPEN, Terminal
@@ -138,21 +138,17 @@ class StandIn:
         self.send(key)
         until(lambda: len(self.noted("pressed")) == before + times, "the emergency key acts")
 
+    def close(self) -> None:
+        (self.place / "block").unlink(missing_ok=True)
+        self.terminal.reads.set()
+        self.terminal.child.kill()
+        self.terminal.close()
+
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., StandIn]]:
-    made: list[StandIn] = []
-
-    def begin(*hows: str, **env: str) -> StandIn:
-        made.append(StandIn(tmp_path, *hows, **env))
-        return made[-1]
-
-    yield begin
-    for one in made:
-        (tmp_path / "block").unlink(missing_ok=True)
-        one.terminal.reads.set()
-        one.terminal.child.kill()
-        one.terminal.close()
+    with making(partial(StandIn, tmp_path), StandIn.close) as make:
+        yield make
 
 
 # -- a terminal that takes nothing -----------------------------------------------------------

@@ -1,8 +1,6 @@
 """The driver's parts, and the command that opens it: keys and pastes out of bytes, and frames to a
 terminal that takes nothing."""
 
-from __future__ import annotations
-
 import os
 import select
 import threading

@@ -1,7 +1,5 @@
 """The guard on the screens: its line, marks, lease, the page of a breach, and what a tick costs."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hostile text on every screen of the real console: nothing of it acts, nothing crashes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log pane under keys: it follows, stays put, moves, wraps, and nothing breaks it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path

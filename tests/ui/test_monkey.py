@@ -1,7 +1,5 @@
 """A monkey at the keyboard: nothing it presses breaks the console or hides the emergency key."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """The pages beside the run: plan, preflight, report, runs, comparison, lessons, sources of logs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Every key on every screen, against scenes: what it sends, what it says, what it never does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

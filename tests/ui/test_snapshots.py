@@ -1,7 +1,5 @@
 """Pictures of the screens: few, from fixed scenes. `pytest --snapshot-update` takes them anew."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

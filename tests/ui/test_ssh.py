@@ -1,8 +1,6 @@
 """The console over a real ssh, on real llama-server containers: a session, a lost line, a slow one,
 the emergency key."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -27,7 +25,7 @@ from tests.ui.conftest import full
 from tests.ui.place import ended, press_until, restored, seen
 from tests.ui.ssh_login import Login, login, slow_line, write_models
 from tests.ui.terminal import Terminal
-from tests.waiting import ran_out, until
+from tests.waiting import ran_out, some, until
 
 pytestmark = pytest.mark.engine
 
@@ -225,8 +223,7 @@ def test_a_whole_session_in_tmux(far: Login) -> None:
     terminal.until(lambda: len(log_on_screen(far, terminal)) >= 3)
     stepped(far, terminal, "bench")
     terminal.until(lambda: any("slot" in line for line in log_on_screen(far, terminal)))
-    total = re.search(r"MemTotal: +(\d+)", Path("/proc/meminfo").read_text())
-    assert total is not None
+    total = some(re.search(r"MemTotal: +(\d+)", Path("/proc/meminfo").read_text()))
     seen(terminal, f"/{int(total[1]) / 2**20:.1f} GiB", "DISK")
     stepped(far, terminal, "wait", "running")
     seen(terminal, "output of wait", "tick ", "RUNNING wait")

@@ -1,7 +1,5 @@
 """What the widgets and pages say, from fixed scenes and without an app; widths and changes."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Iterable, Iterator

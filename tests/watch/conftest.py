@@ -21,6 +21,7 @@ from console.journal.store import Journal
 from console.recovery.rollback import live, records, standby
 from console.recovery.rollback.records import Pointer
 from console.runner.control import Control, Server
+from tests.children import end, making
 from tests.rollback.conftest import Stage, stage
 from tests.runner.e2e.conftest import bare, models, world
 from tests.runner.e2e.world import World
@@ -108,33 +109,19 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hand() -> Iterator[Callable[..., Hand]]:
-    made: list[Hand] = []
-
-    def make(*args: Any, **more: Any) -> Hand:
-        made.append(Hand(*args, **more))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
+    with making(Hand, Hand.close) as make:
+        yield make
 
 
 @pytest.fixture
 def begin() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    begun: list[subprocess.Popen[bytes]] = []
-
     def go(*argv: str, **env: str) -> subprocess.Popen[bytes]:
-        begun.append(
-            subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **env}
-            )
+        return subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **env}
         )
-        return begun[-1]
 
-    yield go
-    for child in begun:
-        child.kill()
-        child.wait()
+    with making(go, end) as make:
+        yield make
 
 
 @pytest.fixture
@@ -181,16 +168,13 @@ Warm = Callable[[], Child]
 
 @pytest.fixture
 def key(tmp_path: Path) -> Iterator[Key]:
-    made: list[Emergency] = []
-
-    def go(argv: tuple[str, ...] = COMMAND) -> Emergency:
-        made.append(Emergency(argv, tmp_path / "logs" / "emergency.log"))
-        return made[-1]
-
-    yield go
-    for one in made:
+    def close(one: Emergency) -> None:
         one.close()
         gone(one._threads)
+
+    log = tmp_path / "logs" / "emergency.log"
+    with making(lambda argv=COMMAND: Emergency(argv, log), close) as make:
+        yield make
 
 
 class Slow:

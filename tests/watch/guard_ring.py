@@ -1,7 +1,5 @@
 """A run with a flight recording of a load that filled the machine, and what was done about it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

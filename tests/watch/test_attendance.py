@@ -1,7 +1,5 @@
 """Whether somebody sees this terminal: a real tmux with and without a client."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

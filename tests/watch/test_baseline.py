@@ -1,7 +1,5 @@
 """The badge's baseline: real servers that serve, load, refuse, hang; an engine's own words."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
@@ -20,10 +18,11 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.proof import proof_file, remember
 from console.recovery.rollback.sealed_plan import Baseline, EngineAddress, SealedPlan
 from console.runtime.probe import Health, health
+from tests.children import making
 from tests.ports import free_port
 from tests.rollback.conftest import Stage
 from tests.runtime.serving import serving, unix_listener
-from tests.waiting import until
+from tests.waiting import some, until
 from tests.watch.conftest import Hand, gone
 
 Watch = Callable[..., BaselineWatch]
@@ -31,18 +30,18 @@ Watch = Callable[..., BaselineWatch]
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    made: list[BaselineWatch] = []
-
     def go(plan: SealedPlan | None = None, **more: Any) -> BaselineWatch:
-        made.append(BaselineWatch(lambda view: None, 0.02, **more))
-        made[-1].follow(plan)
-        made[-1].start()
-        return made[-1]
+        made = BaselineWatch(lambda view: None, 0.02, **more)
+        made.follow(plan)
+        made.start()
+        return made
 
-    yield go
-    for one in made:
+    def close(one: BaselineWatch) -> None:
         one.close()
         gone([one._thread])
+
+    with making(go, close) as make:
+        yield make
 
 
 def wait(watch: BaselineWatch, word: str) -> BaselineView:
@@ -68,23 +67,20 @@ def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Wat
 
 
 def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:
-    spec = stage.plan.baseline.process
-    assert spec is not None
+    spec = some(stage.plan.baseline.process)
     slow = replace(spec, argv=(*spec.argv, "--loading", "1000000"))
     stage.seal(baseline=replace(stage.plan.baseline, process=slow))
     looking = watch(stage.plan)
     wait(looking, "stopped")
     stage.start_baseline()
     until(lambda: looking.latest and looking.latest.detail == "503 Loading model")
-    assert looking.latest is not None
-    assert looking.latest.word == "loading"
+    assert some(looking.latest).word == "loading"
 
 
 def test_a_process_that_does_not_listen_yet_is_loading(stage: Stage, watch: Watch) -> None:
     base = stage.plan.baseline
-    assert base.process is not None
     who = stage.sleeper()
-    process.write_record(stage.plan.records_dir, base.name, base.process, *who)
+    process.write_record(stage.plan.records_dir, base.name, some(base.process), *who)
     assert str(who[0]) in wait(watch(stage.plan), "loading").detail
 
 

@@ -1,7 +1,5 @@
 """Playbooks to pick from: what is found, what is wrong with it, its form and its plan."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The emergency key: a real warm ladder, one that was stopped, none at all, and nothing to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -23,7 +21,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, who_as
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
 from tests.rollback.conftest import Stage
-from tests.waiting import until
+from tests.waiting import some, until
 from tests.watch.conftest import COMMAND, Child, Key, Slow, ended, point, serves
 
 
@@ -58,8 +56,7 @@ def test_after_the_end_a_press_works_again(
     again = emergency.press()
     assert again.offset == size
     watch = ended(emergency.follow(again))
-    result = watch.result()
-    assert result is not None
+    result = some(watch.result())
     assert result.nothing_to_do
 
 
@@ -110,8 +107,7 @@ def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
     )
     emergency = key((sys.executable, "-c", code))
     watch = ended(emergency.follow(emergency.press()))
-    result = watch.result()
-    assert result is not None
+    result = some(watch.result())
     assert (result.serving, result.nothing_to_do, watch.trouble()) == (False, True, "")
     assert "nothing to do" in result.detail
     assert emergency.press().how == "spawned", "a press works again"

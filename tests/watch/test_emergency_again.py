@@ -1,7 +1,5 @@
 """The emergency key pressed again, and a console that is closed while a press is answered."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -22,8 +20,9 @@ from console.host import process
 from console.recovery.rollback import trigger
 from console.recovery.rollback.progress import PROGRESS_FILE, asked, read_lines, who_asked
 from console.recovery.rollback.trigger import LOCK, Lock
+from tests.children import end
 from tests.rollback.conftest import Stage
-from tests.waiting import until
+from tests.waiting import some, until
 from tests.watch.conftest import Child, Key, Slow, Warm, ended, gone, point, serves
 
 
@@ -120,8 +119,7 @@ def test_a_ladder_that_was_started_anew_gets_the_byte(
     os.kill(warmed.pid, signal.SIGSTOP)
     emergency = key(hangs.argv)
     assert emergency.press().how == "warm"
-    warmed.kill()
-    warmed.wait()
+    end(warmed)
     start_standby()
     press = emergency.press()
     serves(emergency.follow(press))
@@ -282,6 +280,5 @@ def test_a_forged_ladder_is_shown_clean(key: Key) -> None:
     watch = ended(emergency.follow(emergency.press()))
     [shown] = watch.lines()
     assert (shown["trigger"], shown["detail"]) == ("boo", "boo")
-    result = watch.result()
-    assert result is not None
+    result = some(watch.result())
     assert result.detail == "boo"

@@ -1,7 +1,5 @@
 """Every run as a row, and what every command says of one whose runner is gone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -18,7 +16,8 @@ from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.run_view import RunView
 from console.journal.store import SCHEMA_VERSION, Journal
 from console.recovery.rollback import proof
-from tests.waiting import until
+from tests.children import end
+from tests.waiting import some, until
 from tests.watch.conftest import Hand
 
 Make = Callable[..., Hand]
@@ -53,8 +52,7 @@ def test_rows_newest_first(hand: Make) -> None:
     assert (a.id, a.state, a.decision, a.outcome, a.owner) == (
         first.run.id, "failed", "no_go", "retain", "me",
     )  # fmt: skip
-    assert a.took_s is not None
-    assert a.took_s >= 0
+    assert some(a.took_s) >= 0
     assert a.created > 0
     assert (b.state, b.decision, b.took_s, b.title) == ("running", "", None, "The second")
 
@@ -78,8 +76,7 @@ def test_a_runner_that_dies_changes_the_word_without_a_journal(
     child = begin("sleep", "600")
     hand().live((child.pid, process.start_time(child.pid) or 0))
     assert history.rows()[0].state == "running"
-    child.kill()
-    child.wait()
+    end(child)
     assert history.rows()[0].state == "interrupted"
     assert len(reads) == 1
 

@@ -1,7 +1,5 @@
 """Whatever lies in the current directory, the console's own processes run the console's code."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a snapshot holds of a run's files: its logs in order, and nothing a terminal acts on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Verbs: a calm word for each that is not possible, and an answer only to what was seen."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +16,7 @@ from console.journal.run_view import RunView, StepView
 from console.journal.state import VERBS, RunState, possible_verbs
 from console.runner import launch
 from console.runner.control import Control, Verb
-from tests.waiting import until
+from tests.waiting import some, until
 from tests.watch.conftest import Hand
 
 Make = Callable[..., Hand]
@@ -37,8 +35,7 @@ def waiting(hand: Make) -> Iterator[tuple[Hand, Control, Snapshot]]:
     watch = RunWatch(lambda snapshot: None, poll_s=0.02)
     watch.start()
     until(lambda: watch.latest and watch.latest.control.get("evidence") == "e1")
-    assert watch.latest is not None
-    yield made, control, watch.latest
+    yield made, control, some(watch.latest)
     watch.close()
 
 
@@ -132,8 +129,7 @@ def test_only_a_run_that_stands_and_is_not_over_is_resumed(hand: Make) -> None:
 
 def test_a_socket_that_is_gone_is_said_in_words(waiting: Waiting) -> None:
     made, _, seen = waiting
-    assert made.server is not None
-    made.server.close()
+    some(made.server).close()
     assert ask(seen, "approve").startswith("the runner does not answer")
     assert ask(Snapshot(), "abort")
 

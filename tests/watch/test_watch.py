@@ -1,7 +1,5 @@
 """The run on show: real journals, real sockets, and the switch from one run to the next."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -21,7 +19,8 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.recovery.rollback.trigger import Lock
 from console.runner.control import short_address
-from tests.waiting import until
+from tests.children import end, making
+from tests.waiting import some, until
 from tests.watch.conftest import Hand, gone
 
 Make = Callable[..., Hand]
@@ -42,27 +41,21 @@ class Seen:
 
     @property
     def now(self) -> Snapshot:
-        first = self.watch.first(20)
-        assert first is not None
-        return first
+        return some(self.watch.first(20))
 
     def until(self, condition: Callable[[Snapshot], object], what: str = "") -> Snapshot:
         until(lambda: self.watch.latest and condition(self.watch.latest), what or str(self.now))
         return self.now
 
+    def close(self) -> None:
+        self.watch.close()
+        gone([self.watch._thread])
+
 
 @pytest.fixture
 def see() -> Iterator[Callable[..., Seen]]:
-    made: list[Seen] = []
-
-    def go(run: RunDir | None = None) -> Seen:
-        made.append(Seen(run))
-        return made[-1]
-
-    yield go
-    for one in made:
-        one.watch.close()
-        gone([one.watch._thread])
+    with making(Seen, Seen.close) as make:
+        yield make
 
 
 See = Callable[..., Seen]
@@ -77,8 +70,7 @@ def test_without_any_run_it_says_none_and_finds_the_first(see: See, hand: Make) 
     assert (seen.now.word, seen.now.run, seen.now.view.steps) == ("none", None, [])
     made = hand()
     found = seen.until(lambda s: s.run is not None)
-    assert found.run is not None
-    assert found.run.id == made.run.id
+    assert some(found.run).id == made.run.id
 
 
 def test_what_the_journal_says_arrives_and_older_snapshots_stay_as_they_were(
@@ -108,8 +100,7 @@ def test_nothing_is_delivered_while_nothing_changes(see: See, hand: Make) -> Non
     seen = see()
     seen.until(lambda s: s.word == "succeeded")
     count, looks = len(seen.all), []
-    source = seen.watch._source
-    assert source is not None
+    source = some(seen.watch._source)
     look = source.look
 
     def counted() -> None:
@@ -127,8 +118,7 @@ def test_a_runner_that_died_makes_it_interrupted(see: See, hand: Make, begin: Be
     made.state("running")
     seen = see()
     seen.until(lambda s: s.word == "running" and s.live)
-    child.kill()
-    child.wait()
+    end(child)
     gone = seen.until(lambda s: s.word == "interrupted")
     assert (gone.alive, gone.view.state) == (False, RunState.RUNNING)
     until(lambda: not seen.now.live)
@@ -192,12 +182,10 @@ def test_it_switches_to_a_live_run_when_the_one_on_show_has_ended(
     seen.until(lambda s: s.live)
     second = hand().live()
     seen.until(lambda s: not s.live)
-    shown = seen.now.run
-    assert shown is not None
+    shown = some(seen.now.run)
     assert shown.id == first.run.id, "it goes on: nobody takes it from the screen"
     first.state("succeeded")
-    child.kill()
-    child.wait()
+    end(child)
     seen.until(lambda s: s.run is not None and s.run.id == second.run.id and s.live)
 
 
@@ -258,8 +246,7 @@ def test_restore_time_from_the_plans_memory_until_the_run_has_its_own(
     proof.remember_restore(memory, "baseline", 74.0, 1.0)
     seen = see()
     found = seen.until(lambda s: s.restore_s == 74.0)
-    assert found.sealed is not None
-    assert found.sealed.baseline.container_name == "x"
+    assert some(found.sealed).baseline.container_name == "x"
     made.add("outage", "one", down=False, restore_s=12.0)
     seen.until(lambda s: s.restore_s == 12.0)
 

@@ -1,7 +1,5 @@
 """The viewer's parts together, on real runs with real llama.cpp servers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +14,7 @@ from console.runner.prepare import catalog
 from tests.runner.e2e.sites import REPORT, book
 from tests.runner.e2e.world import World
 from tests.test_architecture import loaded
-from tests.waiting import until
+from tests.waiting import some, until
 
 QUESTION = "id: ask, approval: {prompt: 'go on?', expires: 10m}"
 
@@ -50,8 +48,7 @@ def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch
     made = begin(site, catalog.load(path, {}, site), {}, step=True, say=said.append)
     assert (made.path, made.meta().headless) == (inside.run.path, False)
     assert said[0].startswith("run ")
-    proven = last(proof_file("local"))
-    assert proven is not None
+    proven = some(last(proof_file("local")))
     assert not proven.degraded
     until(lambda: watch.latest and watch.latest.live, "its pointer is seen")
     now = seen(watch, "paused")

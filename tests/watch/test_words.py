@@ -1,7 +1,5 @@
 """What the viewer says: the guard's line, the page of a breach, the recorder, why no verb."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Strict YAML 1.2: what it means, what is refused and where; and what is opened as a document."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """What is said of a document that is refused: each with its place."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

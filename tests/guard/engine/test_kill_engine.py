@@ -1,7 +1,5 @@
 """Containers of a real engine are killed by each way that there is; the baseline's never is."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """One ssh server and one model for all of these tests; each has a scene of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +27,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def required() -> Iterator[None]:
-    """Say of a machine that it lacks what the test needs."""
     try:
         yield
     except Unavailable as error:

@@ -1,7 +1,5 @@
 """The rest of the pressure tests, which takes minutes: only `make yard` runs it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Whole runs of a user who has nothing but the engine's socket: no signal reaches a container's
 processes, so its own limit and the engine's API have to do. `make yard` runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Two scripted GPUs of 96 and 32 GB, read by the real sentinel and shown on its status page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -36,7 +34,6 @@ class Bench:
     hog: Hog
 
     def cards(self, big: Card = RTX_PRO_6000, small: Card = RTX_5090) -> None:
-        """Set the state of the GPUs from now on."""
         self.nvml.write(self.script, [big, small])
 
     def card(self, uuid: str) -> dict[str, Any]:

@@ -1,8 +1,6 @@
 """A Docker engine for one test, which may be stopped in the middle of its work. It has a network
 namespace of its own, because two engines in one overwrite each other's firewall rules."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

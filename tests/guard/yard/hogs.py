@@ -1,7 +1,5 @@
 """One hog in a pid namespace and a control group of its own, and what was seen of its end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -17,7 +15,7 @@ from console.host import cgroup, process
 from tests.guard.yard.memory import hog as hog_program
 from tests.guard.yard.memory import program
 from tests.testbed.cache import Unavailable
-from tests.waiting import until
+from tests.waiting import some, until
 
 LIMIT_S = 60.0
 
@@ -108,9 +106,8 @@ def waiting(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGKILL)  # the hog dies with it
-        assert child.stdin is not None
         with contextlib.suppress(OSError):
-            child.stdin.close()
+            some(child.stdin).close()
         child.wait()
         for place in places:
             _removed(place)
@@ -123,8 +120,7 @@ class Observer:
         events = str(hog.cgroup / "cgroup.events") if hog.cgroup.name else "-"
         words = [str(program("hog_observer")), str(threshold), str(hog.pid), events, str(limit_s)]
         self._child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        assert self._child.stdout is not None
-        if self._child.stdout.readline() != "ready\n":
+        if some(self._child.stdout).readline() != "ready\n":
             raise Unavailable(f"the observer did not start: exit {self._child.wait()}")
 
     def seen(self) -> Seen:
@@ -138,7 +134,6 @@ class Observer:
 
 @contextmanager
 def burning(count: int) -> Iterator[None]:
-    """Run `count` processes that spin."""
     child = subprocess.Popen([str(hog_program()), "burn", str(count)], start_new_session=True)
     try:
         yield

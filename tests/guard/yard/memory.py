@@ -1,7 +1,5 @@
 """What this machine has left, what tests may take of it, and a swap file for a while."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess
@@ -24,7 +22,6 @@ QUICK = 1.5 * GIB
 
 
 def available() -> int:
-    """Return MemAvailable in bytes."""
     return int(psutil.virtual_memory().available)
 
 

@@ -1,7 +1,5 @@
 """A run's directory with a real sentinel process, as a runner would keep it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -25,7 +23,7 @@ from console.recovery.rollback import live
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import PROGRESS_FILE
 from console.recovery.rollback.trigger import FIFO
-from tests.waiting import until
+from tests.waiting import some, until
 
 BEAT_S = 1.0
 Json = dict[str, Any]
@@ -66,8 +64,7 @@ class Post:
 
     @property
     def pid(self) -> int:
-        assert self.child is not None
-        return self.child.pid
+        return some(self.child).pid
 
     def prepare(self) -> None:
         """Make the directories, the guard config, and the place of a standby: this process answers,
@@ -145,7 +142,6 @@ class Post:
         return found if found and self.child and found.get("pid") == self.child.pid else None
 
     def tell(self, **message: Any) -> None:
-        """Send one message to its inbox."""
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.guard / config.INBOX, flags)
         try:
@@ -165,9 +161,7 @@ class Post:
         self.tell(do="arm")
 
     def recording(self) -> Recording:
-        found = read.open_newest(self.run_dir)
-        assert found is not None
-        return found
+        return some(read.open_newest(self.run_dir))
 
     def events(self, what: str) -> list[str]:
         return [one["text"] for one in self.recording().events() if one["what"] == what]
@@ -189,7 +183,6 @@ class Post:
         return _table(self.guard / config.BREACH)
 
     def breached(self) -> Json:
-        """Wait for breach.json."""
         found: Json = until(lambda: self.breach, f"a breach: {self.status}", 60.0)
         return found
 

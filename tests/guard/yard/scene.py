@@ -1,7 +1,5 @@
 """A whole system under pressure: a real run, its console in a terminal, an operator over ssh."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -198,7 +196,6 @@ class Scene:
         return found
 
     def figures(self) -> str:
-        """Return in words what was seen, for people."""
         return (
             f"lowest {(self.level.lowest - self.limit) / memory.MIB:+.0f} MiB to the limit, echo "
             f"p99 {self.echo.p99() * 1e3:.0f} ms of {len(self.echo.delays)}"

@@ -1,7 +1,5 @@
 """A world whose baseline and candidates are real llama.cpp containers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +53,6 @@ class Boxes:
         return bool(self.inspect(name)["State"]["Running"])
 
     def ids(self, *more: str) -> list[str]:
-        """Full ids of this test's containers."""
         query = ["ps", "-aq", "--no-trunc", "--filter", f"label={LABEL}={self.scope}", *more]
         return self.docker(*query).split()
 

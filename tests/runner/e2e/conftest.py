@@ -1,7 +1,5 @@
 """Models written once, and a world of its own for each test."""
 
-from __future__ import annotations
-
 import tempfile
 import uuid
 from collections.abc import Iterator

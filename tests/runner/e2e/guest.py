@@ -1,8 +1,6 @@
 """A user of a machine that systemd runs, with a site of real llama.cpp processes, and the run as
 the console itself tells it there: pids and sockets of that machine mean nothing outside of it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Site files and playbooks of these tests."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -1,8 +1,6 @@
 """The same runs on a real engine: a deepseek2 baseline and its candidates in containers, out of one
 compose file, and with clients of the baseline at the candidate."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

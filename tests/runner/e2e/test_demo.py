@@ -1,7 +1,5 @@
 """`make run`'s command: real engines, a real measurement, and the verdict."""
 
-from __future__ import annotations
-
 import json
 import re
 from xml.etree import ElementTree

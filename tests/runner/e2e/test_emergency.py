@@ -1,7 +1,5 @@
 """`rollback` from a second shell, and the script, while everything they might lean on is broken."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Figures of real engines and of llama-bench, and of cards: scripted ones by the real pynvml."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading
@@ -191,8 +189,7 @@ def test_a_resumed_run_says_that_nobody_looked(world: World, nvml: Nvml, tmp_pat
     world.step("b", "running")
     before = world.view().peaks
     assert before["gpu"][RTX_PRO_6000.uuid]["used"] == LOW
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     world.until(lambda: not readers(world), "the reader ends with its runner")
     assert world.console("resume", "--detach", **nvml.env(script)).code == 0
     (world.root / "go").touch()

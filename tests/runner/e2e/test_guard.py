@@ -1,7 +1,5 @@
 """Whole runs under a real sentinel: a load past its limit, a sentinel that dies, a lease."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys
@@ -20,6 +18,7 @@ from tests.runner.e2e.sites import UP, book, guards, service
 from tests.runner.e2e.world import COMMAND, World
 from tests.runner.scenes import LONG
 from tests.ui.terminal import Terminal
+from tests.waiting import some
 
 MOST = 12
 HOG = f"""
@@ -80,8 +79,7 @@ def breached(world: World) -> None:
     (killed,) = [row for row in view.breach.data["killed"] if row["name"].startswith("hog")]
     assert killed["empty_s"] is not None
     assert killed["held"]["ram"] > 300 << 20
-    curve = crossed(view.breach.data)
-    assert curve is not None
+    curve = some(crossed(view.breach.data))
     assert curve.name == "RAM of hog"
     assert max(size or 0 for _, size in curve.points) > 300 << 20
     assert [s.cause for s in view.steps if s.state == "cancelled"] == ["guard"]
@@ -92,8 +90,7 @@ def breached(world: World) -> None:
     assert "## Guard" in text
     assert "killed hog" in text
     assert (world.run.path / "report" / "guard.svg").exists()
-    recording = open_newest(world.run.path)
-    assert recording is not None
+    recording = some(open_newest(world.run.path))
     assert any(event["what"] == "kill" for event in recording.events())
 
 
@@ -126,8 +123,7 @@ def test_a_breach_during_an_approval_acts(world: World, go: Path) -> None:
 def test_a_breach_without_a_runner_acts(world: World, go: Path) -> None:
     world.detach(world.write("b.yaml", LIMIT + book(HOG_UP, LONG)))
     world.until(lambda: world.at("long").state == "running" and world.pids("step"), "the outage")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     go.touch()
     world.until(lambda: world.view().over and world.view().finished, "the closer wrote the end")
     restored(world)
@@ -175,8 +171,7 @@ def test_a_resumed_run_keeps_its_sentinel(world: World) -> None:
     world.detach(world.write("b.yaml", book(UP, ASK)))
     world.state("waiting_approval")
     first = world.pids("sentinel")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     assert world.console("resume", world.run.id, "--detach").code == 0
     world.until(lambda: world.status().get("state") == "waiting_approval", "it waits again")
     assert world.pids("sentinel") == first
@@ -223,8 +218,7 @@ def test_a_lease_runs_out_when_nobody_is_attached(world: World) -> None:
         world.step("long", "running")
         assert world.status()["lease"] > 0, "somebody was there for longer than the lease"
     restored(world, "lease")
-    found = world.view().breach
-    assert found is not None
+    found = some(world.view().breach)
     assert found.data["cause"] == "lease"
     assert (world.at("long").state, world.at("long").cause) == ("cancelled", "expired")
 

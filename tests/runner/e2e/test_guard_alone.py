@@ -1,7 +1,5 @@
 """A run that nobody looks at, or whose follower or runner is gone: the lease, `show`, `attach`."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal
@@ -29,8 +27,7 @@ def test_a_console_renews_the_lease_by_being_there_with_a_runner_and_without(wor
         terminal.until("lease 0:0", 60)
         time.sleep(7.0)
         assert not world.view().over, "it is renewed for longer than it lasts"
-        world.kill("runner")
-        world.dead()
+        world.interrupt()
         terminal.until("its runner is gone", 60)
         shows(world, "renewed: somebody is attached")
         time.sleep(7.0)

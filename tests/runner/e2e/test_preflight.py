@@ -1,7 +1,5 @@
 """What ends real runs before anything is paid for: preflight steps, and a shipped trial."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Tests of `tests/runner/whole` with real engines, runners, ladders and sentinels: one of each kind
 in every `make test`, and in `make test-all` a real SIGKILL at each fault point of the runner."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A soak of a real llama.cpp server that is well, that hangs, or that outlives its runner."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any
@@ -97,8 +95,7 @@ def test_a_hang_is_found_long_before_the_request_times_out(world: World) -> None
 def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("9s"), GATE)))
     world.until(lambda: answered(world, 4), "the soak has begun")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     before = lines(world)
     done = world.console("resume", "--json")
     view = world.view()
@@ -120,8 +117,7 @@ def test_a_soak_goes_on_under_a_new_runner(world: World) -> None:
 def test_a_soak_whose_server_died_with_its_runner(world: World) -> None:
     world.detach(world.write("b.yaml", book(SIDE, soak("60s"), GATE)))
     world.until(lambda: answered(world, 5), "the soak has begun")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     world.kill("process")
     assert world.console("resume", "--detach").code == 0
     view = world.state("paused:step_failed")

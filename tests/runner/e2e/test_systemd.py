@@ -2,8 +2,6 @@
 stands in there for what): logins, logouts, linger, an OOM kill, a reboot in an outage. With the
 host's memory controller of cgroup version 1 systemd does not act on an OOM kill by itself."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """One test's world of real processes: the installed command, runners, sentinels and engines."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Steps, limits, soaks and places of a run: what plans, guards and refusals are worded for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

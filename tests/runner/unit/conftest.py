@@ -1,7 +1,5 @@
 """Plans over a fixed site, a run of one of them, and a machine that guards are held against."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Runs by their events: with hostile text, stopped by a guard, and with every kind of event."""
 
-from __future__ import annotations
-
 import re
 from itertools import groupby
 from typing import Any

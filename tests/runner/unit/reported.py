@@ -1,7 +1,5 @@
 """Runs as their journals and files tell them, for reports: the lessons' own figures."""
 
-from __future__ import annotations
-
 import json
 import math
 from copy import deepcopy

@@ -3,8 +3,6 @@
 `STORIES` are told by how they differ from the first trial of `reported`, which missed its target.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Sequence

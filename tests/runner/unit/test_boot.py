@@ -3,8 +3,6 @@
 systemd itself stands in: what is asserted is the command that it would get.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """Each question of a `check` step and of `requires:`, with an answer that is wanted and one that is
 not."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

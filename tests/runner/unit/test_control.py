@@ -1,8 +1,6 @@
 """Control of a run: a verb is taken only for what the operator has seen, and only once; its socket
 takes any path and any garbage, with one answer each."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

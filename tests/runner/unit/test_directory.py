@@ -1,7 +1,5 @@
 """A run's directory, and finding a run by what somebody types."""
 
-from __future__ import annotations
-
 import json
 import stat
 import subprocess

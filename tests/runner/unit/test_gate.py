@@ -1,7 +1,5 @@
 """What a gate takes as evidence, and that no bad data of any kind makes a GO."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any

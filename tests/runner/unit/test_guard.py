@@ -1,7 +1,5 @@
 """The runner's side of the sentinel: what is told, what is noticed, when the run gives up."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 
@@ -14,6 +12,7 @@ from console.runner.context import Attempt, StepFailed
 from console.runner.guard.client import GONE_S, MOST_EVENTS, QUIET_S
 from console.runtime.spec import Handle
 from tests.runner.unit.conftest import Bench, mine
+from tests.waiting import some
 
 
 def test_what_comes_alive_arms_and_an_outage_is_told(bench: Bench) -> None:
@@ -58,8 +57,7 @@ def test_the_new_one_is_told_where_things_stand(bench: Bench) -> None:
 def test_one_that_was_stopped_in_the_middle_of_a_kill(bench: Bench) -> None:
     """The load is dead, and nobody else would bring the baseline back."""
     bench.says("act", "RAM available 1.0 GiB, below 2.0 GiB")
-    assert bench.seen is not None
-    bench.seen = replace(bench.seen, acted=True)
+    bench.seen = replace(some(bench.seen), acted=True)
     bench.tick(12, fresh=False)
     assert (bench.sentinel.starts, bench.halted) == (1, "rollback:guard")
     assert bench.context.view.verbs[-1]["why"] == "RAM available 1.0 GiB, below 2.0 GiB"
@@ -165,8 +163,7 @@ def test_a_breach_whose_fence_does_not_come_is_rolled_back_here(bench: Bench) ->
     assert (bench.halted, bench.kinds) == ("rollback:guard", ["breach"])
     bench.tick(40)
     assert bench.kinds == ["breach"], "once"
-    found = bench.context.view.breach
-    assert found is not None
+    found = some(bench.context.view.breach)
     assert found.data["killed"][0]["name"] == "cand"
 
 

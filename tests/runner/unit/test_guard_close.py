@@ -1,7 +1,5 @@
 """What the closer makes of a breach: events, the step, who, the state's reason; and the sheet."""
 
-from __future__ import annotations
-
 import json
 import os
 from argparse import Namespace
@@ -169,9 +167,6 @@ def test_what_else_a_rollback_is_written_down_as(
     found = [step.cause for step in view.steps if step.id == "up"]
     assert (str(view.state), view.reason, found) == (state, reason, [cause])
     assert len(view.guards) == (breach is not None)
-
-
-GIB = 1 << 30
 
 
 def test_what_the_baseline_gives_back_is_counted(held: Look) -> None:

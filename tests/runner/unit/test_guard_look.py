@@ -1,7 +1,5 @@
 """What a sentinel leaves to be read: taken as it is meant, and nothing believed."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -29,6 +27,7 @@ from console.recovery.guard.metrics import FULL, RAM, SWAP
 from console.recovery.guard.record.recorder import Recorder
 from tests.runner.unit import journals
 from tests.runner.unit.conftest import mine
+from tests.waiting import some
 
 GIB = 1 << 30
 
@@ -67,8 +66,7 @@ def test_the_newest_page(run: RunDir, page: dict[str, Any], told: tuple[Any, ...
     made, me = Recorder(run.guard / "recorder.live", run.id, SystemClock()), mine()
     made.status(page)
     made.close()
-    seen = look(run, me)
-    assert seen is not None
+    seen = some(look(run, me))
     assert seen == Seen(seen.at, *told)
     assert look(run, (me[0], me[1] + 1)) is None, "another sentinel's"
 
@@ -159,7 +157,6 @@ def test_a_message_reaches_an_inbox_and_a_full_one_holds_nobody_up(run: RunDir) 
     assert not tell(run, {"do": "beat"}), "nobody reads any more"
 
 
-GIB = 1 << 30
 ROWS: list[list[Any]] = [[1.0, 9, 0, None], [2.0, 5, 3, 20.0], [3.0, 7, 1, 10.0]]
 
 
@@ -182,8 +179,7 @@ def found(limit: dict[str, Any], curve: dict[str, Any], **more: Any) -> Crossed 
 def test_where_the_limit_lies_on_a_column(
     limit: dict[str, Any], column: int, value: float | None, level: float | None, below: bool
 ) -> None:
-    curve = found(limit, {"metric": limit["metric"], "column": column}, value=value)
-    assert curve is not None
+    curve = some(found(limit, {"metric": limit["metric"], "column": column}, value=value))
     assert (curve.level, curve.below, curve.column) == (level, below, column)
     assert curve.points[0] == (1.0, ROWS[0][column])
 
@@ -191,8 +187,8 @@ def test_where_the_limit_lies_on_a_column(
 def test_points_end_with_the_figure_that_was_judged() -> None:
     limit = {"metric": "gpu.memory_free", "below": GIB, "of": "min"}
     points = [[1.5, 2 * GIB], [0.5, 3 * GIB], ["x"], None]
-    curve = found(limit, {"metric": "gpu.memory_free", "of": "GPU-a", "points": points}, value=7)
-    assert curve is not None
+    told = {"metric": "gpu.memory_free", "of": "GPU-a", "points": points}
+    curve = some(found(limit, told, value=7))
     assert (curve.name, curve.unit, curve.level) == ("VRAM free of GPU-a", "B", GIB)
     assert curve.points == ((0.5, 3 * GIB), (1.5, 2 * GIB), (2.0, 7))
 

@@ -1,8 +1,6 @@
 """The plan: the baseline's outages, restores and measurements are rows of their own, and what a
 run notes of it when it begins. What each row says it does is in test_words."""
 
-from __future__ import annotations
-
 import shlex
 import socket
 from pathlib import Path

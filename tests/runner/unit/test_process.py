@@ -1,8 +1,6 @@
 """The runner process at its ends: what a refusal leaves behind, who has the host meanwhile, and
 who brings the baseline back."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

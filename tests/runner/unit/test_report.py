@@ -1,8 +1,6 @@
 """The report: read alone it lets another engineer decide, whatever text the journal holds; its
 charts draw nothing that was not measured. Its words are in test_words."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

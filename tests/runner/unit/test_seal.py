@@ -1,8 +1,6 @@
 """Before step 1: what is sealed, protected containers by name and by the id they have now; and
 blockers, which are lessons that are named, still block, and bear on a step that acts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock

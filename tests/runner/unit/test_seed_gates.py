@@ -1,8 +1,6 @@
 """The operator's own decision tables, written as gates: each threshold at, just below and just
 above its limit. What is no figure holds whatever the gate: test_gate has it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

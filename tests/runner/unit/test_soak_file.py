@@ -1,7 +1,5 @@
 """What a run writes of its figures: a soak's lines, and gauges; no disk can hurt the run."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

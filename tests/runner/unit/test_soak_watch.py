@@ -1,15 +1,12 @@
 """What a soak sees of its server: real processes, log files, and the engine's statistics."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from itertools import chain, repeat
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -28,7 +25,8 @@ from console.runner.executors.soak_monitor import (
 from console.runtime.docker.log_stream import UNREADABLE
 from console.runtime.spec import Handle, Status
 from tests.clock import FakeClock
-from tests.waiting import until
+from tests.runtime.serving import Quiet, at_work
+from tests.waiting import some, until
 
 MIB = 2**20
 PATTERN = r"CUDA error|out of memory"
@@ -40,8 +38,7 @@ def script() -> Iterator[Handle]:
     """A script that starts a server of 64 MiB again whenever it dies."""
     loop = f'while :; do {sys.executable} -S -c "{SERVER}"; done'
     child = subprocess.Popen(["sh", "-c", loop], stdout=subprocess.DEVNULL, start_new_session=True)
-    start = process.start_time(child.pid)
-    assert start is not None
+    start = some(process.start_time(child.pid))
     yield Handle("s", "process", pid=child.pid, start=start)
     process.stop_group(child.pid, start, grace_s=0.0)
     child.wait()
@@ -160,7 +157,7 @@ def test_a_log_that_is_replaced_goes_on(path: Path) -> None:
     assert log.read() == ("CUDA error: one", "CUDA error: two")
 
 
-class Metrics(BaseHTTPRequestHandler):
+class Metrics(Quiet):
     status, start = 200, "14232316576"
 
     def do_GET(self) -> None:
@@ -168,22 +165,13 @@ class Metrics(BaseHTTPRequestHandler):
         self.send_header("Process-Start-Time-Unix", self.start)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.mark.parametrize(("status", "told"), [(200, "14232316576"), (501, ""), (401, "")])
 def test_when_a_server_started_by_its_own_word(status: int, told: str) -> None:
     handler = type("M", (Metrics,), {"status": status})
-    with HTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with HTTPServer(("127.0.0.1", 0), handler) as server, at_work(server):
         url = f"http://127.0.0.1:{server.server_address[1]}"
-        try:
-            assert start_header(f"{url}/v1") == told
-        finally:
-            server.shutdown()
-            thread.join()
+        assert start_header(f"{url}/v1") == told
     assert start_header(url) == "", "nobody listens"
 
 
@@ -202,9 +190,8 @@ def test_a_process_is_all_that_it_started(script: Handle) -> None:
     until(lambda: eyes.look() == eyes.look(), "it has all that it wants")
     memory, now = eyes.look()
     assert memory["rss"] is not None
-    assert memory["anon"] is not None
     assert 64 * MIB < memory["rss"] < 200 * MIB
-    assert 56 * MIB < memory["anon"] <= memory["rss"], "the kernel counts by the handful"
+    assert 56 * MIB < some(memory["anon"]) <= memory["rss"], "the kernel counts by the handful"
     pid, start = (int(part) for part in before.split())
     assert pid != script.pid
     assert now["process"] == ProcessEyes(script, before).look()[1]["process"] == before

@@ -4,8 +4,6 @@
 are real children. SIGKILL ends a thread at the next place where it records, waits or pauses.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -42,8 +40,6 @@ class Died(BaseException):
 
 @dataclass
 class Scripted:
-    """One scripted process."""
-
     pid: int
     start: int
     cookie: str = ""
@@ -218,7 +214,6 @@ class Machine:
             found.server.close()
 
     def close(self) -> None:
-        """End everything."""
         for found in list(self.table.values()):
             if found.alive:
                 self._end(found, signal.SIGKILL)

@@ -7,8 +7,10 @@ import json
 import socket
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from tests.runtime.serving import Quiet
 
 TOKEN_S = 0.001
 """Seconds between two streamed tokens."""
@@ -19,7 +21,7 @@ KNOWN: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Quiet):
     """One request; HTTP/1.0, so that a stream ends with its connection."""
 
     server: ScriptedServer
@@ -68,15 +70,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _json(self, status: int, value: Any) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.whole(status, json.dumps(value).encode())
 
 
 class ScriptedServer(ThreadingHTTPServer):

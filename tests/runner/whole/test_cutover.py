@@ -1,8 +1,6 @@
 """Blue/green on scripted engines: clients on the production port reach the candidate, and
 whatever dies on the way, a rollback gives them the baseline."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
@@ -16,12 +14,13 @@ from console.host import process
 from console.recovery.rollback import records
 from console.runner.executors import cutover
 from console.runtime import proxy
+from tests.children import running
 from tests.rollback.conftest import STANDIN
 from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
 from tests.runner.scenes import STAY, WATCH, is_back, is_cut_over, points, roll_back, stay
 from tests.runner.world import WorldBase as World
 from tests.runtime.made_engine import IMAGE, Refused, made_engine
-from tests.waiting import host_is_free
+from tests.waiting import host_is_free, some
 
 BACK = "id: cut, cutover: {to: cand, watch: 2s, every: 1s}"
 LONG = "id: cut, cutover: {to: cand, watch: 30d, every: 1s, then: stay}"
@@ -48,8 +47,7 @@ def test_clients_reach_the_candidate_and_go_back(world: World) -> None:
     assert done.code == 0, done
     view = world.over()
     assert str(view.state) == "succeeded", world.words
-    answered = re.search(r"(\d+) of (\d+) completions answered", world.at("cut").detail)
-    assert answered is not None
+    answered = some(re.search(r"(\d+) of (\d+) completions answered", world.at("cut").detail))
     assert answered[1] == answered[2] != "0"
     assert world.at("baseline:restore-1").state == "succeeded"
     assert not view.cutover
@@ -110,8 +108,7 @@ def test_what_dies_or_hangs_in_the_watch_brings_the_baseline_back(
         monkeypatch.setattr(cutover, "LOOKS", 1)
     watched(world)
     relay = is_cut_over(world)
-    candidate = process.read_record(world.records, "cand")
-    assert candidate is not None
+    candidate = some(process.read_record(world.records, "cand"))
     process.send(*((relay.pid, relay.start) if victim == "relay" else candidate), number)
     assert str(world.over().state) == "rolled_back", world.words
     cut = world.at("cut")
@@ -165,17 +162,11 @@ def test_a_relay_on_no_record_at_all_is_not_taken_for_the_baseline(world: World)
     argv = proxy.argv(
         *(u.removeprefix("http://") for u in (world.base_url, world.cand_url)), "cand"
     )
-    child = subprocess.Popen(
-        argv, env={**world.env, "OMNI_RUN": "nobody"}, stdout=subprocess.DEVNULL
-    )
-    try:
+    with running(argv, env={**world.env, "OMNI_RUN": "nobody"}, stdout=subprocess.DEVNULL):
         world.until(world.serves, "the candidate answers on the production port")
         assert "cand answers at" in world.go(world.write("n.yaml", book("id: n, note: x"))).out
         assert not roll_back(world)["nothing_to_do"]
         is_back(world)
-    finally:
-        child.kill()
-        child.wait()
 
 
 def test_promote_is_recorded_and_rollback_still_means_the_site(world: World) -> None:
@@ -246,14 +237,10 @@ def test_only_a_container_that_its_engine_knows_to_run_is_promoted(bare: World) 
         cand.config["HostConfig"] = host
         cand.job.send(signal.SIGKILL)
         cand.job.over.wait(60)
-        stranger = subprocess.Popen(cand.config["Cmd"], stdout=subprocess.DEVNULL)
-        try:
+        with running(cand.config["Cmd"], stdout=subprocess.DEVNULL):
             bare.until(bare.serves, "another server has the port of the candidate")
             code, said = promote("it is dead")
             assert (code != 0, "cand does not run any more" in said) == (True, True), said
-        finally:
-            stranger.kill()
-            stranger.wait()
         assert bare.view().verbs[-1]["why"] == "it runs"
         roll_back(bare)
 

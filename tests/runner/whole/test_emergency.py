@@ -1,8 +1,6 @@
 """`rollback` from a second shell while everything it might lean on is broken, and on which plan it
 acts."""
 
-from __future__ import annotations
-
 import json
 import socket
 import sys
@@ -131,9 +129,9 @@ def test_after_a_failed_rollback_the_site_file_says_what_comes_back(outage: Worl
         outage.site.write_text(json.dumps(site))
         assert outage.console("rollback").code == 0
     assert outage.serves(url)
-    outage.until(lambda: not outage.pids("ladder"), "the ladder of the old plan leaves", 20.0)
-    outage.until(lambda: str(outage.view().state) == "rolled_back", "it is on record", 20.0)
-    outage.until(lambda: not points(outage), "no rollback is owed any more", 20.0)
+    outage.until(lambda: not outage.pids("ladder"), "the ladder of the old plan leaves")
+    outage.until(lambda: str(outage.view().state) == "rolled_back", "it is on record")
+    outage.until(lambda: not points(outage), "no rollback is owed any more")
 
 
 # -- runs, site files and sealed plans that disagree -----------------------------------------------

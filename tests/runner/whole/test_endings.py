@@ -1,14 +1,9 @@
 """However a run ends, the baseline is back; what was decided or done is not done again; and what a
 journal or an old proof says is asked of the world before it is believed."""
 
-from __future__ import annotations
-
-import contextlib
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +23,7 @@ from console.runner.control import Verb
 from console.runner.executors import service
 from console.runner.loop import Runner
 from console.runtime import proxy
+from tests.children import running
 from tests.rollback.conftest import STANDIN
 from tests.runner.e2e.sites import UP, book
 from tests.runner.scenes import LONG, STAY, restored
@@ -75,15 +71,14 @@ def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how
     assert world.console("rollback", OMNI_SITE=str(other)).code == 0
     first = world.detach(world.write("b.yaml", book(UP, LONG)))
     world.step("long", "running")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     world.kill("ladder")
     check = world.write("c.yaml", book("id: n, note: hello", name="check"))
     assert world.console("run", str(check), OMNI_SITE=str(other)).code == 0
     assert not world.serves()
     assert world.console("rollback", how).code == 0
     restored(world)
-    world.until(lambda: read_view(first).state == "rolled_back", "it is on record", 20.0)
+    world.until(lambda: read_view(first).state == "rolled_back", "it is on record")
 
 
 def test_an_end_before_the_step_that_stops_the_candidate(world: World) -> None:
@@ -121,8 +116,7 @@ def test_a_hold_is_still_a_hold_after_a_resume(world: World) -> None:
     held = "id: go, gate: [{metric: n.tg, go: '>= 20', no_go: '< 1'}]"
     world.detach(world.write("b.yaml", book(SLOW, held, after(world))))
     world.state("paused:hold")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     assert world.console("resume", "--detach").code == 0
     world.until(lambda: world.status().get("state") == "paused", "it holds again")
     assert world.done() == []
@@ -143,8 +137,7 @@ def test_what_a_dead_runner_left_running_does_not_run_beside_its_repetition(worl
     long = f'id: long, idempotent: true, script: "echo one >> {world.effects}; exec sleep 600"'
     world.detach(world.write("b.yaml", book(long)))
     world.until(lambda: world.done() == ["one"], "the step has begun")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     assert world.console("resume", "--detach").code == 0
     world.until(lambda: world.done() == ["one", "one"], "the step has begun again")
     found = world.until(lambda: process.by_cookie(world.run.id, "long"), "it sleeps")
@@ -219,8 +212,7 @@ def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed
     world.state("waiting_approval")
     assert process.stop_group(*(world.baseline() or (0, 0)), grace_s=0.0)
     if resumed:
-        world.kill("runner")
-        world.dead()
+        world.interrupt()
         assert world.console("resume", world.run.id, "--detach").code == 0
         world.until(lambda: world.at("ask").attempt == 2, "it asks again")
         world.state("waiting_approval")
@@ -271,23 +263,12 @@ def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
     world.console("rollback")
 
 
-@contextlib.contextmanager
-def stranger(port: int) -> Iterator[None]:
-    """A server of this user's that is nobody's baseline."""
-    child = subprocess.Popen([sys.executable, "-S", str(STANDIN), str(port)])
-    try:
-        yield
-    finally:
-        child.kill()
-        child.wait()
-
-
 def test_a_stranger_at_the_address_proves_nothing_for_a_run_that_left_the_baseline_down(
     world: World,
 ) -> None:
     crash_at(world, "after_intent@up")
     before = proof.last(proof.proof_file(SITE))
-    with stranger(world.base_port):
+    with running([sys.executable, "-S", str(STANDIN), str(world.base_port)]):
         world.until(world.serves, "the stranger answers")
         again = world.console("run", str(world.write("other.yaml", book(UP, name="other"))))
         assert again.code == 5

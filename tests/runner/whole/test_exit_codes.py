@@ -1,7 +1,5 @@
 """One run for each exit code, state and decision apart in --json; and which figures decide."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -4,8 +4,6 @@ The candidate is exclusive: at most of these points the baseline is down. Each s
 idempotent appends its name to a file each time it really acts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,8 +140,7 @@ def test_a_command_that_outlives_its_runner_is_ended_by_the_rollback(world: Worl
     world.detach(world.write("b.yaml", book(UP, long)))
     world.step("long", "running")
     world.until(lambda: world.pids("step"), "the command runs")
-    world.kill("runner")
-    world.dead()
+    world.interrupt()
     assert world.pids("step"), "the command outlived its runner"
     assert world.show()["state"] == "interrupted"
     assert world.console("rollback").code == 0
@@ -180,8 +177,7 @@ BREAKS: dict[str, Callable[[RunDir], object]] = {
 def test_a_resume_that_is_refused_leaves_nothing_unguarded(
     outage: World, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    outage.kill("runner")
-    outage.dead()
+    outage.interrupt()
     outage.kill("ladder")
     BREAKS[what](outage.run)
     if what == "no thread is left":
@@ -189,5 +185,5 @@ def test_a_resume_that_is_refused_leaves_nothing_unguarded(
     done = outage.console("resume", "--detach")
     assert done.code != 0
     assert main.UNGUARDED in done.err
-    outage.until(outage.serves, "the baseline is back", 20.0)
+    outage.until(outage.serves, "the baseline is back")
     assert not outage.listens(outage.cand_url)

@@ -1,8 +1,6 @@
 """What ends a run before anything is paid: preflight steps, against a hub of true shapes over
 loopback; guards that are breached already; and shipped trials on the example site's machine."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -149,7 +147,6 @@ def test_a_guard_that_cannot_be_looked_at_is_only_told(world: World) -> None:
 
 
 def shipped_trial(omni: World, name: str, *more: str, **inputs: str) -> Outcome:
-    """A run of a shipped playbook, by its name."""
     given = {"ram_floor": "64MiB", "reports": str(omni.root / "reports"), **inputs}
     if name == "kt-sglang-resurrection":
         given["models"] = str(omni.root)

@@ -1,7 +1,5 @@
 """A soak in a whole run, and one that is ended before its time or loses its server."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -38,7 +36,6 @@ def answered(world: World, count: int) -> bool:
 
 @pytest.fixture
 def soaking(world: World) -> World:
-    """A run in the middle of its soak."""
     world.detach(world.write("b.yaml", book(SIDE, soak("10h"), JUDGE)))
     world.until(lambda: answered(world, 4), "the soak has begun")
     return world

@@ -1,8 +1,6 @@
 """What a step does when the world misbehaves: engines, children, secrets, approvals nobody sees,
 patterns that would take years."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,8 +1,6 @@
 """What an operator can do to a run from another terminal, each verb acknowledged and recorded; what
 a follower is told when its run ends by somebody else's hand, and how a resume is told."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
