@@ -1,8 +1,7 @@
-"""What trials left behind: containers, images, downloads and run directories are looked for, and
-what a person named is removed.
+"""Finds containers, images, downloads and run directories that trials left behind, and removes
+those that the operator names.
 
-Containers and images are found by the marks that the console gave them.
-"""
+Containers and images are found by the console's own labels."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ HIDDEN = Path(".cache/huggingface/download")
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of one removal: `freed` bytes, or an `error`."""
+    """The result of one removal: `freed` bytes, or an `error`."""
 
     item: Leftover
     freed: int | None
@@ -78,7 +77,7 @@ class Removal:
 
 
 def survey(site: Site) -> Survey:
-    """Everything, with what has to stay marked. Changes nothing."""
+    """List everything that trials left, and why some of it must stay. Changes nothing."""
     found: list[Leftover] = []
     notes: list[str] = []
     running: list[dict[str, object]] = []
@@ -119,10 +118,9 @@ def _baseline(site: Site, client: DockerClient) -> list[str]:
 
 
 def remove(site: Site, ids: list[str]) -> Iterator[Removal]:
-    """Remove exactly these, containers first; nothing at all where one of them may not be.
+    """Remove exactly these items, containers first; none at all if one of them must stay.
 
-    Looked for anew right before. Raises UsageError, and HostBusy while a run is on.
-    """
+    The survey is repeated right before. Raises UsageError, and HostBusy while a run is active."""
     lock = HostLock()
     try:
         wanted = _chosen(survey(site), ids)
@@ -159,7 +157,7 @@ def _remove(item: Leftover) -> Removal:
 
 
 def _note(done: Removal) -> None:
-    """Who removed what: one line a removal, in the state directory. Raises OSError."""
+    """Log who removed what in the state directory, one line per removal. Raises OSError."""
     item = done.item
     line = {"at": time.time(), "uid": os.getuid(), "id": item.id, "kind": item.kind,
             "what": item.what, "where": item.where, "freed": done.freed}  # fmt: skip
@@ -168,7 +166,7 @@ def _note(done: Removal) -> None:
 
 
 def _containers(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
-    """Candidates and one-offs, running or not. Raises EngineError."""
+    """Candidates' and one-off containers, running or not. Raises EngineError."""
     api: Any = client.api
     rows = ask(
         "Listing containers with their sizes",
@@ -202,7 +200,7 @@ def _container(
 
 
 def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
-    """Never by force: what has been started since is refused by the engine itself."""
+    """Remove without force, so that the engine refuses a container started since."""
     api: Any = client.api
     ask(
         f"Removing container {row['Id'][:12]}",
@@ -212,7 +210,7 @@ def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
 
 
 def _images(client: DockerClient, spared: Spared, every: Sequence[Stored]) -> Iterator[Leftover]:
-    """Those of all images that a `build` step made. Raises EngineError."""
+    """The images of all `build` steps, as leftovers. Raises EngineError."""
     api: Any = client.api
     users = ask("Listing containers", lambda: api.containers(all=True), LIST_S)
     for one in every:
@@ -246,7 +244,7 @@ def _image(
 
 
 def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int | None:
-    """Tag by tag, never by force: an image with a tag of somebody else's stays."""
+    """Remove tag by tag without force, so that an image with somebody else's tag stays."""
     api: Any = client.api
     # What it shared with one that went a moment ago is its own now.
     own = next((one.own for one in listed(client) if one.id == identity), None)
@@ -261,7 +259,7 @@ def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int |
 
 
 def _inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
-    """The baseline's container and everything that runs, with their arguments. Raises
+    """Inspect the baseline's container and all running ones, for their arguments. Raises
     EngineError."""
     api: Any = client.api
     running = [str(row["Id"]) for row in ask("Listing containers", lambda: api.containers())]
@@ -278,7 +276,7 @@ def _inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
 
 
 def _downloads(spared: Spared) -> Iterator[Leftover]:
-    """What `download` steps brought, a directory each; files of another size are not in it."""
+    """What `download` steps fetched, one item per directory, without files whose size changed."""
     for one in local_files.every_taken():
         mine = one.mine()
         if mine:
@@ -301,7 +299,7 @@ def _download(one: Taken, mine: dict[str, int], spared: Spared) -> Leftover:
 
 
 def _mentioned(one: Taken, mine: dict[str, int], spared: Spared) -> str:
-    """A command line of the site or of something that runs speaks of it."""
+    """Whether a command line of the site or of a running process names the file."""
     # not config.json or README.md, which are everybody's names
     weights = (os.path.basename(n) for n in mine if n.endswith(WEIGHTS))
     for name in (one.target, os.path.basename(one.target), *weights):
@@ -318,7 +316,7 @@ def _newest(target: str) -> float:
 
 
 def _remove_files(one: Taken) -> int:
-    """Exactly what is still the download's; directories only where they are empty then."""
+    """Delete only files that are still the download's, and directories left empty."""
     mine, top = one.mine(), Path(one.target)
     freed = 0
     for name, size in mine.items():
@@ -338,7 +336,7 @@ def _remove_files(one: Taken) -> int:
 
 
 def _runs(site: Site) -> Iterator[Leftover]:
-    """Run directories, the oldest first: journal, logs, report, rollback plan."""
+    """Run directories, oldest first: journal, logs, report, rollback plan."""
     found = all_runs()
     up = proxy.at(site.model.baseline.url)
     newest = _newest_plan(site, found)
@@ -381,7 +379,7 @@ def _run_stays(run: RunDir, switched: str, newest: str) -> str:
 
 
 def _newest_plan(site: Site, found: list[RunDir]) -> str:
-    """The run whose plan a rollback takes when no run is on."""
+    """The run whose sealed plan a rollback uses when no run is active."""
     for run in found:
         with contextlib.suppress(ConsoleError):
             plan = sealed.read(run.sealed)

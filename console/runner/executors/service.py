@@ -1,7 +1,6 @@
 """`service`: start, stop, or wait until ready.
 
-The baseline's outage and its end are effects of their own, never hidden inside another step.
-"""
+The baseline's outage and its end are effects of their own, never hidden inside another step."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def _nobody_there(context: Context, name: str) -> None:
-    """Whoever answers at the candidate's address before it starts is somebody else, and would be
+    """Refuse to start a candidate while something answers at its address, since that would be
     measured in its place."""
     spec = context.services.spec(name)
     state, _ = health(spec.url, spec.ready.path)
@@ -55,7 +54,7 @@ def _warn_unlimited(context: Context, name: str, attempt: Attempt) -> None:
 
 
 def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Stop the baseline and wait for its GPU memory. The outage is in the journal first."""
+    """Stop the baseline and wait for its GPU memory; the journal has the outage beforehand."""
     if _for_cutover(context, planned):
         cutover.answers(context, planned.service)
     else:
@@ -82,7 +81,7 @@ def _for_cutover(context: Context, planned: PlannedStep) -> bool:
 
 
 def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Stop what the run left alive and bring the baseline back, by the rollback procedure."""
+    """Stop what the run left running and bring the baseline back, by the rollback procedure."""
     point("before_restore")
     result = bring_back(context, planned.id, attempt.number)
     if not result.serving:
