@@ -1,4 +1,4 @@
-"""The site file, and whether the baseline it names is there, serves and is known well enough."""
+"""Checks the site file, and whether its baseline exists, serves and has reference figures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FILES = "com.docker.compose.project.config_files"
 
 
 def site_file(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Found and valid; every problem is a finding of its own, with its line."""
+    """Whether the site file is found and valid; each problem is a finding with its line."""
     file = facts.site_file()
     if file.demo:
         where = paths.default_site()
@@ -56,7 +56,7 @@ def site_file(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def demo(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Without a site file: what the demo needs; its engine is loaded in another process."""
+    """Without a site file, what the demo needs; its engine is imported in another process."""
     file = facts.site_file()
     if not file.demo:
         return
@@ -79,7 +79,7 @@ def demo(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def service(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The container, compose file or program that the baseline is."""
+    """Whether the baseline's container, compose file or program exists."""
     from console.host.process import ProcessSpec
     from console.runtime.spec import ComposeSpec, ExistingContainer
 
@@ -102,7 +102,7 @@ def service(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def models(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Every model of the baseline; no run starts without."""
+    """Whether every model file of the baseline exists; no run starts without them."""
     site = facts.site()
     if site is None or not site.model.baseline.models:
         return
@@ -122,7 +122,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def health(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether it serves at this moment; a live run may have taken it down on purpose."""
+    """Whether the baseline serves now; an active run may have taken it down on purpose."""
     from console.runtime import probe, proxy
 
     site = facts.site()
@@ -177,7 +177,7 @@ def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
 
 
 def _serving(site: Site, check: Check) -> Finding:
-    """Serving, and whether a run could stop it: only a process that the console has started."""
+    """It serves; also whether a run could stop it: only a process that the console has started."""
     from console.host import process
     from console.host.ports import listener
     from console.host.process import BASELINE_COOKIE, ProcessSpec
@@ -234,7 +234,7 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def reference(facts: Facts, check: Check) -> Iterator[Finding]:
-    """What it is known to do; without it nothing notices that it came back slow."""
+    """The baseline's reference figures; without them nobody notices a slow restore."""
     site = facts.site()
     if site is None or _is_demo(facts):
         return

@@ -1,4 +1,4 @@
-"""Faults of builds: flags that cost speed, sources that are not whole, missing packages."""
+"""Faults of builds: flags that cost speed, incomplete sources, missing packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 _NO_VMM = ("GGML_CUDA_NO_VMM", "LLAMA_CUDA_NO_VMM")
 _TELLS = ("echo", "printf", "grep", "rg", "sed", "awk")
-"""Programs whose words are only words."""
+"""Programs whose arguments are only text."""
 _CUDA_ON = ("GGML_CUDA", "LLAMA_CUDA", "LLAMA_CUBLAS", "GGML_CUBLAS")
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
           "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
@@ -61,14 +61,14 @@ def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _on(words: tuple[Word, ...], names: tuple[str, ...]) -> Iterator[tuple[str, str, Word]]:
-    """Definitions of any of `names` that switch it on: name, value, where."""
+    """Definitions that switch on any of `names`: name, value, place."""
     return (
         one for one in vocabulary.defines(words) if one[0] in names and vocabulary.truthy(one[1])
     )
 
 
 def _variables(unit: Unit) -> Iterator[Variable]:
-    """Those of the file, then those of single commands."""
+    """Variables of the file, then those of single commands."""
     yield from unit.variables
     yield from (one for command in unit.commands for one in command.env)
 
@@ -94,7 +94,7 @@ def inside_image(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _words(variable: Variable) -> tuple[Word, ...]:
-    """A variable's value as the words that a shell makes of it."""
+    """A variable's value, split into words as a shell does."""
     try:
         texts = shlex.split(variable.value)
     except ValueError:
@@ -172,7 +172,7 @@ def build_time(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:
-    """What names stand for by the imports."""
+    """What each imported name stands for."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -194,7 +194,7 @@ def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
 
 
 def _insists(tree: ast.Module) -> bool:
-    """Whether the code fails on the answer."""
+    """Whether the code fails if there is no card."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     ends = {"exit", "sys.exit", "os._exit", "torch.cuda.init", "torch.cuda.current_device",
             "torch.cuda.get_device_name", "torch.cuda.get_device_properties"}  # fmt: skip
@@ -205,7 +205,7 @@ def _insists(tree: ast.Module) -> bool:
 
 
 def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
-    """Commands that build a part of the ktransformers repository, in a Dockerfile's stage."""
+    """Commands that build part of the ktransformers repository, with their Dockerfile stage."""
     cloned = any("ktransformers" in word.text for c in unit.commands for word in c.args)
     for command in unit.commands:
         stage = unit.stage(command.scope)
@@ -218,7 +218,7 @@ def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
 
 
 def _grave(stage: Stage) -> Severity:
-    """A base that is a plain system has no such package; another may."""
+    """ERROR if the base is a plain system without such packages, else WARNING."""
     name = stage.base.split("@")[0].rsplit(":", 1)[0]
     return ERROR if name.removeprefix("docker.io/").removeprefix("library/") in _PLAIN else WARNING
 
@@ -244,7 +244,7 @@ def hwloc(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _lacks_hwloc(unit: Unit, command: Command) -> str:
-    """Which of the two packages a command's stage does not install, "" where it has both."""
+    """Which of the two packages a command's stage does not install, "" if it has both."""
     there = vocabulary.installed(unit, command.scope)
     pairs = (
         ("pkg-config", {"pkg-config", "pkgconf", "pkgconf-pkg-config"}),
