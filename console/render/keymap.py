@@ -1,9 +1,8 @@
-"""The one registry of keys for bindings, footer, help, palette and docs/reference/keys.md.
+"""The single registry of keys for bindings, footer, help, palette and docs/reference/keys.md.
 
-A scope is where a key works. `app` keys work everywhere; the others where their screen or widget
-has the focus. `changes` marks what alters the world (refused under --readonly); `dangerous` what
-stops something.
-"""
+A scope is where a key works. `app` keys work everywhere; the others while their screen or widget
+has the focus. `changes` marks what alters anything (refused under --readonly); `dangerous` what
+stops something."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ SCOPES = {
     "runs": "The list of runs", "plan": "A playbook's plan", "preflight": "Preflight",
     "lessons": "The lessons",
 }  # fmt: skip
-"""What a scope is called in the help and in the list of keys."""
+"""Names of the scopes in the help and in the list of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a key does. `id` names the method `action_<id>`; `keys` in Textual's names."""
+    """What a key does. `id` names the method `action_<id>`; `keys` in Textual's names."""
 
     id: str
     keys: tuple[str, ...]
@@ -37,7 +36,7 @@ class Action:
 
     @property
     def first(self) -> str:
-        """The key a footer shows."""
+        """The key that a footer shows."""
         return _KEY_NAMES.get(self.keys[0], self.keys[0])
 
 
@@ -116,5 +115,5 @@ def of_scope(scope: str) -> tuple[Action, ...]:
 
 
 def action(action_id: str) -> Action:
-    """One action by id; KeyError where there is none."""
+    """One action by id; KeyError if there is none."""
     return {found.id: found for found in ACTIONS}[action_id]

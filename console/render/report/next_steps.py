@@ -1,8 +1,7 @@
-"""What to do next after a run, what it does not show, and what of it may be worth a lesson.
+"""What to do after a run, what the run does not show, and what may be worth a lesson.
 
-A candidate for the registry of lessons says what was attempted, what came of it, the cause, the
-figure. Only what is on record; a person judges and files it.
-"""
+A candidate for the registry says what was attempted, the result, the cause and the figure, all from
+records. A person judges and files it."""
 
 from __future__ import annotations
 
@@ -202,7 +201,7 @@ def _targets(view: RunView, gate: str, metric: str) -> list[dict[str, Any]]:
 
 
 def _share(view: RunView, gate: str, metric: str) -> str:
-    """`: 69.5 % below what is asked`, or empty where that says nothing."""
+    """`: 69.5 % below what is asked`, or empty if that says nothing."""
     owner, _, name = metric.partition(".")
     found, base = of_metric(view, metric), of_metric(view, f"{owner}.baseline.{name}")
     for target in _targets(view, gate, metric):
@@ -220,7 +219,7 @@ def _share(view: RunView, gate: str, metric: str) -> str:
 
 
 def _how_to_get(view: RunView, gate: str, metric: str) -> str:
-    """What is missing for a criterion that holds, and how it is got."""
+    """What is missing for a criterion on HOLD, and how to get it."""
     owner, _, name = metric.partition(".")
     if owner in ("gpu", "host"):
         return "the machine has to be read all through the run: see the memory section"
@@ -246,7 +245,7 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
 
 
 def not_shown(view: RunView) -> list[str]:
-    """What a reader might take for granted and this run has not looked at."""
+    """What a reader might assume but this run has not examined."""
     found = []
     ran = [s for s in view.steps if s.state is StepState.SUCCEEDED]
     soaks = [s for s in view.steps if s.kind == "soak" and s.id in view.soaks]
