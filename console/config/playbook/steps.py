@@ -2,8 +2,7 @@
 
 A step is the common keys plus exactly one kind key; with `cutover`, clients of the baseline reach a
 candidate. Adding a kind: a record in `console.config.playbook.kinds`, a model and a key of `Step`
-here, an executor.
-"""
+here, an executor."""
 
 from __future__ import annotations
 
@@ -40,9 +39,9 @@ from console.config.validation import (
 
 
 class CutoverStep(Strict):
-    """`port`: the baseline's, where it is said it has to be that. `listen`: the address clients
-    use, where it is not the one in the baseline's URL. `watch`: how long it is looked at, with a
-    completion `every` so often. `then`: the way back, or nothing until promote or rollback."""
+    """`port`: the baseline's port; another one is refused. `listen`: the address clients use, if it
+    is not the one in the baseline's URL. `watch`: how long it is watched, with a completion at each
+    `every`. `then`: the way back, or nothing until promote or rollback."""
 
     to: str
     port: int | None = Field(None, ge=1, le=65535)
@@ -117,7 +116,7 @@ class HttpCheck(Strict):
 
 
 class Check(Strict):
-    """One question about the world; the step fails when the answer is no."""
+    """One question about the machine or a service; the step fails if the answer is no."""
 
     http: HttpCheck | None = None
     output: list[Arg] | None = Field(None, min_length=1)
@@ -209,7 +208,7 @@ class Report(Strict):
 
 
 class Unless(Strict):
-    """True: the step's work is there already."""
+    """If true, the step is skipped, because its result is there already."""
 
     file: Text | None = None
     min_bytes: ByteCount | None = None
@@ -228,10 +227,8 @@ class Retry(Strict):
 
 
 class Output(Strict):
-    """A number captured from the step's output: the last match of a pattern with one group.
-
-    `unit` is what it is written in there; the figure is in the base unit (bytes, seconds, ratio).
-    """
+    """A number captured from the step's output: the last match of a pattern with one group. `unit`
+    is the unit it is printed in; the figure is in the base unit (bytes, seconds, ratio)."""
 
     pattern: Pattern
     unit: OutputUnit = ""

@@ -61,7 +61,7 @@ def _url(value: Any) -> str:
 
 EnvName = Annotated[str, BeforeValidator(_env_name)]
 ServiceName = Annotated[str, BeforeValidator(_service_name)]
-"""The key of a service: names its log file and its container."""
+"""The key of a service; it names the service's log file and container."""
 Port = Annotated[str, BeforeValidator(_port), WithJsonSchema({"type": "string"})]
 MountText = Annotated[str, BeforeValidator(_mount), WithJsonSchema({"type": "string"})]
 Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string"})]
@@ -185,6 +185,6 @@ def mount(text: str, base: Path) -> Mount:
 
 
 def one_of_services(known: Iterable[str]) -> str:
-    """What is expected where a service is named that nobody declares."""
+    """What is expected when a named service is not declared."""
     names = ", ".join(sorted(known))
     return f"one of {names}" if names else "a service under services:"
