@@ -62,7 +62,8 @@ def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool 
 
     The temporary file is created anew under an unpredictable name, so that in a directory others
     can write to, nobody can have put something in its place. Without `durable` a crash may lose the
-    file, and no fsync waits for a slow disk."""
+    file, and no fsync waits for a slow disk.
+    """
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
     descriptor = -1
     try:

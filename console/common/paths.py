@@ -16,7 +16,8 @@ APP = "omni-console"
 def module_argv(name: str) -> tuple[str, ...]:
     """The argv that starts a module of this program as a process of its own.
 
-    `-P`: else the current directory would come first, and a `json.py` there would be imported."""
+    `-P`: else the current directory would come first, and a `json.py` there would be imported.
+    """
     return (sys.executable, "-P", "-m", name)
 
 
@@ -47,7 +48,8 @@ def _xdg(variable: str, default: str) -> Path:
 def file_name(name: str) -> str:
     """A name as a file name of letters, digits, `_`, `.` and `-`; two names never share one.
 
-    If other characters are replaced, a short hash of the whole name follows."""
+    If other characters are replaced, a short hash of the whole name follows.
+    """
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
     if plain == name:
         return name
@@ -110,7 +112,8 @@ def default_site() -> Path:
 def host_dir() -> Path:
     """The directory of locks and pointers of all users of the machine; survives a reboot.
 
-    `OMNI_HOST_DIR` moves it (tests, containers without /var/tmp)."""
+    `OMNI_HOST_DIR` moves it (tests, containers without /var/tmp).
+    """
     return Path(os.environ.get("OMNI_HOST_DIR") or "/var/tmp")
 
 
@@ -133,7 +136,8 @@ def make(path: Path) -> None:
     """Make a directory and its missing parents. Raises OSError.
 
     The state directory belongs to its user alone, whatever the umask, so that logs and plans below
-    it are out of everybody else's reach, whatever their mode."""
+    it are out of everybody else's reach, whatever their mode.
+    """
     if is_homeless(path):
         raise OSError(errno.ENOENT, "this user has no home directory: set HOME", str(path))
     own = state_dir()

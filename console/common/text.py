@@ -1,6 +1,7 @@
 """All foreign text passes here: logs, HTTP bodies, model names, YAML, error strings.
 
-A string that went through `clean()` holds no control byte a terminal could act on."""
+A string that went through `clean()` holds no control byte a terminal could act on.
+"""
 
 from __future__ import annotations
 

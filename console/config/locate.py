@@ -1,6 +1,7 @@
 """Finds the site, playbook and inputs that are meant: by path, by name, or by configuration.
 
-Parsers are imported only when a file is read, so that a screen appears first."""
+Parsers are imported only when a file is read, so that a screen appears first.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def site_file(given: str | None) -> Path | None:
 def services(given: str | None) -> frozenset[str]:
     """Services that a playbook may use without declaring them: the site's, or the demo's.
 
-    Raises InvalidFile."""
+    Raises InvalidFile.
+    """
     from console.config.playbook.load import BASELINE, resolved
     from console.config.site.site import load_site
 

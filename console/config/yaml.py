@@ -1,7 +1,8 @@
 """Strict YAML 1.2 from a file the operator wrote: plain data plus the place of every value.
 
 No aliases, anchors or tags, no duplicate keys, bounded size, depth and node count: an alias bomb, a
-100 MB file or 5,000 brackets cost a message, not a machine."""
+100 MB file or 5,000 brackets cost a message, not a machine.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """One run per host: a flock that lives as long as the runner, and a pointer everybody can read.
 
-A runner counts as alive by its pid and start time, never because a file exists."""
+A runner counts as alive by its pid and start time, never because a file exists.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class HostLock:
 
     Each user has a lock of their own; another user's run counts if its pointer names the process
     that holds that lock, wherever the file is. So nobody can keep others out just by holding a lock
-    or creating a file."""
+    or creating a file.
+    """
 
     def __init__(self) -> None:
         """Take the lock. Raises HostBusy, naming the run that holds the host."""

@@ -128,7 +128,8 @@ def all_runs() -> list[RunDir]:
 def find_run(text: str | None) -> RunDir:
     """A run by id, unique beginning or end of an id, or directory; the newest if text is empty.
 
-    Raises UsageError when there is none, or more than one."""
+    Raises UsageError when there is none, or more than one.
+    """
     if text and "/" in text:
         run = RunDir(Path(text).absolute())
         run.meta()

@@ -2,7 +2,8 @@
 file being read again only when it changed.
 
 The files are journal, live list, rollback lines and sealed plan. Whoever can write one can forge
-it, so foreign values are made harmless first (`cleaned`)."""
+it, so foreign values are made harmless first (`cleaned`).
+"""
 
 from __future__ import annotations
 
@@ -236,7 +237,8 @@ class LogFile:
 def log_files(run: RunDir, view: RunView, plan: SealedPlan | None) -> tuple[LogFile, ...]:
     """The current step's output, the services, then older outputs, newest first; reads the disk.
 
-    A baseline that is a host process counts as a service. The runner's log is the last."""
+    A baseline that is a host process counts as a service. The runner's log is the last.
+    """
     outputs: list[LogFile] = []
     for step in sorted(view.steps, key=lambda s: s.started, reverse=True):
         path = run.attempt_log(step.id, step.attempt)
@@ -315,7 +317,8 @@ def served_since(view: RunView, alive: bool) -> float:
     """When the baseline answered a completion after the run took it down, Unix seconds, or 0.0: the
     journal of a dead runner cannot know that. Reads one small file.
 
-    A proof that existed before the outage does not count, whatever the clock says."""
+    A proof that existed before the outage does not count, whatever the clock says.
+    """
     served = proof.last(proof.proof_file(view.site)) if view.outage and not alive else None
     if served is None:
         return 0.0

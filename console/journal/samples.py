@@ -4,7 +4,8 @@ A line of RUN/samples/gauges.jsonl, one a second, is `{"at": Unix seconds, "step
 used bytes}, "ram": used bytes, "swap": used bytes}`; unknown values are left out. A full file is
 thinned to half: of two lines the later stays, with the maxima of both, so that no peak is lost.
 From then on each line covers twice as many samples. A file that cannot be written loses lines, but
-never stops the run; a missing or torn one gives fewer rows or none."""
+never stops the run; a missing or torn one gives fewer rows or none.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +130,8 @@ class SoakFile:
     """`STEP.ATTEMPT.soak.jsonl`, appended to.
 
     An attempt whose runner died left a file without an `end` line: this one begins as a copy of it,
-    and the time in between is a gap. A soak that ended by itself is not continued."""
+    and the time in between is a gap. A soak that ended by itself is not continued.
+    """
 
     def __init__(self, run: RunDir, step: str, attempt: int, now: float) -> None:
         """`now`: Unix seconds. Raises OSError."""

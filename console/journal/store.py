@@ -6,7 +6,8 @@ effect or a result after it; nothing is updated in place.
 `KINDS` has every kind of event with its fields. Rows of another version, truncated or forged ones
 are sorted out here, once, as they are read: readers get events with these fields and types. The
 checks are written by hand because `attach` and `show` have to be quick, and a validation library is
-not."""
+not.
+"""
 
 from __future__ import annotations
 
@@ -249,7 +250,8 @@ class Reader:
     """Reads a journal for viewers: read only, short transactions, a fresh statement each time.
 
     `mode=ro` needs a writable directory for the WAL index; without one (another user's run) the
-    file is read as it stands, `immutable=1`, and opened anew on every read."""
+    file is read as it stands, `immutable=1`, and opened anew on every read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -352,8 +354,7 @@ def _data(text: object) -> dict[str, Any] | None:
 
 
 def _sound(value: object, depth: int) -> bool:
-    """Whether a value is nested at most `depth` deep, with 64-bit integers. Readers clean the
-    text."""
+    """Whether a value has at most `depth` levels and 64-bit integers; readers clean its text."""
     if isinstance(value, dict):
         return depth > 0 and all(_sound(one, depth - 1) for one in value.values())
     if isinstance(value, list):

@@ -2,7 +2,8 @@
 do.
 
 Made from RUN/guard/breach.json, the recording and the rollback's own lines, so it also works for an
-old run after a reboot. Reads files: do not call it on the UI loop."""
+old run after a reboot. Reads files: do not call it on the UI loop.
+"""
 
 from __future__ import annotations
 

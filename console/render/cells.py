@@ -2,7 +2,8 @@
 
 Rows are made of parts: a text and a tone ("" plain, "dim", "warn", "bad"). A figure keeps its place
 and width from tick to tick, so that only changes are redrawn. An unknown figure is a word, never a
-zero."""
+zero.
+"""
 
 from __future__ import annotations
 

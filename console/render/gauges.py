@@ -1,6 +1,7 @@
 """Gauges as rows of text: cards, RAM, swap, memory pressure and disks, and where guards act. Pure.
 
-Fields keep their width. One card per row, or two in a wide row."""
+Fields keep their width. One card per row, or two in a wide row.
+"""
 
 from __future__ import annotations
 
@@ -298,7 +299,8 @@ def gpu_row(
 ) -> Row:
     """One card in `width` cells; `memory` is how wide its `used/total` column is.
 
-    As room shrinks, the name is dropped first, then trend, watts and bar."""
+    As room shrinks, the name is dropped first, then trend, watts and bar.
+    """
     label: Part = (f"{f'GPU{gpu.index}':<5}", "dim")
     if dark(gpu):
         name = short_name(gpu.name, 16) + " " if gpu.name and width >= 50 else ""

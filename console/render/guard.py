@@ -2,7 +2,8 @@
 and what was done after a breach.
 
 Rows are parts of (text, tone), as in console.render.cells; a state is a word before it is a
-colour."""
+colour.
+"""
 
 from __future__ import annotations
 

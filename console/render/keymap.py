@@ -2,7 +2,8 @@
 
 A scope is where a key works. `app` keys work everywhere; the others while their screen or widget
 has the focus. `changes` marks what alters anything (refused under --readonly); `dangerous` what
-stops something."""
+stops something.
+"""
 
 from __future__ import annotations
 

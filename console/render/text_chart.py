@@ -82,7 +82,8 @@ def chart(
 ) -> list[Row]:  # fmt: skip
     """`height` rows of `width` cells: the curve, its limit as a line, `moment` as a sign under it.
 
-    Unknown spans have a `?` at the bottom: a gap is no zero."""
+    Unknown spans have a `?` at the bottom: a gap is no zero.
+    """
     cells = max(LEAST, width - LABEL)
     values = columns(curve, begin, end, cells)
     curve, line = _scaled(curve, values), None

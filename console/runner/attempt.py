@@ -40,7 +40,8 @@ LOSSES = RETRYABLE - {Cause.TIMEOUT}
 def input_error(context: Context, changes: dict[str, Any], why: str) -> str:
     """Return why these inputs are refused, or "" when they are accepted.
 
-    A change that moves a gate's threshold needs a reason, because it overrides the decision."""
+    A change that moves a gate's threshold needs a reason, because it overrides the decision.
+    """
     try:
         fresh = make_plan(_load(context, changes), context.plan.site, context.view.restore_s)
     except ConsoleError as error:

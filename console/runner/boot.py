@@ -1,7 +1,8 @@
 """The unit that runs at boot, and whether a run before the reboot left the baseline down.
 
 The unit calls `rollback --if-interrupted`. Its type is `exec`, so that a slow model load delays no
-target; its KillMode is `process`, so that a baseline of host processes outlives the unit."""
+target; its KillMode is `process`, so that a baseline of host processes outlives the unit.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def left_down() -> RunDir | None:
 
     Looks at the run that the pointer names and those set aside for it; without a pointer, at the
     newest. A named run with an unreadable journal counts, because a needless rollback is
-    harmless."""
+    harmless.
+    """
     mine = records.read(os.getuid())
     if mine is not None:
         run = RunDir(Path(mine.run_dir))

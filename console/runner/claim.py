@@ -2,7 +2,8 @@
 
 A rollback may begin at the same moment. It takes its own lock, then ends the runners that it finds.
 A runner first announces itself, then checks whether a rollback holds its lock. So one of the two
-always sees the other."""
+always sees the other.
+"""
 
 from __future__ import annotations
 

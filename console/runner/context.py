@@ -110,7 +110,8 @@ class Context:
     def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
         """Go to a state of the run: first for the judgement of verbs, then in the journal.
 
-        In this order, because whoever reads the new state in the journal may answer it at once."""
+        In this order, because whoever reads the new state in the journal may answer it at once.
+        """
         if self.view.state is not state:
             check_transition(self.view.state, state)
         self.control.set(state=state, reason=reason)

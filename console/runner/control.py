@@ -1,7 +1,8 @@
 """The control socket: the operator's verbs, each acknowledged and bound to what the operator saw.
 
 A verb names its step, attempt and evidence. If these have changed meanwhile the verb is refused, so
-that a late key press cannot approve something else. Each message is one line of JSON."""
+that a late key press cannot approve something else. Each message is one line of JSON.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 `OMNI_FAULT=after_intent` kills the runner with SIGKILL the first time it gets there;
 `OMNI_FAULT=after_intent@bench` only at step `bench`. Without the variable a point only compares a
-constant."""
+constant.
+"""
 
 from __future__ import annotations
 

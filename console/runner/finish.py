@@ -1,6 +1,7 @@
 """The end of a run: stop what is running, bring the baseline back, and record the outcome.
 
-The baseline comes back by the same rollback procedure that an emergency uses."""
+The baseline comes back by the same rollback procedure that an emergency uses.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def bring_back(context: Context, step: str, attempt: int) -> Result:
     """Stop what is running, start and prove the baseline; record every stage in the journal.
 
     The standby does it, or this process if the standby is gone. The sentinel only warns meanwhile,
-    because it is the baseline that fills the memory now."""
+    because it is the baseline that fills the memory now.
+    """
     if context.guard is None:
         return _bring_back(context, step, attempt)
     context.guard.advisory(True)

@@ -222,7 +222,8 @@ def begin(
     `lease_s`: replaces the playbook's lease. `overrides`: lint rules to override, each with a
     reason. `rehearsal`: a rehearsal's mapping, as JSON. Blocks until the baseline has answered one
     completion. Raises NotStarted (the runner refused), LintRefused or another ConsoleError; no
-    trace is left."""
+    trace is left.
+    """
     from console.runner.main import owner
 
     _same(playbook, site, expect)

@@ -1,6 +1,7 @@
 """The runner: walks the plan one step at a time, each effect between an intent and a result.
 
-It is the only writer of the journal. Verbs come through the control socket; nothing here draws."""
+It is the only writer of the journal. Verbs come through the control socket; nothing here draws.
+"""
 
 from __future__ import annotations
 

@@ -189,7 +189,8 @@ class _Word:
 def _context(run: RunDir, *, closing: bool = False) -> Context:
     """Build the context from the run's own copies, never from the files that the operator edits.
 
-    `closing`: tolerate paths that have vanished, so that the end can still be recorded."""
+    `closing`: tolerate paths that have vanished, so that the end can still be recorded.
+    """
     meta = run.meta()
     site = load_site(run.site)
     site.base = Path(meta.site_base)

@@ -83,7 +83,8 @@ class Peak:
 class Peaks:
     """Samples from `start` to `close`; `before` is what an earlier runner of this run saw.
 
-    No method raises, and only `settle` blocks."""
+    No method raises, and only `settle` blocks.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Accepts a cutover: proves the candidate once more and records who and why; it moves nothing.
 
 The console only tells what a person must change so that a rollback restores the promoted candidate
-(`site_lines`, `first`)."""
+(`site_lines`, `first`).
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ class RunServices:
     def can_start(self, name: str) -> None:
         """Check what would keep a service from starting, before the baseline goes down.
 
-        Raises EngineError, ServiceError or StepFailed."""
+        Raises EngineError, ServiceError or StepFailed.
+        """
         runs = self.spec(name).runs
         if isinstance(runs, ContainerSpec):
             from console.runtime.docker.container import check_mounts
@@ -328,7 +329,8 @@ def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
     """What else answers at a service's address, in words; "" if it is the service itself.
 
     Only processes and containers in the host's network can be told apart: in other networks the
-    engine holds the port. "" too if the service's own processes are not known."""
+    engine holds the port. "" too if the service's own processes are not known.
+    """
     own = _own_pids(run_id, handle, spec)
     if not own:
         return ""

@@ -1,7 +1,8 @@
 """The form of a doctor's check and finding, and the facts that several checks share.
 
 Site, cards, container engine and runs are queried once for all checks. A call that may hang gets a
-daemon thread, which is abandoned after a time limit. Every text in a finding is clean."""
+daemon thread, which is abandoned after a time limit. Every text in a finding is clean.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class Finding:
     """One line of the page, clean: what was checked, what was found, what to do about it.
 
     `id` is the check's, like `gpu.cards`; a check that finds several things uses it again. `hint`
-    may have several lines."""
+    may have several lines.
+    """
 
     id: str
     level: Level
@@ -152,7 +154,8 @@ def each(
     """Call `call` for every item at the same time; None for those without a result after `seconds`.
 
     For paths: one dead mount must not hide what is known about the others. Raises what the first
-    failing call raised."""
+    failing call raised.
+    """
     futures = [(item, begun(name, partial(call, item))) for item in items]
     done, _ = wait([future for _, future in futures], seconds)
     return [(item, future.result() if future in done else None) for item, future in futures]

@@ -1,7 +1,8 @@
 """Checks what a sentinel gets from this machine and login: locked memory, priority, ways to kill.
 
 Nothing is changed: limits and capabilities are read, system calls get arguments that must fail, and
-what has to be tried is tried in a process of its own."""
+what has to be tried is tried in a process of its own.
+"""
 
 from __future__ import annotations
 

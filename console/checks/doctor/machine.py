@@ -1,6 +1,7 @@
 """The doctor's checks of the machine: memory, disks, kernel, and the site's figures for them.
 
-A declared figure overrides a measured one in every verdict, so a wrong one must be shown."""
+A declared figure overrides a measured one in every verdict, so a wrong one must be shown.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +165,8 @@ def numa(facts: Facts, check: Check) -> Iterator[Finding]:
 def refusal(path: Path) -> str:
     """Why nothing can be written there, "" if it can; tried with an unnamed file.
 
-    A path that does not exist yet is judged by the directory it would be made in."""
+    A path that does not exist yet is judged by the directory it would be made in.
+    """
     try:
         tempfile.TemporaryFile(dir=existing(path)).close()
     except OSError as error:

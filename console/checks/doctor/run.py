@@ -43,7 +43,8 @@ def iterate(
 ) -> Iterator[Answer]:
     """Yield answers as they come, one per check; a check past its deadline gets a "no answer".
 
-    Its daemon thread is abandoned, and whatever it still finds is dropped."""
+    Its daemon thread is abandoned, and whatever it still finds is dropped.
+    """
     shared = facts or Facts(site_given)
     until = time.monotonic() + deadline_s
     waiting = {

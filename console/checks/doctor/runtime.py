@@ -1,6 +1,7 @@
 """The doctor's checks of the container engine, the cards, and the facts that `check` relies on.
 
-Cards are queried through NVML in a process of its own."""
+Cards are queried through NVML in a process of its own.
+"""
 
 from __future__ import annotations
 

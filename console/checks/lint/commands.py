@@ -1,6 +1,7 @@
 """Shell scripts and argvs as the commands of a unit, including commands inside other commands.
 
-These are inside sudo, env, timeout and their like, `sh -c`, ssh, docker run and docker exec."""
+These are inside sudo, env, timeout and their like, `sh -c`, ssh, docker run and docker exec.
+"""
 
 from __future__ import annotations
 

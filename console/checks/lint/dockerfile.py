@@ -1,7 +1,8 @@
 """A Dockerfile → its instructions with the place of every character, and then a unit.
 
 Continued lines, comments between them, here-documents, the escape directive and the JSON form are
-read as BuildKit reads them."""
+read as BuildKit reads them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Finds the files for lint, tells their kind by name and content, and reads them.
 
-Reading is bounded and never blocks."""
+Reading is bounded and never blocks.
+"""
 
 from __future__ import annotations
 

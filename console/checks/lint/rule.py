@@ -1,6 +1,7 @@
 """Lint's rules, the machine facts that they use, and comments that suppress a finding.
 
-A rule is a named fault, the lessons that taught it, and a function that finds it."""
+A rule is a named fault, the lessons that taught it, and a function that finds it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Runs lint over files: reads each and applies every rule, with one process per CPU.
 
 A file that cannot be examined is reported, and the others still are. Results keep the files'
-order."""
+order.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Reads shell text into simple commands, assignments and comments, by tree-sitter's bash grammar.
 
-If the grammar does not understand a text, bash itself decides (`complaint`)."""
+If the grammar does not understand a text, bash itself decides (`complaint`).
+"""
 
 from __future__ import annotations
 

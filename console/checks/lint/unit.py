@@ -1,7 +1,8 @@
 """The input of rules: a file as commands, variables, images and containers, each with its place.
 
 Dockerfile, compose file, playbook and shell script all become a `Unit`, so a rule is written once.
-It reports each fault as a `Finding`."""
+It reports each fault as a `Finding`.
+"""
 
 from __future__ import annotations
 

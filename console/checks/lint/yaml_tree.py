@@ -1,7 +1,8 @@
 """YAML as a tree in which every value knows its place, anchors and merges resolved.
 
 Compose files use features that playbooks may not; libyaml's events are fast enough for thousands of
-files."""
+files.
+"""
 
 from __future__ import annotations
 

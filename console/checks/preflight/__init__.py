@@ -26,7 +26,8 @@ class Finding:
     """What was checked, what was found, what to do next; one line each.
 
     `lessons` are ids of the operator's registry (F-008, S-005); `source` says where a rule comes
-    from, empty for what was seen on this machine."""
+    from, empty for what was seen on this machine.
+    """
 
     level: Level
     title: str

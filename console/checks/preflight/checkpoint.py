@@ -155,7 +155,8 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
     """Look the checkpoint up and judge it. Raises ConsoleError if nothing can be said.
 
     Figures measured on the site's baseline are used if it is asked about with exactly the flags it
-    serves with today."""
+    serves with today.
+    """
     listing = listing_of(ask.what)
     contents = contents_of(listing, ask.include or within(ask.what), ask.exclude)
     chosen = contents.choose()

@@ -2,7 +2,8 @@
 before anything is downloaded.
 
 The table is data (compatibility.yaml), read strictly and applied here. If a rule would refuse but
-one of its facts is unknown here, or if no rule applies, the answer is `unknown`."""
+one of its facts is unknown here, or if no rule applies, the answer is `unknown`.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ class Question:
 
     `format`: gguf, safetensors, exl3, kt. `architecture` as file or configuration name it.
     `quantization`: fp8, int8, bf16, q4_k_m, ud … `method`: kt-kernel's. `split`: layer, row,
-    tensor, graph."""
+    tensor, graph.
+    """
 
     engine: str
     format: str = ""
@@ -239,7 +241,8 @@ class Loader:
 
     `kind` is one of LOADERS or "" (chosen by format); `engine` a name of ENGINES or ""; `args` and
     `env` are the engine's own. `ctx` in tokens overrides theirs. `of` says whose arguments these
-    are; `own`: the baseline's."""
+    are; `own`: the baseline's.
+    """
 
     kind: str = ""
     engine: str = ""

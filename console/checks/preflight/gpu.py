@@ -28,7 +28,8 @@ _ARCH = re.compile(r"\b(sm|compute)_(\d{2,3})([af]?)\b")
 def parse_archs(text: str) -> tuple[str, ...] | None:
     """The architectures that PyTorch reports (`['sm_80', 'sm_120']`, `sm_80 compute_90`).
 
-    Empty for `[]`; None if the text is no such list."""
+    Empty for `[]`; None if the text is no such list.
+    """
     found = tuple(one[0] for one in _ARCH.finditer(text))
     empty = text.strip() in ("[]", "None", "")
     return found if found or empty else None

@@ -1,6 +1,7 @@
 """`check host`: what this machine offers a model, one function per question; each returns findings.
 
-None of them raises. Facts may be passed in if already known (`look()`, `cards.ask()`)."""
+None of them raises. Facts may be passed in if already known (`look()`, `cards.ask()`).
+"""
 
 from __future__ import annotations
 
@@ -200,7 +201,8 @@ class HostAsk:
 
     `gpus` are UUIDs, `compute` the minimum capability of every card, `driver` the minimum version.
     `torch` are images whose PyTorch must have kernels for the cards; `cuda` is a toolkit version.
-    `compose_env`: variables that the compose files are read with."""
+    `compose_env`: variables that the compose files are read with.
+    """
 
     method: str = ""
     ports: tuple[int, ...] = ()

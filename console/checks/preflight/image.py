@@ -55,7 +55,8 @@ _SYMBOL = re.compile(r"(\S+): undefined symbol: (\S+)")
 class Image:
     """A local image: its id (`sha256:…`), its platform and its default command.
 
-    `argv` is entrypoint and command; `cuda` is CUDA_VERSION as NVIDIA's base images set it."""
+    `argv` is entrypoint and command; `cuda` is CUDA_VERSION as NVIDIA's base images set it.
+    """
 
     ref: str
     id: str

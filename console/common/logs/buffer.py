@@ -1,6 +1,7 @@
 """The lines that a log pane keeps: bounded, numbered, filtered and searched in slices of time.
 
-A search or filter is a `Pattern`; one that would never end is given up."""
+A search or filter is a `Pattern`; one that would never end is given up.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Pattern:
 def pattern(words: str, *, may_invert: bool = False) -> Pattern | None:
     """A regex, or plain text if it is not a valid one; None without words.
 
-    Case matters if the words have a capital letter. With `may_invert`, a leading `!` inverts it."""
+    Case matters if the words have a capital letter. With `may_invert`, a leading `!` inverts it.
+    """
     inverse = may_invert and words.startswith("!")
     wanted = words[1:] if inverse else words
     if not wanted:
@@ -107,7 +109,8 @@ def at_most(cpu_s: float) -> Iterator[None]:
     `re` handles signals while it matches, and nothing else can end a match that would take years.
     Works in the main thread, where the screen is drawn; does nothing elsewhere. An exception raised
     in a destructor is lost, so the alarm rings again; one raised in a callback of the garbage
-    collector would be reported, so it is postponed."""
+    collector would be reported, so it is postponed.
+    """
     global _armed, _installed
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -169,7 +172,8 @@ class Matches(Numbers):
     def look_at(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
         """Examine lines until `time.perf_counter()` passes `until`.
 
-        A pattern that is too slow for a log starts again as plain text."""
+        A pattern that is too slow for a log starts again as plain text.
+        """
         begun = time.thread_time()  # a stall of the machine is not the pattern's
         try:
             with at_most(max(0.0, until - time.perf_counter()) + SLOW_CPU_S):
@@ -208,7 +212,8 @@ class LogBuffer:
     """The newest lines. A line keeps its number while older ones are dropped.
 
     *Visible* lines are those that the filter accepts; all without a filter. `index` counts visible
-    lines from the oldest kept; a `number` names a line for as long as it is kept."""
+    lines from the oldest kept; a `number` names a line for as long as it is kept.
+    """
 
     def __init__(self, most_lines: int = MOST_LINES, most_bytes: int = MOST_BYTES) -> None:
         """`most_bytes` bounds the memory that the text of the lines takes."""
@@ -344,8 +349,7 @@ class LogBuffer:
         return ((number, self._lines[number - self.first]) for number in numbers)
 
     def match(self, number: int, step: int) -> int | None:
-        """The next match below (`step` 1) or above (-1) a line, wrapping around; None without
-        any."""
+        """The next match below (`step` 1) or above (-1) a line, wrapping around, or None."""
         return self._next(self.searched, number, step) if self.searched is not None else None
 
     def error(self, number: int, step: int) -> int | None:

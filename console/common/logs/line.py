@@ -159,7 +159,8 @@ def _local(minute: str) -> str:
 class Splitter:
     """Cuts at newlines. Text overwritten by a carriage return is dropped, as in a terminal.
 
-    A line of any length takes little memory: only its first KEPT bytes are kept."""
+    A line of any length takes little memory: only its first KEPT bytes are kept.
+    """
 
     def __init__(self) -> None:
         self._held = bytearray()

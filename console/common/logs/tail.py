@@ -1,6 +1,7 @@
 """Reads the end of a log file, clean, or follows the file in a thread of its own.
 
-Standard library only, because the emergency side uses it too."""
+Standard library only, because the emergency side uses it too.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ def keep_end(path: Path, cap_bytes: int) -> bool:
     """Cut a log that another process appends to, keeping its newest half; True if it was cut.
 
     The writer holds the file open for appending, so it is emptied in place. What is written between
-    reading and cutting is lost; the marker line says so."""
+    reading and cutting is lost; the marker line says so.
+    """
     with contextlib.suppress(OSError), path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if size <= cap_bytes:
@@ -171,7 +173,8 @@ class Source:
     def measure(self) -> int:
         """Measure the file; return the number of bytes added and not yet read.
 
-        What was in the file when it was opened does not count: it has a limit of its own."""
+        What was in the file when it was opened does not count: it has a limit of its own.
+        """
         self._size = os.fstat(self._descriptor).st_size
         return max(0, self._size - max(self._at, self._known))
 
@@ -221,7 +224,8 @@ class Source:
         """Continue in a new or cut file after what was read already, if that can be found there.
 
         The console's own cap leaves a marker line before what it kept. Any other file is read from
-        its start, since a coincidental match must not hide lines."""
+        its start, since a coincidental match must not hide lines.
+        """
         needle, self._last, self._at = self._last, b"", 0
         if needle and _CAPPED.match(os.pread(self._descriptor, 256, 0)):
             after = _find(self._descriptor, needle)
@@ -251,13 +255,13 @@ class Tail:
 
     `deliver` gets batches of at most BATCH lines, in the tail's thread; it returns False when the
     reader is behind, and gets the same batch again. If the file grows faster than it is read, the
-    rest is skipped and a marker line says so. A missing file is waited for."""
+    rest is skipped and a marker line says so. A missing file is waited for.
+    """
 
     def __init__(
         self, path: Path, deliver: Deliver, *, lines: int = MOST_LINES, poll_s: float = 0.25
     ) -> None:
-        """Start with at most the last `lines` lines; `poll_s`: seconds between looks at the
-        file."""
+        """Start with at most `lines` last lines; `poll_s`: seconds between looks at the file."""
         self.path = path
         self._deliver = deliver
         self._lines = lines

@@ -4,7 +4,8 @@ A lesson is what was seen, why, what was done, and the evidence. A bad file lose
 Ids are known from file names alone, so a reference is checked without reading any file.
 
 F: a failure, S: what worked, P: a pivot, A: an audit, D: a plan or evaluation. A letter after the
-number (F-006B) means that the log used the number twice."""
+number (F-006B) means that the log used the number twice.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +175,8 @@ class Recheck(Strict):
     """A command that shows whether the lesson still holds: an argv, never a shell line.
 
     It holds while the output matches (or, with `not_matches`, does not); a non-zero exit tells
-    nothing."""
+    nothing.
+    """
 
     output: list[Arg] = Field(min_length=1)
     matches: Pattern | None = None

@@ -284,7 +284,8 @@ def drafted(lesson_id: str, found: Found) -> str:
 def write(lesson_id: str, text: str, directory: Path | None = None) -> Path:
     """Write the draft to the operator's own registry, never over an existing file.
 
-    Raises FileExistsError and OSError."""
+    Raises FileExistsError and OSError.
+    """
     place = directory or paths.lessons_dir()
     place.mkdir(parents=True, exist_ok=True)
     path = place / f"{lesson_id}{registry.ENDING}"

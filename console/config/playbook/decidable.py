@@ -131,7 +131,8 @@ def never_both(
 ) -> str | None:
     """Why no figure could be GO for two criteria of one gate; None if one could.
 
-    Checking pairs is enough: intervals that overlap pairwise have a common point."""
+    Checking pairs is enough: intervals that overlap pairwise have a common point.
+    """
     if (one.metric, one.of) != (other.metric, other.of):
         return None
     metric = _Metric(one.metric, unit, bounds)
@@ -154,7 +155,8 @@ def check_criterion(
     """Refuse at load time a criterion that cannot decide; `unit` and `bounds` are the metric's,
     `most` is its maximum number of samples (None: unknown).
 
-    Raises ValueError in words for a file's author."""
+    Raises ValueError in words for a file's author.
+    """
     if not criterion.thresholds:
         raise ValueError("neither go nor no_go is given; expected at least one of them")
     if criterion.min_samples < 1:

@@ -1,7 +1,8 @@
 """Typed inputs: declared in the playbook, given on the command line, refused if invalid.
 
 `${{ inputs.x }}` is filled in inside one value, after splitting: never in a shell, never as a
-second word."""
+second word.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +189,8 @@ def substitute(document: Document, data: Any, values: Values, loc: Loc) -> Any:
 
     A value that is one hole takes the input's type; inside longer text it becomes text. Refused: an
     unknown name, a hole in a script body, a secret anywhere but as a whole environment value, an
-    unclosed hole."""
+    unclosed hole.
+    """
     if isinstance(data, dict):
         for key in data:
             if "${{" in key:

@@ -2,7 +2,8 @@
 
 A new kind is a record here, a field of `Step` (console.config.playbook.steps) and an executor
 (console.runner.executors). A record without a field fails at import, one without an executor in the
-tests. Only the standard library is used, because linting a Dockerfile loads this too."""
+tests. Only the standard library is used, because linting a Dockerfile loads this too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class StepKind:
     are its keys that name a service. One that `judges` ends in GO, NO-GO or HOLD; one that `acts`
     changes something, so lessons apply to it; one that `loads` may fill memory and needs the
     sentinel. A `repeatable` one checks first: run twice it changes nothing more. Those `at_end` may
-    stand in `finally`. An `implicit` one is added by the plan, not written."""
+    stand in `finally`. An `implicit` one is added by the plan, not written.
+    """
 
     name: str
     executor: str

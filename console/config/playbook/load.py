@@ -1,7 +1,8 @@
 """A playbook file → Playbook, strictly: every problem in one pass, nothing ignored.
 
 Old service names are replaced by current ones before the check. The intact parts of a broken
-playbook are checked too, so that one pass reports every problem."""
+playbook are checked too, so that one pass reports every problem.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def rename(
 
     A service that the playbook itself declares under the old name keeps it. A compose file's
     service has no such protection, because the site says that the old name is gone. A name that
-    leads to no service stays as written."""
+    leads to no service stays as written.
+    """
     declared = _table(data.get("services"))
     known = resolved(aliases, {*declared, *site_services, BASELINE})
     found = {old: new for old, new in known.items() if old not in declared}
@@ -114,7 +116,8 @@ def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None
     """A model with the same steps and services at the same places, and the ids of broken steps.
 
     A broken step becomes a note with its id, a broken service a placeholder; parts that no rule
-    examines are dropped."""
+    examines are dropped.
+    """
     broken: set[str] = set()
 
     def step(given: Any) -> Any:
@@ -174,7 +177,8 @@ def load_playbook(
     `given`: inputs as text. `aliases`: old names of services, reported in `.notes`. `base`: what
     paths are relative to. `planning`: accept inputs without a value. `pinned`: a run's own copy,
     whose lessons may be gone. `rewrite`: changes the filled-in document before it is checked.
-    Raises InvalidFile (exit 2), UsageError."""
+    Raises InvalidFile (exit 2), UsageError.
+    """
     text, document = _read(path)
     if not pinned:
         check_lessons(document)

@@ -1,7 +1,8 @@
 """Steps that measure, run preflights or download, as written, and every metric a gate can name.
 
 Preflight steps cost nothing. Numbers captured from a command's output are read here too
-(`read_output`)."""
+(`read_output`).
+"""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ def read_output(pattern: str, unit: str, text: str, find: Find = here) -> float 
     image of 12 GB, `([0-9]+)` makes 10 of `10,5`, and `.*([0-9.]+)` makes 5 of `12.5`. Half a
     number, or one in another unit than declared, is no figure. So this raises ValueError, in words,
     if nothing matches, if the number continues beyond what was captured, or if another unit is
-    beside it. `^` and `$` are those of a line, as in all patterns over a program's output."""
+    beside it. `^` and `$` are those of a line, as in all patterns over a program's output.
+    """
     [last] = find(pattern, [text], lines=True)
     if last is None:
         raise ValueError(f"no line matches {one_line(pattern)}")

@@ -1,7 +1,8 @@
 """A playbook: typed inputs, services, phases of steps, what always runs at the end; its schema, and
 the format as Markdown, made from the same models that check a playbook.
 
-The rules around a cutover depend on the order of the steps (`cutover_problems`)."""
+The rules around a cutover depend on the order of the steps (`cutover_problems`).
+"""
 
 from __future__ import annotations
 

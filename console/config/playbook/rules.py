@@ -65,7 +65,8 @@ def check_rules(
     """Ids once, services declared, metrics that an earlier step measures, gates that decide.
 
     `broken`: ids of steps that are reported already, whose metrics are not missed. `guessed`: an
-    input has no value yet, so durations and counts of a step are not judged."""
+    input has no value yet, so durations and counts of a step are not judged.
+    """
     seen: dict[str, Loc] = {}
     known = _Known(guessed)
     fits: list[str] = []

@@ -2,7 +2,8 @@
 
 A step is the common keys plus exactly one kind key; with `cutover`, clients of the baseline reach a
 candidate. Adding a kind: a record in `console.config.playbook.kinds`, a model and a key of `Step`
-here, an executor."""
+here, an executor.
+"""
 
 from __future__ import annotations
 

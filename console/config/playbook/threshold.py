@@ -1,6 +1,7 @@
 """Thresholds of gates and guards (`>= 20 tok/s`, `>= 1.15 x baseline`), and figures shown by them.
 
-A figure is shown as an operator would write it: in the unit of its threshold."""
+A figure is shown as an operator would write it: in the unit of its threshold.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ _DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 class Threshold:
     """One comparison; `value` is in the base unit (s, B, B/s, tok/s, ratio, or "" for bare).
 
-    A relative one has no unit: `value` is then the factor on the baseline's figure."""
+    A relative one has no unit: `value` is then the factor on the baseline's figure.
+    """
 
     op: str
     value: float
@@ -66,7 +68,8 @@ class Threshold:
         """The number that a value in `unit` is compared with; None without a usable baseline.
 
         A baseline of zero gives no ratio, and a factor on a negative figure would reverse the
-        comparison, so neither can be met by accident."""
+        comparison, so neither can be met by accident.
+        """
         if not self.relative:
             return self.value * 100 if self.unit == "ratio" and unit == "%" else self.value
         if baseline is None or not math.isfinite(baseline) or baseline < 0:
@@ -110,7 +113,8 @@ def parse_threshold(text: str) -> Threshold:
 def in_base_unit(value: float, unit: str) -> tuple[float, str]:
     """The number in the base unit, and that unit. Raises ValueError.
 
-    Divides instead of multiplying by a fraction: 7 % is then exactly the float 0.07."""
+    Divides instead of multiplying by a fraction: 7 % is then exactly the float 0.07.
+    """
     if unit in ("", "tok/s"):
         return value, unit
     if unit in _PARTS:
@@ -139,7 +143,8 @@ def compatible(threshold: Threshold, metric_unit: str) -> str | None:
     """What is wrong with comparing a metric in `metric_unit` with it, or None.
 
     A bare number is taken in the metric's own unit, but never for bytes and durations, where it
-    could mean too many things. A relative threshold fits every metric."""
+    could mean too many things. A relative threshold fits every metric.
+    """
     if threshold.relative:
         return None
     wanted = "ratio" if metric_unit == "%" else metric_unit

@@ -33,7 +33,8 @@ class Verdict(StrEnum):
 class Criterion:
     """One line of a gate; `of` names the aggregate, as in the sum over all GPUs.
 
-    `min_requests`: needed of a soak, for a figure sampled by looking at the server."""
+    `min_requests`: needed of a soak, for a figure sampled by looking at the server.
+    """
 
     metric: str
     go: Threshold | None = None
@@ -60,7 +61,8 @@ class Evidence:
     gate even if a value is there. `void` counts the samples left out. With `samples` the value is
     their mean or median, as `headline` says; the same for the baseline's. `baseline_n` is None if
     nobody counted. `between`: the 95 % interval of the figure, if the program that measured it
-    worked one out. `requests`: requests that a soak sent."""
+    worked one out. `requests`: requests that a soak sent.
+    """
 
     value: float | None
     unit: str
@@ -107,7 +109,8 @@ def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
 
     Fewer than five make no interval: every sample has to meet the threshold, or every one to miss
     it; against the baseline, its most demanding sample counts. Fewer runs never pass more
-    easily."""
+    easily.
+    """
     obstacle = _obstacle(criterion, evidence)
     if obstacle:
         return CriterionVerdict(Verdict.HOLD, f"{criterion.name}: {obstacle}", criterion.metric)

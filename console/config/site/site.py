@@ -1,6 +1,7 @@
 """The site: this machine's baseline, GPUs, protected and named services, and declared figures.
 
-Figures are declared if they cannot be measured, or to plan for another machine."""
+Figures are declared if they cannot be measured, or to plan for another machine.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Benchmarks and gates in a report: figures with their targets, spread, and the machine's state.
 
-Figures are compared with the baseline and the targets."""
+Figures are compared with the baseline and the targets.
+"""
 
 from __future__ import annotations
 

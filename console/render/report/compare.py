@@ -1,6 +1,7 @@
 """Several runs side by side: what was attempted, with what, what it measured, what went wrong.
 
-Makes the "what was attempted" tables of the registry of lessons from the journals."""
+Makes the "what was attempted" tables of the registry of lessons from the journals.
+"""
 
 from __future__ import annotations
 

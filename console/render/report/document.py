@@ -1,6 +1,7 @@
 """The report of a run, from its records: Markdown and charts for people, JSON for programs.
 
-Another engineer can decide from it alone: the decision and its reason come first."""
+Another engineer can decide from it alone: the decision and its reason come first.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def table(
 ) -> list[str]:
     """A table of cells that are Markdown already, and an empty line; nothing without rows.
 
-    `right`: columns of figures."""
+    `right`: columns of figures.
+    """
     body = [f"| {' | '.join(row)} |" for row in rows]
     if not body:
         return []
@@ -65,7 +66,8 @@ def table(
 def figure(value: float | None, unit: str = "", like: str = "") -> str:
     """A measured value with its unit, printed the same everywhere: `10.75 tok/s`, `412 ms`.
 
-    `like`: a threshold; bytes are printed in the unit it was written in. None is `–`."""
+    `like`: a threshold; bytes are printed in the unit it was written in. None is `–`.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "–"  # a record may hold anything
     if not math.isfinite(value):

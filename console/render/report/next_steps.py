@@ -1,7 +1,8 @@
 """What to do after a run, what the run does not show, and what may be worth a lesson.
 
 A candidate for the registry says what was attempted, the result, the cause and the figure, all from
-records. A person judges and files it."""
+records. A person judges and files it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A soak in words: a line while it runs, a line at its end, and its section of a report.
 
-The section has its figures with their targets, and everything that went wrong in it."""
+The section has its figures with their targets, and everything that went wrong in it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ LINES = 20
 def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0) -> str:
     """`▆▇▇▆ 10.8 tok/s · 145 requests, 0 errors · RSS 12.3 GiB · 12 min 05 s, 47 min 55 s left`.
 
-    `silent_s`: seconds without a token, if that is unusually long: then no rate is shown."""
+    `silent_s`: seconds without a token, if that is unusually long: then no rate is shown.
+    """
     rates = tally.rates
     now = rolling(rates, t)
     if silent_s:

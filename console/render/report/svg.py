@@ -1,7 +1,8 @@
 """A small SVG writer for a report's charts: axes with units, lines, dots, bands. Deterministic.
 
 White ground and dark ink, legible on a dark page too; lines differ by dash as well as by colour, so
-that they can be told apart in grey. All text is cleaned and escaped."""
+that they can be told apart in grey. All text is cleaned and escaped.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Finds containers, images, downloads and run directories that trials left behind, and removes
 those that the operator names.
 
-Containers and images are found by the console's own labels."""
+Containers and images are found by the console's own labels.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +121,8 @@ def _baseline(site: Site, client: DockerClient) -> list[str]:
 def remove(site: Site, ids: list[str]) -> Iterator[Removal]:
     """Remove exactly these items, containers first; none at all if one of them must stay.
 
-    The survey is repeated right before. Raises UsageError, and HostBusy while a run is active."""
+    The survey is repeated right before. Raises UsageError, and HostBusy while a run is active.
+    """
     lock = HostLock()
     try:
         wanted = _chosen(survey(site), ids)

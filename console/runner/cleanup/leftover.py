@@ -1,7 +1,8 @@
 """One thing that a trial left: what it is, where, how big, and why it must stay, if so.
 
 Image layers are shared, so an image's size here is what its removal frees: only the layers that no
-other image uses. The engine's list instead counts a shared layer in every image."""
+other image uses. The engine's list instead counts a shared layer in every image.
+"""
 
 from __future__ import annotations
 

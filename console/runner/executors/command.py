@@ -1,7 +1,8 @@
 """`run`, `script` and `build`: a command on the host, in a service's container, or in a one-off.
 
 Commands are argv lists with stdin from /dev/null, in a session of their own, so that a stop reaches
-the whole group: SIGINT → SIGTERM → SIGKILL, each one reported."""
+the whole group: SIGINT → SIGTERM → SIGKILL, each one reported.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +225,8 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
 def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
     """Read numbers from the output by named pattern: the last match of each, in base units.
 
-    Raises StepFailed (output_invalid) for one that is missing, truncated, or in another unit."""
+    Raises StepFailed (output_invalid) for one that is missing, truncated, or in another unit.
+    """
     metrics: dict[str, dict[str, object]] = {}
     text = "\n".join(attempt.output())
     for name, output in step.outputs.items():

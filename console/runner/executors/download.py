@@ -46,7 +46,8 @@ def fetch(
 
     A broken connection is retried after a pause that doubles; `tries` failures in a row without new
     bytes end the download, and so do permanent errors and `cancelled`. Raises what `Download.start`
-    raises."""
+    raises.
+    """
     clock, cancelled = clock or SystemClock(), cancelled or threading.Event()
     in_vain, fetched = 0, 0
     while True:

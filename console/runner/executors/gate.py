@@ -1,6 +1,7 @@
 """`gate`: GO, NO-GO or HOLD from what this run measured; missing data is HOLD.
 
-After the restore, each GO is judged once more against the baseline as it is then (`doubt`)."""
+After the restore, each GO is judged once more against the baseline as it is then (`doubt`).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def doubt(context: Context) -> None:
     have been slower than usual when it was measured before.
 
     The gate was right on its data. But if the candidate would miss the same relative threshold
-    against the baseline of now, nobody should switch over: the decision becomes HOLD."""
+    against the baseline of now, nobody should switch over: the decision becomes HOLD.
+    """
     view = context.view
     now = _after(view)
     moved = {drift.scope for drift in drifts(view) if drift.large}
@@ -90,7 +92,8 @@ def decide(
 ) -> tuple[Verdict, list[dict[str, str]]]:
     """The verdict of a gate, and a row {metric, verdict, why} for each criterion.
 
-    `cards`: UUIDs from the site file; one that did not answer makes criteria on cards HOLD."""
+    `cards`: UUIDs from the site file; one that did not answer makes criteria on cards HOLD.
+    """
     rows: list[dict[str, str]] = []
     verdicts: list[Verdict] = []
     for criterion in step.gate or []:
@@ -115,7 +118,8 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
     """The figure of `STEP.NAME` in this run with the baseline's for the same step, the baseline's
     own for `STEP.baseline.NAME`, or a peak of the machine for `gpu.…` and `host.…`.
 
-    Only succeeded steps give figures, because those of a failed one are stale or incomplete."""
+    Only succeeded steps give figures, because those of a failed one are stale or incomplete.
+    """
     if criterion.metric in GAUGE_METRICS:
         return _peak(view, criterion, cards)
     owner, _, name = criterion.metric.partition(".")
@@ -177,7 +181,8 @@ def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evi
     """The highest value since the run began; over several cards their sum, or the highest card.
 
     Cards may peak at different times, so the sum of peaks is an upper bound of what was used at
-    once."""
+    once.
+    """
     unit, key = GAUGE_METRICS[criterion.metric], PEAKS[criterion.metric]
     peaks = view.peaks
     groups = {"host": peaks.get("host") or {}}

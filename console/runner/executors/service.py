@@ -1,6 +1,7 @@
 """`service`: start, stop, or wait until ready.
 
-The baseline's outage and its end are effects of their own, never hidden inside another step."""
+The baseline's outage and its end are effects of their own, never hidden inside another step.
+"""
 
 from __future__ import annotations
 

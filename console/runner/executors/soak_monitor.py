@@ -1,7 +1,8 @@
 """Watches the server under a soak every few seconds, from its own thread.
 
 It reads the server's memory, cards, start time and matching log lines. What cannot be read is None;
-no look raises."""
+no look raises.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +128,8 @@ class ProcessEyes:
 
         RSS is summed over the session as in `ps`: it includes mapped model files and counts shared
         pages once per process. `anon` is memory that no file backs. The server is the largest
-        process for as long as it lives, because a start script may restart the server."""
+        process for as long as it lives, because a start script may restart the server.
+        """
         sums: dict[str, int | None] = {"rss": None, "anon": None}
         sizes: dict[str, int] = {}
         for member in self._group.members():
@@ -298,7 +300,8 @@ class SoakWatch:
 def start_header(url: str) -> str:
     """The header of llama-server's /metrics that marks when its process started, or "".
 
-    Despite the header's name it counts microseconds of a private clock: use it only to compare."""
+    Despite the header's name it counts microseconds of a private clock: use it only to compare.
+    """
     try:
         reply = fetch(endpoint(url, "/metrics"), timeout_s=METRICS_S)
     except ProbeError:

@@ -3,7 +3,8 @@ lessons that the playbook names and yet runs into. An error needs an override wi
 
 Naming a blocker alone is no fault: most trials name what they avoid. A blocker that merely applies
 is a hint, because a step's words say little about its model. Named and applying, it repeats a
-failure."""
+failure.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def check(
     """Open findings of a playbook and the files it builds from; an overridden one is marked.
 
     `overrides`: rule → reason. `more`: findings from elsewhere. Raises LintRefused with all errors
-    that have no override."""
+    that have no override.
+    """
     found = [
         replace(one, suppressed=f"override: {overrides[one.rule]}")
         if one.rule in overrides else one

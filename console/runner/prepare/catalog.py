@@ -1,7 +1,8 @@
 """The playbooks to choose from, their inputs as a form, and the plan before anything is started.
 
 Parsers are imported inside the functions, because the first frame needs none of them. Everything
-here reads files, so call nothing of it on the UI loop."""
+here reads files, so call nothing of it on the UI loop.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Field:
     """One input of a form; texts are clean. `default` as it would be typed, "" for none.
 
     `expected`: what may be typed. `secret_from`: where a secret is read from; it is never typed.
-    `check_value` judges by `model` and `base` (the playbook's directory)."""
+    `check_value` judges by `model` and `base` (the playbook's directory).
+    """
 
     name: str
     type: str
@@ -80,7 +82,8 @@ def entries(*, site: str | None) -> list[Entry]:
     """All playbooks found, the shipped ones first; each file once. Never raises for a bad one.
 
     `site` is the one from the command line: its directory is searched, and its services count as
-    declared."""
+    declared.
+    """
     try:
         known = services(site)
     except (ConsoleError, OSError):
@@ -121,7 +124,8 @@ def check_value(field: Field, text: str) -> str:
     """What is wrong with a value typed for this field of `form`, or ""; empty text means the
     default.
 
-    Reads no file (only checks that a required path exists) and never raises."""
+    Reads no file (only checks that a required path exists) and never raises.
+    """
     from console.config.playbook.inputs import convert, expected_form
 
     model = field.model

@@ -112,7 +112,8 @@ def make_plan(
 ) -> Plan:  # fmt: skip
     """Make the plan from playbook and site; pure. `restore_s`: the measured restore time, if any.
 
-    Raises InvalidFile for a service that could be mistaken for the baseline or a protected one."""
+    Raises InvalidFile for a service that could be mistaken for the baseline or a protected one.
+    """
 
     def document() -> Document:
         return parse(playbook.text, str(playbook.path), TITLE)

@@ -1,6 +1,7 @@
 """Rules on an engine's arguments and inputs, and on downloads that are lost, slow or useless.
 
-A download is useless if no engine here can load it."""
+A download is useless if no engine here can load it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Whether the installed build accepts a file's architecture, checked before the download.
 
 The build comes from a service, an image or a binary. Other facts that a preflight takes from the
-site are here too: the machine, the loader, and the baseline's measured figures."""
+site are here too: the machine, the loader, and the baseline's measured figures.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ class Command:
 def command_of(spec: ServiceSpec, connect: Connect) -> Command:
     """The service's own command line, taken from an existing container if it is one.
 
-    Raises ServiceError, EngineError."""
+    Raises ServiceError, EngineError.
+    """
     runs = spec.runs
     if isinstance(runs, ContainerSpec):
         return Command(spec.name, runs.command, dict(runs.env), runs.image, runs.entrypoint)
@@ -181,7 +183,8 @@ def check(
 ) -> Answer:
     """Read a path, an address or a repository's GGUF, and ask the build.
 
-    Raises GgufError, HubError."""
+    Raises GgufError, HubError.
+    """
     where, problems = locate(what, include)
     reading = read_architecture(where, token=settings.token() if _on_hub(where) else "")
     verdict = None
@@ -226,7 +229,8 @@ def _local(path: Path) -> tuple[str, tuple[str, ...]]:
 def machine_for(site: SiteModel, disk: Path | None, *, beside: bool = False) -> Machine:
     """This machine, with the site's declared figures over the measured ones.
 
-    All memory of a card counts, since the baseline stops first; with `beside` only what is free."""
+    All memory of a card counts, since the baseline stops first; with `beside` only what is free.
+    """
     from console.host.machine import look
 
     seen = look(disk)
@@ -241,7 +245,8 @@ def loader_for(
 ) -> Loader:  # fmt: skip
     """The loader that is meant: given arguments, those of a service, or the baseline's own.
 
-    Arguments equal to the baseline's count as the baseline's: they are known to serve."""
+    Arguments equal to the baseline's count as the baseline's: they are known to serve.
+    """
     if lent is not None:
         mine = lent.name == "baseline"
         whose = f"the arguments of {lent.name}"

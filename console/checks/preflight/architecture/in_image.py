@@ -1,7 +1,8 @@
 """Asks the build inside an image: the service's own program, in a short-lived container.
 
 The container gets no card. A build that cannot even start without the driver's library gets that
-library, still without a card, from the engine's NVIDIA runtime if there is one."""
+library, still without a card, from the engine's NVIDIA runtime if there is one.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ name that is absent, while one that is present may mean something else (a chat t
 tokenizer, an architecture that is listed but not built): only the loader knows.
 
 The probe for the loader is a GGUF of 80 bytes that names an architecture. llama.cpp looks the name
-up before it needs anything else, so it either refuses the name or complains of the next key."""
+up before it needs anything else, so it either refuses the name or complains of the next key.
+"""
 
 from __future__ import annotations
 
@@ -262,7 +263,8 @@ def call(words: Sequence[str], model: str, port: int) -> Call | None:
 
     A llama.cpp program gets only the model and a port, because the service's options for cards
     would fail without them. Any other command keeps its words, if one of them is a model that ends
-    in `.gguf`. None in all other cases."""
+    in `.gguf`. None in all other cases.
+    """
     at = next((i for i, word in enumerate(words) if _is_program(word, first=i == 0)), None)
     if at is not None:
         return _plain(tuple(words[: at + 1]), model, port)

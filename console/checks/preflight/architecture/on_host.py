@@ -32,7 +32,8 @@ class HostProgram:
     """The program of a process service: its argv, with the probe as its model.
 
     `libraries` name the files with its table if the program itself does not lead there (a Python
-    package)."""
+    package).
+    """
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 
 The first witness is its loader, given a probe; the second is a scan of its library. The `gguf`
 package's list, which lags behind engines, is used only without both. If no witness settles it, the
-answer is None."""
+answer is None.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +147,8 @@ class ArchVerdict:
     """What is known of an architecture and a build.
 
     `said` is the loader's own line, `second` what the library says, `agree` whether the two do
-    (None: there is no second). `knows` are names that the loader accepts, most similar first."""
+    (None: there is no second). `knows` are names that the loader accepts, most similar first.
+    """
 
     architecture: str
     accepted: bool | None
@@ -268,7 +270,8 @@ def _together(*calls: Callable[[], Any]) -> list[Any]:
 def _compared(accepted: bool, scan: Scan | None) -> tuple[str, bool | None]:
     """What the second witness says beside the first, and whether they agree.
 
-    A name in the tail of another string proves nothing either way."""
+    A name in the tail of another string proves nothing either way.
+    """
     if scan is None:
         return "Its library was not found, so the name was not looked for there", None
     if scan.presence is Presence.TAIL and not accepted:
