@@ -134,8 +134,7 @@ class Soak:
         return self._last - self._zero
 
     def run(self) -> End:
-        """Send requests until the end. Exceptions from `beat` pass through; the current request is
-        cut."""
+        """Send requests to the end. Exceptions from `beat` pass through and cut the request."""
         if not self.tally.began:
             self._event("began", at=self.clock.now())
         try:

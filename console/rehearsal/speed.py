@@ -61,7 +61,7 @@ def known(base: str) -> float | None:
 def bring_up(
     client: docker.DockerClient, mapping: Mapping, port: int, tok_s: float, say: Say
 ) -> float:
-    """Start the container, measure it, set its quota; return CPUs per tok/s. Raises
+    """Start the container, measure it, set its quota; return CPUs per tok/s; may raise
     ConsoleError."""
     per = known(mapping.base) or FIRST
     tag = image.stands_for("baseline:1")
