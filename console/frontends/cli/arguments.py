@@ -1,4 +1,4 @@
-"""Every command with its arguments, and nothing of what they do."""
+"""Every command with its arguments, without their implementation."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_for(argv: list[str]) -> argparse.ArgumentParser:
-    """A parser with the commands that `argv` may mean: making all of them takes a tenth of the
-    time to the first frame."""
+    """A parser with only the commands that `argv` may mean: making all takes a tenth of the time to
+    the first frame."""
     codes = "  ".join(f"{int(code)} {text}\n" for code, text in EXIT_MEANING.items())
     Parser.as_json = "--json" in argv  # of the commands' own parsers too
     parser = Parser(

@@ -1,4 +1,4 @@
-"""`lessons`: what was learnt before, searched, read, asked again, or drafted from a run."""
+"""`lessons`: searches and reads past lessons, rechecks them, or drafts one from a run."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ WIDEST = 110
 
 
 def found_in(run: RunDir) -> Found:
-    """What a finished run leaves on record for a draft: candidates, figures, the last log lines.
-    Raises UsageError while the run is not over."""
+    """Records of a finished run for a draft: candidates, figures, the last log lines. Raises
+    UsageError while the run is not over."""
     view, word = view_of(run)
     if not view.over:
         raise UsageError(
@@ -70,7 +70,7 @@ def found_in(run: RunDir) -> Found:
 
 
 def _decision(view: RunView) -> str:
-    """`NO-GO (retain)`, or "" where nothing was decided."""
+    """`NO-GO (retain)`, or "" if nothing was decided."""
     if view.decision is Decision.NONE:
         return ""
     outcome = f" ({plain(view.outcome, 60)})" if view.outcome else ""
@@ -86,7 +86,7 @@ def _failure(view: RunView) -> str:
 
 
 def _symptom(view: RunView, outcome: str) -> str:
-    """What was seen first of all: a breach, the last words of a failed step, a gate's reason."""
+    """The first symptom: a breach, the last words of a failed step, a gate's reason."""
     if view.breach is not None:
         return plain(view.breach.words, 400)
     for step in reversed(view.steps):
@@ -112,10 +112,10 @@ def _lines(view: RunView) -> Iterator[str]:
 
 
 def lessons(args: Namespace) -> int:
-    """List, search, one whole entry, what is due, or a draft.
+    """List, search, show one whole entry, list what is due, or draft.
 
-    Exit 0; 4 where nothing is known of the query, or a recheck found something else than the
-    lesson says; 2 for an unknown id, or where a lesson of the operator's own cannot be read.
+    Exit 0; 4 if the query finds nothing, or a recheck contradicts the lesson; 2 for an unknown id,
+    or if a lesson of the operator's own cannot be read.
     """
     _check(args)
     if args.draft is not None:
@@ -161,8 +161,8 @@ def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int
 
 
 def _meant(registry: Registry, query: str) -> Lesson | None:
-    """The lesson whose id was typed, in whatever form. Raises UsageError for an unknown one,
-    InvalidFile where its file cannot be used."""
+    """The lesson with the typed id, in whatever form. Raises UsageError for an unknown one,
+    InvalidFile if its file is unusable."""
     lesson_id = lesson_files.typed(query)
     if not lesson_id:
         return None
@@ -233,7 +233,7 @@ def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
 
 
 def _answer_lines(lesson: Lesson, answer: Rechecked | None) -> list[str]:
-    """What a person has to look at, the command, or what it said."""
+    """What a person has to check, the command, or its result."""
     model = lesson.model
     out = [f"look: {clean(model.review)}"] if model.review else []
     if model.recheck is not None:
@@ -258,7 +258,7 @@ def _sum(found: list[Lesson], answers: list[Rechecked], today: date) -> str:
 
 
 def _draft(args: Namespace) -> int:
-    """Write the draft; says where it is. Raises UsageError where this run has one already."""
+    """Write the draft and print its path. Raises UsageError if this run has one already."""
     from console.journal.run_dir import find_run
 
     run = find_run(args.draft or None)

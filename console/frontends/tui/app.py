@@ -185,7 +185,7 @@ class ConsoleApp(App[int]):
         self.show_climb()
 
     def show_climb(self) -> None:
-        """The stages of the latest press, in the view that is open where there is one."""
+        """Show the stages of the latest press, in the open view if there is one."""
         if self.press is None:
             return
         follower = self.watchers.emergency.follow(self.press)
@@ -196,8 +196,8 @@ class ConsoleApp(App[int]):
         self.push_screen(RollbackScreen(follower))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: what works here. What changes something is only named: Enter, which picks
-        here, never approves, skips or stops."""
+        """The palette: commands that work here. Those that change something are only named: Enter,
+        which picks here, never approves, skips or stops."""
         scopes = ["app", "run"] if isinstance(screen, OperationsScreen) else ["app"]
         for scope in scopes:
             owner = "app" if scope == "app" else "screen"
@@ -228,7 +228,7 @@ class ConsoleApp(App[int]):
             self.pop_screen()
 
     def _page(self, name: str, *, over: bool = False) -> None:
-        """A screen by its module, which is loaded when it is wanted."""
+        """A screen by its module, which is imported when needed."""
         module, _, screen_name = name.partition(".")
         screen = getattr(import_module(f"screens.{module}"), screen_name)
         if isinstance(self.screen, screen):
@@ -261,7 +261,7 @@ class ConsoleApp(App[int]):
         await super()._on_resize(Resize(size, size))
 
     def pop_screen(self) -> AwaitComplete:
-        """The last screen stays: two keys in one burst close Textual's palette twice."""
+        """Keep the last screen: two keys in one burst close Textual's palette twice."""
         return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete()
 
     async def action_back(self) -> None:
@@ -272,11 +272,11 @@ class ConsoleApp(App[int]):
             self.pop_screen()  # a page; dialogs have a way of their own
 
     def action_leave(self) -> None:
-        """Close the console; whatever runs goes on."""
+        """Close the console; active runs go on."""
         self.exit(0)
 
     def action_help_quit(self) -> None:
-        """Ctrl-C, by habit: nothing here is stopped by it."""
+        """Handle Ctrl-C, pressed by habit: it stops nothing here."""
         self.say("q closes the console; whatever runs goes on", "information")
 
     def action_toggle_mouse(self) -> None:

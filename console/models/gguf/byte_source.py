@@ -1,8 +1,7 @@
 """Sources of a GGUF file's bytes, the window over them, and errors for unreadable headers.
 
 The window moves forward over a file, whatever pieces its source gives, and keeps only what it
-needs. Addresses are checked, printed without their secrets, and redirects are followed only if
-safe.
+needs. Addresses are checked and printed without secrets; redirects are followed only if safe.
 """
 
 from __future__ import annotations

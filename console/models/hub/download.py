@@ -193,8 +193,7 @@ class Download:
         return found
 
     def look(self) -> Progress:
-        """Measure the progress. Stops the child before the disk's free space falls under its
-        floor."""
+        """Measure progress. Stops the child before the disk's free space falls under its floor."""
         done, files = self._on_disk()
         now = self._clock.monotonic()
         self._meter.add(now, done)

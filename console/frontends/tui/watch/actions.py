@@ -1,4 +1,4 @@
-"""The operator's verbs: why one is not possible now, and sending one for what was seen."""
+"""The operator's verbs: why one is not possible now, and sending one bound to what was seen."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def ask(
 ) -> str:
     """Send a verb to the runner of the run on show; "" when accepted, else why not, clean.
 
-    It is bound to the step, attempt and evidence of the snapshot, so that it cannot answer what
-    came after; what means the same at the next step is not. Blocks for up to five seconds.
+    It is bound to the step, attempt and evidence of the snapshot, so that it cannot answer a later
+    question; verbs for the whole run are not bound. Blocks for up to five seconds.
     """
     if snapshot.run is None:
         return _no_run()
@@ -49,7 +49,7 @@ def ask(
 
 
 def why_not(snapshot: Snapshot, verb: str) -> str:
-    """Why a verb is not possible now, in one calm sentence; "" when it is. Asks nobody."""
+    """Why a verb is not possible now, in one calm sentence; "" if it is. Makes no request."""
     if snapshot.run is None or snapshot.word == "none":
         return _no_run()
     if snapshot.word == "unreadable":
@@ -82,10 +82,11 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
 
 
 def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, Any]:
-    """What a verb names of what its operator saw: the run's `state` and the runner's own word.
+    """What a verb is bound to: the run's `state` and the runner's own word as the operator saw
+    them.
 
-    Nothing for a verb that means the same at the next step. Raises ControlError where the runner
-    has not said yet where it stands.
+    Nothing for a verb for the whole run. Raises ControlError if the runner has not yet said where
+    it stands.
     """
     if _for_the_whole(state, verb):
         return {}
@@ -95,7 +96,7 @@ def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, A
 
 
 def _for_the_whole(state: RunState, verb: str) -> bool:
-    """Whether a verb is for the run and not for where it stands."""
+    """Whether a verb is for the whole run and not for the current step."""
     return verb in WHOLE or (state is RunState.RUNNING and verb in ("auto", "continue"))
 
 
