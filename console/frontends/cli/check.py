@@ -200,8 +200,7 @@ def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
 
 
 def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[Problem]:
-    """The errors of one file. `known`: services of the site; the demo's playbook uses the
-    demo's."""
+    """Errors of one file. `known`: services of the site; the demo's playbook uses the demo's."""
     path, schema = item
     if path.resolve() == demo:
         known = frozenset(NAMES[1:])
@@ -258,8 +257,7 @@ def _rules(args: Namespace) -> int:
 
 
 def plan(args: Namespace) -> int:
-    """Print every argv, effect and planned duration, where the baseline goes down, lint
-    findings."""
+    """Print every argv, effect and planned duration, outages of the baseline, lint findings."""
     from console.runner.prepare.admission import records, told
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan

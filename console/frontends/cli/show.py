@@ -201,9 +201,9 @@ def _answering(run: RunDir) -> str:
 
 
 def report(args: Namespace) -> int:
-    """The report of a run as Markdown; of several runs a table of the attempts. `--json`: objects.
+    """The report of a run as Markdown; for several runs a table of attempts. `--json`: objects.
 
-    A table is drawn for the terminal it goes to, and Markdown where there is none.
+    The table fits the terminal; without one it is Markdown.
     """
     found = [find_run(name) for name in args.run] or [find_run(None)]
     seen = [view_of(run) for run in found]
@@ -275,7 +275,7 @@ def recorder(args: Namespace) -> int:
 
 
 def lines(found: Recorded) -> list[str]:
-    """What is left of the recording, what happened, why, and where it ends."""
+    """What the recording holds, what happened, why, and where it ends."""
     out = [f"{found.run.id}  {found.recording.path}", *ending(found), ""]
     shown = thinned(found.fast)
     if shown:
@@ -313,7 +313,7 @@ def thinned(samples: Sequence[FastSample]) -> list[FastSample]:
 
 
 def second_words(record: dict[str, Any]) -> str:
-    """One slow record in a line: swap traffic, cards, loads, disks; what is not known says so."""
+    """One slow record in a line: swap traffic, cards, loads, disks; unknown ones say so."""
     parts = []
     for name in ("swap_in", "swap_out"):
         if name in record:

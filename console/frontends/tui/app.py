@@ -1,4 +1,4 @@
-"""The App: wires watchers, screens, keys and signals. No logic."""
+"""The App: connects watchers, screens, keys and signals. No logic."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SETTLED_S = 2.0
 
 
 def _collect() -> None:
-    """What the start has loaded stays: it is looked through once and then never again."""
+    """Exempt what the start has loaded from later garbage collections."""
     if not gc.isenabled():
         gc.collect()
         gc.freeze()
@@ -60,7 +60,7 @@ def _collect() -> None:
 
 
 class News(Message):
-    """What a watcher saw, for the method that takes it; of what waits the newest counts."""
+    """What a watcher saw, for the method that takes it; only the newest waits."""
 
     def __init__(self, take: Callable[[Any], None], seen: object) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class News(Message):
 
 
 class ConsoleApp(App[int]):
-    """The operator console. `watchers` read everything; the app only passes on what they say."""
+    """The operator console. `watchers` read everything; the app only passes it on."""
 
     TITLE = "omni-console"
     ENABLE_COMMAND_PALETTE = True
@@ -105,7 +105,7 @@ class ConsoleApp(App[int]):
         self.theme = "omni"
 
     async def on_event(self, event: Event) -> None:
-        """What is typed goes one by one; only the emergency key waits for nobody."""
+        """Pass on typed keys one by one; only the emergency key waits for nothing."""
         typed = isinstance(event, Key | Paste) and not event.is_forwarded
         if typed and not (isinstance(event, Key) and event.key in EMERGENCY.keys):
             await self.turns.take(event)
@@ -132,7 +132,7 @@ class ConsoleApp(App[int]):
         )  # fmt: skip
 
     def await_end(self, thread: threading.Thread) -> None:
-        """A console whose terminal is lost waits for this before it goes."""
+        """Register work that a console waits for, even after its terminal is lost."""
         if isinstance(self._driver, ConsoleDriver):
             self._driver.await_end(thread)
 
@@ -140,12 +140,12 @@ class ConsoleApp(App[int]):
         self.call_later(self.say, words, "error")
 
     def _post(self, take: Callable[[Any], None], seen: object) -> None:
-        """From a watcher's thread; an app on its way out takes nothing any more."""
+        """Post from a watcher's thread; does nothing once the app is ending."""
         if self._running and not self._closing:
             self.post_message(News(take, seen))
 
     def _leave_by_signal(self, number: int) -> None:
-        """The terminal is given back; the run goes on without it."""
+        """Restore the terminal; the run goes on without it."""
         self.exit(128 + number, return_code=128 + number)
 
     def on_news(self, message: News) -> None:
@@ -176,7 +176,7 @@ class ConsoleApp(App[int]):
         self.press = self.watchers.emergency.press()
 
     def action_emergency(self) -> None:
-        """Show the stages; press, where the key did not come through the input thread."""
+        """Show the stages; press, if the key did not come by the input thread."""
         if self.watchers.readonly:
             self.say("read-only: `omni-console rollback` from a shell restores the baseline")
             return

@@ -51,8 +51,7 @@ class _GivenUpError(Exception):
 class TerminalWriter:
     """Writes to the terminal `fileno` in a thread of its own.
 
-    `repaint` is called, in that thread, when frames were dropped and the terminal accepts output
-    again.
+    `repaint` is called, in that thread, when frames were dropped and output works again.
     """
 
     def __init__(self, fileno: int, encoding: str, repaint: Callable[[], object]) -> None:
@@ -221,11 +220,8 @@ def in_front(fileno: int) -> bool:
 
 
 class Backstop:
-    """The last way out: obeys a signal to leave even when the UI loop hangs.
-
-    A thread of its own watches the signals in LEAVING. `last` restores the terminal; then the
-    process ends at once, with 128 + the signal's number.
-    """
+    """The last way out: obeys a signal to leave even when the UI loop hangs. `last` restores the
+    terminal; then the process ends at once, with 128 + the signal's number."""
 
     def __init__(self, last: Callable[[], object]) -> None:
         self._last = last

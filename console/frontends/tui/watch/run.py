@@ -86,8 +86,7 @@ class Snapshot:
 
 
 class Watch(Generic[T]):
-    """A daemon thread that looks every `poll_s` seconds, keeps the latest result and delivers
-    it."""
+    """A daemon thread that looks every `poll_s` seconds, keeps what it saw last and delivers it."""
 
     def __init__(self, name: str, deliver: Callable[[T], None], poll_s: float) -> None:
         """`deliver` is called in the watcher's thread; its exceptions are dropped."""
@@ -312,10 +311,8 @@ class _Asker:
         self._asked = float("-inf")
 
     def look(self, source: Source) -> None:
-        """Ask when due: every second, and at once if the journal says that it waits.
-
-        If the runner is gone, its sentinel is told that somebody is there.
-        """
+        """Ask when due: every second, and at once if the journal says that it waits. If the runner
+        is gone, tell its sentinel that somebody is there."""
         if self._busy or not (source.alive or source.view.outage):
             return
         behind = source.alive and source.view.state in STANDING and self._behind(source)

@@ -41,7 +41,7 @@ class Attendance:
 
     A terminal inside tmux or GNU screen outlives the operator's connection; then tmux has to say
     that a client shows it, and screen that it is attached. A plain terminal ends with its
-    connection, and the program with it.
+    connection.
     """
 
     def __init__(
