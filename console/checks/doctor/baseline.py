@@ -206,7 +206,7 @@ def restore(facts: Facts, check: Check) -> Iterator[Finding]:
     seconds = expected_restore(paths.restore_file(site.name), "baseline")
     if seconds is None:
         yield check.note(
-            "no restore was measured yet: a plan cannot say how long the way back takes",
+            "no restore was measured yet: a plan cannot say how long a rollback takes",
             "the first run that takes the baseline down measures it",
         )
     else:
@@ -221,7 +221,7 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
         return
     proven = last(proof_file(site.name))
     if proven is None:
-        yield check.note("no completion was asked for yet; every run asks before it begins")
+        yield check.note("no completion on record yet; every run asks for one before it begins")
         return
     words = f"answered a completion {format_duration(max(0.0, time.time() - proven.at))} ago"
     words += f", {proven.tok_s:.1f} tok/s" if proven.tok_s is not None else ""
@@ -241,7 +241,7 @@ def reference(facts: Facts, check: Check) -> Iterator[Finding]:
     known = site.model.baseline.reference
     if known is None:
         yield check.note(
-            "none: nothing notices when the baseline comes back slower",
+            "none: a baseline that comes back slower would not be noticed",
             "reference: {tok_s: 10.9}   under `baseline:`, with the figure of "
             f"omni-console bench {site.model.baseline.url}",
         )
@@ -273,7 +273,7 @@ def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
     except NoSuchContainer:
         return check.failed(
             f"the container {name} does not exist",
-            "docker ps -a lists what there is; correct the site file",
+            "docker ps -a lists the containers; correct the site file",
         )
     state = found.get("State")
     words = str(state.get("Status", "unknown")) if isinstance(state, dict) else "unknown"

@@ -44,7 +44,7 @@ def memory(facts: Facts, check: Check) -> Iterator[Finding]:
     table = meminfo(facts.root / "proc/meminfo")
     total, available = table.get("MemTotal", 0), table.get("MemAvailable")
     if not total or available is None:
-        yield check.warning("the kernel does not say how much memory there is")
+        yield check.warning("the kernel does not report the memory")
         return
     words = f"{format_bytes(available)} of {format_bytes(total)} available"
     if available < SCARCE_MEMORY * total:
@@ -57,9 +57,9 @@ def swap(facts: Facts, check: Check) -> Iterator[Finding]:
     table = meminfo(facts.root / "proc/meminfo")
     total = table.get("SwapTotal")
     if total is None:
-        yield check.note("the kernel does not say how much swap there is")
+        yield check.note("the kernel does not report the swap")
     elif not total:
-        yield check.note("none: where memory runs out, the kernel kills at once")
+        yield check.note("none: when memory runs out, the kernel kills at once")
     else:
         used = total - table.get("SwapFree", total)
         words = f"{format_bytes(used)} of {format_bytes(total)} used"
@@ -80,13 +80,13 @@ def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
         found = None
     if found is None:
         yield check.note(
-            "the kernel does not tell memory pressure (PSI)", "boot it with psi=1 where it has PSI"
+            "the kernel reports no memory pressure (PSI)", "boot it with psi=1 where it has PSI"
         )
         return
     full = float(found[1])
     words = f"{full:g} % of the last ten seconds everything waited for memory"
     if full >= PRESSURE_PERCENT:
-        yield check.warning(words, "the machine is thrashing: end what is not needed")
+        yield check.warning(words, "the machine is thrashing: end unneeded processes")
     else:
         yield check.ok(words)
 
@@ -222,7 +222,7 @@ def _compared(told: MachineModel, seen: Machine) -> Iterator[tuple[str, str]]:
         yield "cpu", _both(told.cpu, seen.cpu_name) if more else ""
     if told.cpu_flags and seen.cpu_flags:
         lacks = [flag for flag in told.cpu_flags if flag not in seen.cpu_flags]
-        yield "cpu_flags", f"this processor is without {', '.join(lacks)}" if lacks else ""
+        yield "cpu_flags", f"this processor lacks {', '.join(lacks)}" if lacks else ""
     for name in ("cores", "numa_nodes"):
         said, has = getattr(told, name), getattr(seen, name)
         if said is not None and has is not None:

@@ -83,7 +83,7 @@ def compose(facts: Facts, check: Check) -> Iterator[Finding]:
     if shutil.which("docker") is None:
         yield check.found(
             level,
-            "there is no docker command",
+            "the docker command is missing",
             "compose services need docker-ce-cli and its plugin",
         )
         return
@@ -124,7 +124,7 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
     runtimes = found.get("Runtimes")
     names = sorted(map(str, runtimes)) if isinstance(runtimes, dict) else []
     if "nvidia" in names or _by_cdi(found):
-        yield check.ok("containers can have the cards" + ("" if "nvidia" in names else " (CDI)"))
+        yield check.ok("containers can use the cards" + ("" if "nvidia" in names else " (CDI)"))
     else:
         yield check.warning(f"the engine knows no NVIDIA runtime, only {', '.join(names)}", RUNTIME)
 
@@ -141,15 +141,15 @@ def limits(facts: Facts, check: Check) -> Iterator[Finding]:
         driver, version = (
             one_line(str(found.get(f"Cgroup{x}", "?"))) for x in ("Driver", "Version")
         )
-        words = f"the engine limits nobody's memory (control groups: {driver}, version {version})"
+        words = f"the engine enforces no limits (control groups: {driver}, version {version})"
         yield check.warning(words, NO_LIMIT)
     elif "MemoryLimit" in found:
-        yield check.ok("each gets a limit of memory")
+        yield check.ok("every container gets a memory limit")
 
 
 def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
     need = facts.engine_need()
-    closed = "not open to this user" in error.title
+    closed = "this user may not use it" in error.title
     if closed:
         # It is there: whoever logs in here expects to use it.
         return check.found(max(need, Level.WARNING, key=_ORDER.index), str(error), DOCKER_GROUP)
@@ -186,7 +186,7 @@ def cards(facts: Facts, check: Check) -> Iterator[Finding]:
         else:
             yield check.note(f"no NVIDIA driver here ({answer.words}): GPU gauges stay empty")
     elif not answer.cards:
-        yield check.note("the driver answers, and knows no card")
+        yield check.note("the driver answers, but finds no card")
 
 
 def named(facts: Facts, check: Check) -> Iterator[Finding]:
@@ -215,7 +215,7 @@ def named(facts: Facts, check: Check) -> Iterator[Finding]:
             f"{label} is not on this machine", f"`nvidia-smi -L` names those there are: {found}"
         )
     if not missing:
-        yield check.ok(f"all {len(site.model.gpus)} that the site names are there")
+        yield check.ok(f"all {len(site.model.gpus)} that the site names exist")
 
 
 def _card(check: Check, uuid: str, name: str, memory: Vram) -> Finding:

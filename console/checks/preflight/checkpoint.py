@@ -119,7 +119,7 @@ class Preflight:
         if self.assessment is not None:
             out += fit_text.lines(self.assessment)
         else:
-            out += fit_text.wrapped(f"memory: not worked out: {self.why}", "  ")
+            out += fit_text.wrapped(f"memory: not calculated: {self.why}", "  ")
         return [*out, "", *fit_text.wrapped(f"{self.verdict}: {self.because}", "  ")]
 
     def _line(self) -> str:
@@ -371,7 +371,7 @@ def table(
     )  # fmt: skip
     found = compatibility.check(question)
     if like := ENGINES[engine].like:
-        words = f"its memory is worked out as {like}'s: a first look, no more"
+        words = f"its memory is calculated as {like}'s: only a first estimate"
         found = (*found, Finding(Level.WARN, engine, words))
     return found
 

@@ -25,7 +25,7 @@ from console.models.hub.checkpoint import Format
 from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, LoaderPlan, SglangPlan
 
-TITLE = "the compatibility table cannot be used"
+TITLE = "the compatibility table is unusable"
 TABLE = Path(__file__).with_name("compatibility.yaml")
 EQUAL = 0.10
 """Cards whose memories differ by less than this share of the larger one are equal."""

@@ -231,7 +231,7 @@ class LessonModel(Strict):
         if [one.date for one in self.history] != sorted(one.date for one in self.history):
             raise ValueError("!the history goes from the oldest to the newest")
         if self.due and not (self.review or self.recheck):
-            raise ValueError("!what is due needs review (what a person looks at) or recheck")
+            raise ValueError("!due needs review (what a person checks) or recheck")
         return self
 
 

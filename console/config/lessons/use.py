@@ -33,7 +33,7 @@ from console.host.process import environment
 
 _FOLD = str.maketrans("", "", "_-., ")
 
-TITLE = "the table of what lessons bear on cannot be used"
+TITLE = "the table of what lessons apply to cannot be used"
 
 TABLE = Path(__file__).with_name("bearing.yaml")
 MOST_BYTES = 1024 * 1024
@@ -92,7 +92,7 @@ class Row(Strict):
     @model_validator(mode="after")
     def _some(self) -> Row:
         if not self.kinds and not self.words:
-            raise ValueError("!a row needs kinds or words: it would bear on everything")
+            raise ValueError("!a row needs kinds or words: it would apply to everything")
         return self
 
 
@@ -276,7 +276,7 @@ def drafted(lesson_id: str, found: Found) -> str:
         *_list("evidence", evidence),
         *(["links:", *links] if links else []),
         *_list("runs", [found.run]),
-        f"# due: {quarter_later}   with review: (what a person looks at), or a recheck",
+        f"# due: {quarter_later}   with review: (what a person checks), or a recheck",
         "",
     ])  # fmt: skip
 

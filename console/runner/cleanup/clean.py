@@ -88,7 +88,7 @@ def survey(site: Site) -> Survey:
         client = connect(site.model.engine.host or None)
         running = _inspected(client, _baseline(site, client))
     except ConsoleError as error:
-        notes.append(f"containers and images were not looked for: {error}")
+        notes.append(f"containers and images were not searched: {error}")
         client = None
     keep = spared(site, running)
     if client is not None:
@@ -97,7 +97,7 @@ def survey(site: Site) -> Survey:
             images = stored(client)
             found += _images(client, keep, images)
         except EngineError as error:
-            notes.append(f"containers and images were not all looked for: {error}")
+            notes.append(f"not all containers and images were searched: {error}")
     for kept in _downloads(keep):
         blind = client is None and not kept.stays
         found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
@@ -195,7 +195,7 @@ def _container(
         one_line(labels.get(RUN_LABEL, ""), 100), remove=lambda: _remove_container(client, row),
     )  # fmt: skip
     if spared.names & {identity, *names}:
-        return found.kept("the baseline's, or protected")
+        return found.kept("it is the baseline's, or protected")
     if state in RUNS:
         return found.kept(f"it is {state}: stop it first")
     return found
@@ -355,16 +355,16 @@ def _words(run: RunDir) -> str:
         view = read_view(run)
         return one_line(f"{view.title}: {view.state} {view.decision}".rstrip(), 120)
     except ConsoleError:
-        return "without a journal that can be read"
+        return "without a readable journal"
 
 
 def _run_stays(run: RunDir, switched: str, newest: str) -> str:
     if runner_alive(run) or ladder_busy(run):
         return "it is on"
     if run.id == switched:
-        return "clients are at its candidate: its plan is the way back"
+        return "clients are at its candidate: a rollback needs its plan"
     if run.id == newest:
-        return "the newest plan of this site: a rollback goes by it"
+        return "it is this site's newest run: a rollback uses its plan"
     info = os.lstat(run.path)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
         return "it is not this user's directory"

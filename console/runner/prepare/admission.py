@@ -40,7 +40,7 @@ class LintRefused(ConsoleError):
         super().__init__(
             "lint stops this run",
             "\n".join(f"{one.text}\n  fix: {one.fix}" for one in errors),
-            f"mend it, or go on with a reason: --override {errors[0].rule}=WHY",
+            f"fix it, or give a reason: --override {errors[0].rule}=WHY",
         )
         self.errors = errors
 
@@ -134,7 +134,7 @@ class Blocker:
         model = self.lesson.model
         since = model.history[-1].date if model.history else model.updated or model.date
         state = f"{model.id} is {model.status} ({since})"
-        return f"{state}, and step {self.step} goes into it: {self.because}"
+        return f"{state}, and step {self.step} runs into it: {self.because}"
 
 
 def blockers(made: Plan) -> list[Blocker]:

@@ -25,7 +25,7 @@ from console.checks.lint.unit import (
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 _NO_VMM = ("GGML_CUDA_NO_VMM", "LLAMA_CUDA_NO_VMM")
-_TELLS = ("echo", "printf", "grep", "rg", "sed", "awk")
+_TEXT_ONLY = ("echo", "printf", "grep", "rg", "sed", "awk")
 """Programs whose arguments are only text."""
 _CUDA_ON = ("GGML_CUDA", "LLAMA_CUDA", "LLAMA_CUBLAS", "GGML_CUBLAS")
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
@@ -49,7 +49,7 @@ _ASKS = frozenset(
 )  # fmt: skip
 def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
-        if command.name not in _TELLS:
+        if command.name not in _TEXT_ONLY:
             for name, value, word in _on(command.words, _NO_VMM):
                 yield Hit(word.place, f"{name}={value}")
     for variable in _variables(unit):
@@ -167,7 +167,7 @@ def build_time(unit: Unit, facts: Facts) -> Iterator[Hit]:
         nodes, aliases = ast.walk(code[0]), _aliases(code[0])
         asked = sorted({name for node in nodes if (name := _dotted(node, aliases)) in _ASKS})
         if asked:
-            grave = None if _insists(code[0]) and not command.tolerated else WARNING
+            grave = None if _fails_without_card(code[0]) and not command.tolerated else WARNING
             yield Hit(command.place, f"{asked[0]}() in an image build", grave)
 
 
@@ -193,7 +193,7 @@ def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
     return ".".join([aliases.get(node.id, node.id), *reversed(names)])
 
 
-def _insists(tree: ast.Module) -> bool:
+def _fails_without_card(tree: ast.Module) -> bool:
     """Whether the code fails if there is no card."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     ends = {"exit", "sys.exit", "os._exit", "torch.cuda.init", "torch.cuda.current_device",
@@ -217,7 +217,7 @@ def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
             yield command, stage
 
 
-def _grave(stage: Stage) -> Severity:
+def _level(stage: Stage) -> Severity:
     """ERROR if the base is a plain system without such packages, else WARNING."""
     name = stage.base.split("@")[0].rsplit(":", 1)[0]
     return ERROR if name.removeprefix("docker.io/").removeprefix("library/") in _PLAIN else WARNING
@@ -233,7 +233,7 @@ def _grave(stage: Stage) -> Severity:
 def hwloc(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command, stage in _kt_builds(unit, "kt-kernel"):
         if lacks := _lacks_hwloc(unit, command):
-            yield Hit(command.place, f"kt-kernel is built and {lacks} not installed", _grave(stage))
+            yield Hit(command.place, f"kt-kernel is built and {lacks} not installed", _level(stage))
     for command in unit.commands:
         if unit.stage(command.scope) is None or command.where is not Where.BUILD:
             continue
@@ -266,7 +266,7 @@ def archive_cmake(unit: Unit, facts: Facts) -> Iterator[Hit]:
             word.text for one in unit.within(command.scope) for word in vocabulary.pip_words(one)
         ]
         if "cmake" not in vocabulary.installed(unit, command.scope) and "cmake" not in pips:
-            yield Hit(command.place, "archive/ is built and cmake not installed", _grave(stage))
+            yield Hit(command.place, "archive/ is built and cmake not installed", _level(stage))
 
 
 @rule(

@@ -77,7 +77,7 @@ class HostProgram:
                 if found is None:
                     raise ServiceError(
                         f"{one_line(self.argv[0])} is not known as a llama.cpp program",
-                        "none of its words is llama-server or a model that ends in .gguf",
+                        "none of its words is llama-server or a model name ending in .gguf",
                     )
                 answers[name] = names.read(_output(found.argv, self.env), name)
         return answers

@@ -212,7 +212,7 @@ def accepts(
 def _asked(
     architecture: str, engine: Engine, identity: Identity, cancelled: threading.Event | None
 ) -> ArchVerdict:
-    answers, build, scan = _together(
+    answers, build, scan = _in_parallel(
         lambda: _asked_twice(engine, architecture, cancelled),
         engine.build,
         lambda: engine.scan(architecture),
@@ -249,7 +249,7 @@ def _asked_twice(
     return answers
 
 
-def _together(*calls: Callable[[], Any]) -> list[Any]:
+def _in_parallel(*calls: Callable[[], Any]) -> list[Any]:
     """What each call returns, or the ConsoleError it raised; all run at the same time."""
     pool = ThreadPoolExecutor(len(calls), "oracle")
     try:
