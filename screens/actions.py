@@ -111,7 +111,7 @@ class Verbs(Base[None]):
 
     def _approve(self, snapshot: Snapshot) -> None:
         if time.monotonic() - self.asked_at < READ_S:
-            self.console.say("the question has only just appeared: read it, then answer")
+            self.console.say("the question has just appeared: read it, then answer")
             return
         confirm = str(snapshot.control.get("confirm") or "")
         if snapshot.view.state is RunState.PAUSED:
@@ -141,14 +141,14 @@ class Verbs(Base[None]):
             self.console.say("a gate is not skipped: y overrides it, with a reason")
             return
         if step is not None and step.implicit:
-            self.console.say("this row is the plan's own: x aborts")
+            self.console.say("the plan added this step, so it cannot be skipped: x aborts")
             return
         lines = [clean(f"{step.id}: {step.title}")] if step else []
         question = Question("Skip this step", lines, "reason", required=True)
         self._question(snapshot, "skip", question)
 
     def _abort(self, snapshot: Snapshot) -> None:
-        lines = ["The step that runs is stopped; what is alive is rolled back."]
+        lines = ["The running step is stopped; what the run started is rolled back."]
         lines += ["The baseline is down: it is brought back."] if snapshot.view.outage else []
         question = Question("Abort the run", lines, "type abort", confirm="abort")
         self._question(snapshot, "abort", question)

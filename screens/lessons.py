@@ -119,7 +119,7 @@ class LessonsScreen(Page):
             words += f" {' '.join(one for one in (asked, due) if one)}"
             rest = "   Esc shows all"
         elif self.about:
-            rest = f"   {glyphs().dot} bears on what was shown{rest}"
+            rest = f"   {glyphs().dot} applies to what was shown{rest}"
         rows: list[Row] = [fit(((words, "bold"), (rest, "dim")), width)]
         for problem in self.registry.problems[:3]:
             rows += paragraph(clean(str(problem), 600), width, "bad")

@@ -54,7 +54,7 @@ BEGINS = (
 )  # fmt: skip
 """How lines begin, and their tone; the words say it too."""
 EMPTY = (
-    "Nothing was asked yet. i asks: a repository (org/name), an address, a GGUF file or a "
+    "Nothing was checked yet. i asks for a repository (org/name), an address, a GGUF file or a "
     "directory. Only listings and headers are read; nothing is downloaded."
 )
 
@@ -126,7 +126,7 @@ class PreflightScreen(ReadingPage):
         if self.busy:
             return [((what, "bold"), ("  looking …", "accent"))]
         if self.shown is None:
-            return [(("Know before you pay", "bold"), ("   i asks", "dim"))]
+            return [(("Check before you download", "bold"), ("   i asks", "dim"))]
         verdict = self.shown.verdict
         return [((verdict or "no verdict", TONES.get(verdict, "bad")), (f"  {what}", "bold"))]
 

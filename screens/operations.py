@@ -123,7 +123,7 @@ class LogFeed:
         self.source = source
         self._turn += 1
         if source is None:
-            self.pane.attach("log", "nothing is logged yet")
+            self.pane.attach("log", "there is no log yet")
             return
         if source.kind == CONTAINER and self.container is not None:
             self.container.start()

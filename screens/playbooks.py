@@ -105,7 +105,7 @@ class PlaybooksScreen(Page):
     def on_pick_list_picked(self, event: PickList.Picked) -> None:
         entry = self.entries[event.index]
         if entry.problem:
-            self.console.say("this playbook cannot be used: what is wrong stands beside it")
+            self.console.say("this playbook cannot be used: its errors are shown beside it")
         else:
             self.app.push_screen(PlanScreen(entry.path))
 
@@ -263,7 +263,7 @@ class PlanScreen(ReadingPage):
             return [(("reading …", "dim"),)]
         if self.console.watchers.readonly:
             return [(("read-only: nothing can be started", "warn"),)]
-        words = "S starts it; it stands still before step 1"
+        words = "S starts it; it pauses before step 1"
         return [((words, "bold"), ("   i inputs   Esc back", "dim"))]
 
     def action_start(self) -> None:
@@ -302,7 +302,7 @@ class PlanScreen(ReadingPage):
             watchers.started = "the run did not start: " + "\n".join(error.lines())
             self.on_app(self._not_started, error)
             return
-        watchers.started = f"run {run.id} stands before its first step"
+        watchers.started = f"run {run.id} is paused before its first step"
         self.on_app(self._begun, run, began)
 
     def _say(self, text: str) -> None:

@@ -122,7 +122,7 @@ def key_row(actions: Iterable[Action], width: int) -> Row:
     return tuple(row)
 
 
-OPEN = Action("pick", ("enter",), "Open", "Open what the cursor stands on.", "list")
+OPEN = Action("pick", ("enter",), "Open", "Open what is under the cursor.", "list")
 
 
 class KeyLine(Rows):

@@ -267,7 +267,7 @@ class LogPane(Vertical, can_focus=True):
         start = self._from(step)
         self.view.reveal(number)
         if step > 0 and number <= start:
-            self._say("went round to the top")
+            self._say("continued at the top")
         elif step < 0 and number >= start:
-            self._say("went round to the end")
+            self._say("continued at the end")
         self._paint_title()

@@ -119,7 +119,7 @@ def fill(
     """Apply a mapping to site and playbook; writes the site and the files the playbook expects."""
     workspace.enter(mapping.for_image("this host"))
     for value in mapping.inputs.values():
-        _lay(Path(value))
+        _make_moved(Path(value))
     rewriter = Rewriter(mapping, site.model.engine.host)
     # by its real name: a preflight knows the baseline's own weights by it
     model = (
@@ -224,7 +224,7 @@ def _inputs(playbook: Playbook, given: dict[str, str]) -> dict[str, str]:
     return moved
 
 
-def _lay(path: Path) -> None:
+def _make_moved(path: Path) -> None:
     """Make what a moved path needs: an interpreter, judged by its name, else a directory."""
     if path.name.startswith("python"):
         image.python(path)

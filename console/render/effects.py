@@ -44,7 +44,7 @@ def _checkpoint(asked: measuring.CheckpointStep) -> Iterator[str]:
         parts.append(f"the arguments of {asked.service}")
     if asked.args:
         parts.append(shlex.join(asked.args))
-    words = ", ".join(part for part in parts if part) or "as its format asks"
+    words = ", ".join(part for part in parts if part) or "as the file format requires"
     yield f"works out whether it fits, loaded by: {one_line(words, 300)}"
     if asked.to:
         yield f"and whether the disk of {one_line(asked.to)} holds it"

@@ -132,7 +132,7 @@ class Control:
                 return ""
             no = self._write_down(verb)
             if no:
-                return f"the journal does not take it, so nothing was done: {no}"
+                return f"the journal cannot be written, so nothing was done: {no}"
             if verb.verb == "pause":
                 self.pause_asked = True
             else:
@@ -164,14 +164,14 @@ class Control:
         if verb.verb == "approve":
             return self._approve_why_not(verb, seen)
         if verb.verb == "skip" and self.implicit:
-            return "this row is the plan's own and cannot be skipped; abort stops the run"
+            return "the plan added this step, so it cannot be skipped; abort stops the run"
         if verb.verb == "skip" and self.is_gate:
             return "a gate cannot be skipped; approve overrides it, with a reason"
         return ""
 
     def _approve_why_not(self, verb: Verb, seen: dict[str, Any]) -> str:
         if "evidence" not in seen:
-            return "an approval names the evidence it was shown"
+            return "an approval must name the evidence that it was shown"
         if self.state is RunState.PAUSED:
             return "" if verb.why.strip() else "overriding a gate needs a reason"
         if self.confirm and verb.args.get("confirm") != self.confirm:

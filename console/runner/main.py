@@ -60,7 +60,7 @@ from console.runner.services import RunServices
 WARM_READY_S = 10.0
 FENCED_S = 5.0
 """Seconds that a triggered standby may take to end its runner."""
-UNGUARDED = "nobody guards what is up: the baseline is brought back now"
+UNGUARDED = "no sentinel guards the load: the baseline is brought back now"
 
 
 def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: str) -> int:
@@ -107,7 +107,7 @@ def _walk(context: Context, server: Server, lock: HostLock, *, resumed: bool, cl
     try:
         if not closing:
             # in a thread: the main one may hold the very lock that stopping the run takes
-            end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
+            end = partial(threading.Thread, target=_on_sigterm, args=(context,), daemon=True)
             signal.signal(signal.SIGTERM, lambda *_: end().start())
             _watch_machine(context, resumed=resumed)
         Runner(context).run()
@@ -133,7 +133,7 @@ def _trace() -> None:
         traceback.print_exc()
 
 
-def _asked_to_end(context: Context) -> None:
+def _on_sigterm(context: Context) -> None:
     """Handle SIGTERM from systemd or `kill` without leaving the baseline down: the standby ends
     this process, or else the run rolls itself back."""
     if standby.trigger(context.run.rollback, standby.EMERGENCY):
@@ -221,8 +221,8 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
         fold(events(context.run.journal), context.view)
     if resume and not context.view.run_id:
         raise ConsoleError(
-            "the journal of this run is gone", str(run.journal),
-            "without it nobody knows what was done; omni-console rollback still works",
+            "the journal of this run is missing", str(run.journal),
+            "without it nothing tells what was done; omni-console rollback still works",
         )  # fmt: skip
     if close:
         live.append(run.live, myself())
@@ -281,7 +281,7 @@ def _can_be_stopped(context: Context) -> None:
     if context.services.find("baseline") is None:
         url = context.plan.site.model.baseline.url
         who = listener(url)
-        what = f"process {who.pid} ({who.words})" if who else "what"
+        what = f"process {who.pid} ({who.words})" if who else "something"
         end = f"`kill {who.pid}`" if who else "end it by hand"
         raise BaselineNotReady(
             "no run starts: the baseline could not be stopped",
@@ -309,7 +309,7 @@ def _warm_up(context: Context) -> None:
         if child.poll() is not None or clock.monotonic() > deadline:
             raise ConsoleError(
                 "the standby for the rollback did not start", f"see {directory / 'warm.log'}",
-                "no run starts without a way back",
+                "no run starts without a standby",
             )  # fmt: skip
         clock.sleep(0.01)
 

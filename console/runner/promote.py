@@ -140,7 +140,7 @@ def _create(spec: ServiceSpec, runs: ContainerSpec, url: str) -> list[str]:
 def outage_words(view: RunView) -> str:
     """How long recent restores took, for whoever decides."""
     known = view.restore_s
-    return f"back in {format_duration(known)}" if known else "how fast was never measured"
+    return f"back in {format_duration(known)}" if known else "its duration was never measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,10 @@ def standing(site: Site) -> CutOver:
         )  # fmt: skip
     run = RunDir(paths.runs_dir() / found.run)
     if not found.run or not run.readable:
-        raise UsageError("the run that cut over is not on record", f"relay, pid {found.pid}")
+        raise UsageError("the run of this cutover has no record", f"relay, pid {found.pid}")
     if runner_alive(run) or ladder_busy(run):
         raise UsageError(
-            f"run {run.id} is still on", "it may yet go back",
+            f"run {run.id} is still active", "it may still end the cutover",
             f"omni-console attach {run.id[-4:]}; promote when it has ended",
         )  # fmt: skip
     view = read_view(run)
@@ -195,14 +195,12 @@ def _serves_itself(cut: CutOver, engine: str) -> None:
     try:
         up = [one for one in named if _runs_now(one, cut, engine)]
         told = [stranger(run.id, one, cut.spec) for one in up]
-        who = (
-            min(told, key=len) if up else f"{name} does not run any more, or not at {cut.spec.url}"
-        )
+        who = min(told, key=len) if up else f"{name} does not run, or not at {cut.spec.url}"
     except EngineError as error:  # nobody knows what answers
         who = f"whether {name} runs is not known: {error}"
     if who:
         raise BaselineNotReady(
-            "not promoted: clients are not at the candidate that was measured", who,
+            "not promoted: clients do not reach the candidate that was measured", who,
             "omni-console rollback brings the baseline back",
         )  # fmt: skip
 

@@ -144,7 +144,7 @@ def refuse_resume(run: RunDir) -> None:
         other = proxy.at(url)
         if other is not None and other.run not in ("", run.id):
             raise BaselineNotReady(
-                "no run goes on: the baseline does not serve",
+                "no run resumes: the baseline does not serve",
                 f"{other.service} answers at {url}, by the cutover of {other.run}",
                 "omni-console rollback ends that cutover",
             )

@@ -255,7 +255,7 @@ def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
     if not threshold.relative:
         ends = [threshold.satisfied(end, None, evidence.unit) for end in found]
     elif _few(threshold, evidence):
-        (low, high), (least, most) = _every(evidence)
+        (low, high), (least, most) = _outermost(evidence)
         ends = [threshold.satisfied(low, most), threshold.satisfied(high, least)]
     else:
         ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in found]
@@ -275,12 +275,12 @@ def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] |
         if not evidence.samples:
             return evidence.between
         if _few(threshold, evidence):
-            return _every(evidence)[0]
+            return _outermost(evidence)[0]
         return interval(evidence.samples, evidence.headline)
     if not evidence.samples and not evidence.baseline_samples:
         return None
     if _few(threshold, evidence):
-        (low, high), (least, most) = _every(evidence)
+        (low, high), (least, most) = _outermost(evidence)
         return low / most, high / least
     return interval(
         evidence.samples or [evidence.value or 0.0], evidence.headline,
@@ -294,7 +294,7 @@ def _few(threshold: Threshold, evidence: Evidence) -> bool:
     return any(0 < len(side) < ENOUGH for side in sides)
 
 
-def _every(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, float]]:
+def _outermost(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, float]]:
     """The minimum and maximum of each side: its outermost samples, or the interval if it has enough
     samples."""
     values: Sequence[float] = evidence.samples or (evidence.value or 0.0,)

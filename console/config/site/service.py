@@ -41,9 +41,9 @@ def _service_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", value):
         raise ValueError("a service name of a-z, 0-9, - and _")
     if value == "baseline":
-        raise ValueError("another name; the baseline is the site's")
+        raise ValueError("another name; the site's baseline has this one")
     if value == "cutover":
-        raise ValueError("another name; it is the console's own relay")
+        raise ValueError("another name; the console's own relay has this one")
     return value
 
 

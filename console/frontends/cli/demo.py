@@ -158,7 +158,7 @@ def rehearse(args: Namespace) -> int:
     client = making.engine(site.model.engine.host)
     place.prepare()
     path, given = playbook_path(args.playbook), inputs_of(args.input)
-    _go_back(client, say)
+    _stop_leftovers(client, say)
     mapping = making.draft(path, given, site, args.fault)
     place.enter(mapping.for_image("this host"))
     HostLock().release()  # raises HostBusy before anything is started
@@ -190,7 +190,7 @@ def _asked(args: Namespace) -> None:
     """Check the options of a rehearsal. Raises UsageError."""
     making.known(args.fault)
     if args.fault and not args.rehearse:
-        raise UsageError("--fault belongs to --rehearse", hint="nothing goes wrong on purpose else")
+        raise UsageError("--fault belongs to --rehearse", hint="only a rehearsal has faults")
 
 
 def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: speed.Say) -> int:
@@ -213,7 +213,7 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: spee
     return code
 
 
-def _go_back(client: docker.DockerClient, say: speed.Say) -> None:
+def _stop_leftovers(client: docker.DockerClient, say: speed.Say) -> None:
     """Stop what an earlier rehearsal left running, as `then: stay` does, since it occupies the
     scripted cards that the next baseline needs. Raises HostBusy if one is under way."""
     up = {"label": f"{place.role_label()}=candidate", "status": "running"}
@@ -221,7 +221,7 @@ def _go_back(client: docker.DockerClient, say: speed.Say) -> None:
         return
     own = join()
     HostLock().release()
-    say("what the rehearsal left up is stopped")
+    say("what the last rehearsal left running is stopped")
     Procedure(site_plan(load_site(Path(own)))).run()
 
 
@@ -229,6 +229,6 @@ def _end(args: Namespace, client: docker.DockerClient, say: speed.Say) -> None:
     if args.keep:
         say(f"the stand-in baseline goes on serving; docker stop {speed.container()} ends it")
         return
-    _go_back(client, say)
+    _stop_leftovers(client, say)
     speed.stop(client)
     say("the stand-in baseline is stopped")

@@ -68,7 +68,7 @@ class Follow:
                     break
                 self._attend()
                 self._wait()
-            self._let_go()
+            self._wait_cleanup()
         finally:
             self.reader.close()
         return self._conclusion()
@@ -83,7 +83,7 @@ class Follow:
             with contextlib.suppress(ConsoleError, OSError):
                 control.send(self.run.socket, {"verb": "status", "attached": True}, ATTEND_S)
 
-    def _let_go(self) -> None:
+    def _wait_cleanup(self) -> None:
         """Wait until a finished runner has cleaned up: the next run needs the host."""
         deadline = time.monotonic() + GRACE_S
         while self.finished and runner_alive(self.run) and time.monotonic() < deadline:

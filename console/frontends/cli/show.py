@@ -162,7 +162,7 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     """Where the baseline is, and what to do: a single suggestion if only one makes sense."""
     short = run.id[-4:]
     if ladder_busy(run):
-        return [f"a rollback is on: omni-console attach {short} follows it"]
+        return [f"a rollback is under way: omni-console attach {short} follows it"]
     if state == NEVER_BEGAN:
         return [NO_RESUME]
     gone = state == INTERRUPTED

@@ -277,7 +277,7 @@ class ConsoleApp(App[int]):
 
     def action_help_quit(self) -> None:
         """Handle Ctrl-C, pressed by habit: it stops nothing here."""
-        self.say("q closes the console; whatever runs goes on", "information")
+        self.say("q closes the console; runs go on", "information")
 
     def action_toggle_mouse(self) -> None:
         driver = self._driver
@@ -291,7 +291,7 @@ class ConsoleApp(App[int]):
 
     def action_prove(self) -> None:
         if self.watchers.readonly:
-            self.say("read-only: nothing is asked of the baseline")
+            self.say("read-only: the baseline is not asked")
             return
         if self.proving:
             return  # one at a time: a key that repeats is one question

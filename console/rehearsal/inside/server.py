@@ -68,7 +68,7 @@ def load_for_ever(host: str, port: int) -> None:
     HTTPServer((host, port), Loading).serve_forever()
 
 
-def _eat(bytes_s: int) -> None:
+def _eat_ram(bytes_s: int) -> None:
     """Take RAM, page by page, until the process is ended."""
     print("stand-in: loading; RAM goes up as in F-022", flush=True)
     taken = []
@@ -119,7 +119,7 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
     usual = os.environ.get("LLAMA_ARG_PORT") or str(DEFAULT_PORT.get(program, 8080))
     port = int(value(given, "--port", default=usual))
     if told.fault == "ram":
-        _eat(told.eat_bytes_s)
+        _eat_ram(told.eat_bytes_s)
     if told.fault == "never-ready":
         load_for_ever(host, port)
     work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)

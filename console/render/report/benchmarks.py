@@ -38,11 +38,11 @@ def target_words(row: dict[str, Any], base: Figures | None) -> str:
     for word, key in (("GO", "go"), ("NO-GO", "no_go")):
         text = str(row.get(key) or "")
         if text:
-            parts.append(f"{word} {clean(text, 80)}{_comes_to(text, base)}")
+            parts.append(f"{word} {clean(text, 80)}{_relative_value(text, base)}")
     return "; ".join(parts)
 
 
-def _comes_to(text: str, base: Figures | None) -> str:
+def _relative_value(text: str, base: Figures | None) -> str:
     """The value of a threshold relative to the baseline, in the figure's unit."""
     if base is None:
         return ""

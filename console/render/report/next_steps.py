@@ -61,7 +61,7 @@ CAUSES = {
     "output_invalid": "the output or the runs that were void, with their reasons",
     "expired": "nobody answered in time; a longer `expires`, or somebody who waits",
     "guard": "a limit of the machine was passed",
-    "internal": "no fault of the trial: `runner.log` in the run's directory has the trace",
+    "internal": "not the trial's fault: `runner.log` in the run's directory has the trace",
 }
 SAME = {
     "decode_tok_s": "tok_s", "tg_tok_s": "tok_s", "pp_tok_s": "prompt_tok_s", "ttfo_s": "ttft_s",

@@ -195,7 +195,7 @@ def _keep(
     planned = int(result.protocol.get("runs", 0))
     if not tok_s.n or len(result.runs) < planned:
         # figures of a server that died on the way are kept, but no gate may call them GO
-        what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "not one valid run"
+        what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "no run was valid"
         reasons = sorted({str(v.get("reason", "")) for v in result.voids})
         raise StepFailed(Cause.OUTPUT_INVALID, what, lines=reasons[:5])
     spread = f" ± {tok_s.std:.2f}" if tok_s.std is not None else ""

@@ -102,12 +102,12 @@ def _allowed(context: Context, attempt: Attempt, asked: DownloadStep) -> str:
     if not asked.of or (stands is not None and stands.verdict == "GO"):
         return ""
     if stands is None:
-        raise StepFailed(Cause.PRECONDITION, f"step {asked.of} has judged nothing yet")
+        raise StepFailed(Cause.PRECONDITION, f"step {asked.of} has given no verdict yet")
     why = "; ".join(row["why"] for row in stands.criteria)
     words = f"{asked.of} says {stands.verdict}: {one_line(why, 200)}"
     if context.meta.headless or context.meta.yes:
-        raise StepFailed(Cause.PRECONDITION, f"{words}; nobody is here to type an override")
-    prompt = f"{words}. Type '{ANYWAY}' to download it all the same, or reject"
+        raise StepFailed(Cause.PRECONDITION, f"{words}; nobody is attached to type an override")
+    prompt = f"{words}. Type '{ANYWAY}' to download it anyway, or reject"
     done = wait(context, attempt, prompt, ANSWER_S, ANYWAY)
     return f"override of {asked.of}'s {stands.verdict}, {done.detail}; "
 

@@ -189,7 +189,7 @@ def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evi
     if criterion.metric.startswith("gpu."):
         groups = dict(peaks.get("gpu") or {})
     if not _count(peaks.get("n")):
-        return Evidence(None, unit, 0, reason_missing="nobody sampled the machine")
+        return Evidence(None, unit, 0, reason_missing="the machine was not sampled")
     missing = [f"{uuid} was not seen" for uuid in cards if uuid not in groups]
     if not groups:
         trouble = str(peaks.get("trouble") or "")

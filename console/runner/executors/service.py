@@ -29,7 +29,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         if context.services.take_over(name, attempt):
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
-            _nobody_there(context, name)
+            _refuse_answered(context, name)
             _warn_unlimited(context, name, attempt)
             context.services.start(name, attempt)
     waited = context.services.wait(name, attempt)
@@ -37,7 +37,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     return Done(f"{name} ready after {format_duration(waited)}")
 
 
-def _nobody_there(context: Context, name: str) -> None:
+def _refuse_answered(context: Context, name: str) -> None:
     """Refuse to start a candidate while something answers at its address, since that would be
     measured in its place."""
     spec = context.services.spec(name)
@@ -69,7 +69,7 @@ def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
         not stopped
         and health(url, context.plan.site.model.baseline.ready.http)[0] is Health.SERVING
     ):
-        raise StepFailed(Cause.PRECONDITION, f"what answers at {url} could not be stopped")
+        raise StepFailed(Cause.PRECONDITION, f"the server at {url} could not be stopped")
     released = wait_released(context, attempt)
     took = format_duration(context.clock.monotonic() - begun)
     return Done(f"baseline stopped in {took}; {released}")

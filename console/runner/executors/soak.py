@@ -35,7 +35,7 @@ LOOKS = 60
 LEAST_SHARE = 0.5
 """Share of the duration that has to be observed."""
 LAST_LINES = 20
-LOST = "it had ended when a new runner looked for it"
+LOST = "a new runner found that it had ended"
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
@@ -93,7 +93,7 @@ def _soak(
     if file.resumed:
         away = format_duration(tally.gaps[-1][1] - tally.gaps[-1][0])
         attempt.say(
-            f"goes on at {format_duration(tally.observed)}; nobody looked for {away}", always=True
+            f"continues at {format_duration(tally.observed)}; not observed for {away}", always=True
         )
     try:
         with watch:
@@ -170,9 +170,7 @@ def _conclude(context: Context, soak: SoakStep, handle: Handle, tally: Tally, en
         what = f"after {format_duration(tally.observed)}: {failed}; at most {soak.max_errors} may"
         raise StepFailed(Cause.OUTPUT_INVALID, what, lines=last)
     if not tally.good:
-        raise StepFailed(
-            Cause.OUTPUT_INVALID, f"not one request was answered; {failed}", lines=last
-        )
+        raise StepFailed(Cause.OUTPUT_INVALID, f"no request was answered; {failed}", lines=last)
 
 
 def _died(context: Context, service: str, handle: Handle, tally: Tally) -> StepFailed:

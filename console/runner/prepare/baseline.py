@@ -119,7 +119,7 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
     if found is None:
         raise BaselineNotReady(
             f"the baseline's container {one_line(ref)} does not exist",
-            hint="docker ps -a lists what there is; correct the site file",
+            hint="docker ps -a lists the containers; correct the site file",
         )
     image = str(found.get("Image", ""))
     if image_info(client, image) is None:
@@ -139,7 +139,7 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
 def _models_exist(site: Site) -> None:
     missing = [m for m in site.model.baseline.models if not (site.base / m).exists()]
     if missing:
-        hint = "put it there, or correct `models` of the baseline in the site file"
+        hint = "restore the file, or correct `models` of the baseline in the site file"
         if site.base == paths.demo_dir():
             hint = "omni-console demo makes it and starts the demo's baseline"
         raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), hint)

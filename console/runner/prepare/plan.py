@@ -101,7 +101,7 @@ class Plan:
                 there = shlex.quote(str(self.playbook.base))
                 by_hand = f"cd {there} && {shlex.join(build_argv(step))}"
                 return one_line(
-                    f"step {step.id} of this playbook builds it; by hand: {by_hand}", 600
+                    f"step {step.id} of this playbook builds it; or by hand: {by_hand}", 600
                 )
         return hint
 
@@ -263,7 +263,7 @@ class _Planner:
         text = text if self.started or self.down_for else "only if something is still up: stop it, "
         text += "make sure the baseline serves: start, ready, one completion"
         if self.staying and step_id == RESTORE:
-            text = f"nothing as long as clients stay at {self.staying}; any other end: {text}"
+            text = f"nothing while clients stay at {self.staying}; any other end: {text}"
         return PlannedStep(
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
             implicit=True,

@@ -79,7 +79,7 @@ def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
     out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
-        out.append(f"  planned    {format_duration(sum(planned))} where a duration is given")
+        out.append(f"  planned    {format_duration(sum(planned))} for steps with a duration")
     out.append(f"  baseline   {outage_words(made)}")
     phase = ""
     for number, step in enumerate(made.steps, 1):

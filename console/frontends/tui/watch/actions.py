@@ -55,7 +55,7 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
     if snapshot.word == "unreadable":
         return f"the run cannot be read: {snapshot.trouble}"
     if snapshot.is_rolling_back and (not snapshot.alive or snapshot.rollback != "restoring"):
-        return f"a rollback is on; {action('emergency').first} shows it"
+        return f"a rollback is under way; {action('emergency').first} shows it"
     if snapshot.word == NEVER_BEGAN:
         return NO_RESUME
     if verb == "resume":
@@ -118,11 +118,11 @@ def _sentence(snapshot: Snapshot, verb: str) -> str:
         if verb in ("approve", "reject"):
             return f"nothing waits for an answer: {now}"
         if verb == "retry":
-            return f"nothing to try again: {now}"
+            return f"nothing to retry: {now}"
         if verb in ("next", "skip"):
             return f"{now}; {action('pause').first} pauses after it"
     if state in (RunState.STOPPING, RunState.ROLLING_BACK):
-        return f"{now}: it takes nothing any more"
+        return f"{now}: it accepts no more commands"
     if verb == "pause" and state is RunState.PAUSED:
         return f"{now} already"
     if verb not in VERBS:
@@ -143,4 +143,4 @@ def _said(word: str) -> str:
 
 
 def _no_run() -> str:
-    return f"no run is on: {action('playbooks').first} picks a playbook"
+    return f"no run is active: {action('playbooks').first} picks a playbook"

@@ -185,7 +185,7 @@ class BaselineWatch(Watch[BaselineView]):
         elif answers_200(base.url, base.ready_path, HEALTH_S):
             word, detail = self._serving(plan)
         else:
-            word, detail = self._otherwise(plan)
+            word, detail = self._check_again(plan)
         name = base.container_name or plan.site_name or base.name
         view = BaselineView(
             word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s
@@ -205,7 +205,7 @@ class BaselineWatch(Watch[BaselineView]):
             words += ", AND DOES NOT ANSWER"
         return f"to {found.service}, {words}; F12 brings the baseline back"
 
-    def _otherwise(self, plan: SealedPlan) -> tuple[str, str]:
+    def _check_again(self, plan: SealedPlan) -> tuple[str, str]:
         """Check again after an unclear answer, with words for the result."""
         from console.runtime.probe import Health, health
 
