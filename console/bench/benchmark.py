@@ -288,7 +288,7 @@ class Benchmark:
             target = f"{protocol.cv_target:.1%}"
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
         if not result.cancelled and len(result.runs) < protocol.runs:
-            late = "the time was over" if self._left() <= 0 else ""
+            late = "the time ran out" if self._left() <= 0 else ""
             flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
         result.flags = list(dict.fromkeys(flags))
         return result

@@ -285,7 +285,7 @@ def _capture(
         except ValueError as error:
             got.failure = Failure(FailureKind.PROTOCOL, one_line(str(error)))
         except httpx.ReadTimeout as error:
-            silent = Failure(FailureKind.SILENT, f"no word for {limits_s[1]:g} s")
+            silent = Failure(FailureKind.SILENT, f"no data for {limits_s[1]:g} s")
             got.failure = silent if limits_s[1] < limits_s[0] else _transport(error, True)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             got.failure = _transport(error, bool(got.events))

@@ -117,7 +117,7 @@ def _of_llama_bench(text: str, found: Figures) -> None:
             continue
         entry = _entry(one)
         if entry is None:
-            found.flags.append("an entry that cannot be believed was left out")
+            found.flags.append("an implausible entry was left out")
             continue
         found.entries.append(entry)
         build = f"{one.get('build_number', '')}-{one.get('build_commit', '')}".strip("-")
@@ -125,12 +125,12 @@ def _of_llama_bench(text: str, found: Figures) -> None:
         found.model = found.model or one_line(str(one.get("model_type") or ""), 120)
     if found.entries or objects:
         if broken or (_OPENED.search(text) and not _CLOSED.search(text)):
-            whole = f"{len(found.entries)} whole entries count"
+            whole = f"{len(found.entries)} complete entries count"
             found.flags.insert(0, f"the output was cut off: {whole}")
         return
     found.entries = list(_table(text))
     if found.entries:
-        found.flags.append("from the table, which does not tell the single samples: n is 1")
+        found.flags.append("from the table, which omits single samples: n is 1")
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
@@ -210,7 +210,7 @@ def _of_sweep(text: str, found: Figures) -> None:
             count, speed = _count(row.get(kind)), _rate(row.get(f"speed_{kind}"))
             took = _rate(row.get(f"t_{kind}"))
             if depth is None or not count or speed is None or took is None:
-                found.flags.append("a row that cannot be believed was left out")
+                found.flags.append("an implausible row was left out")
                 continue
             # times are printed with three decimals
             if abs(count / took - speed) > speed * AGREE + count * 0.0005 / took**2:

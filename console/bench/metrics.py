@@ -174,7 +174,7 @@ def _checked(decode: float | None, server: float | None, flags: list[str]) -> fl
     if decode is None or server is None or abs(decode / server - 1) <= DISAGREEMENT:
         return decode
     if decode > server:
-        flags.append("a decode rate above the server's own was dropped: tokens came in heaps")
+        flags.append("a decode rate above the server's own was dropped: tokens came in bursts")
         return None
     flags.append(f"decode {decode:.4g} tok/s here, {server:.4g} tok/s by the server's timings")
     return decode
@@ -240,9 +240,9 @@ def repeated(count: int, asked: int) -> list[str]:
     if not count:
         return []
     were = "was" if count == 1 else "were"
-    flags = [f"{count} of {asked} requests {were} sent twice: the server answered 400 with nothing"]
+    flags = [f"{count} of {asked} requests {were} sent twice: the server answered an empty 400"]
     if count > REPEATED * asked:
-        flags.append("these are the figures of a broken transport: more than 1 % was sent twice")
+        flags.append("the transport is broken: more than 1 % was sent twice")
     return flags
 
 

@@ -318,7 +318,7 @@ class Tally:
             "restarts": _metric(
                 "restarts", anew if anew or (up.count and not no_start) else None, up.count + anew,
                 why=f"when the server started was {no_start}" if up.count else
-                "nothing told when the server started",
+                "when the server started is unknown",
             ),
             "hangs": _metric("hangs", len(self.hangs) if asked else None, asked, why=none),
             "critical_lines": _metric(
@@ -336,7 +336,7 @@ class Tally:
         grown = None if unsure or self.restarted else growth(seen, self.observed)
         few = unsure or f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed"
         if self.restarted and seen:
-            few = "the server was started anew in between"
+            few = "the server was restarted in between"
         return {
             f"{name}_growth": _metric(f"{name}_growth", grown, len(seen), why=few),
             f"{name}_peak": _metric(f"{name}_peak", most, len(seen), why=unsure),
@@ -359,7 +359,7 @@ class Tally:
     def _described(self, name: str) -> dict[str, Any]:
         """A figure of single requests: their median, and how they spread."""
         values = finite(getattr(request, name) for request in self.requests)
-        found = _metric(name, median(values), len(values), why="no request gave one")
+        found = _metric(name, median(values), len(values), why="no request gave a figure")
         found |= {
             "void": len(self.requests) - len(values), "headline": "median", "mean": mean(values),
             "std": std(values), "median": median(values), "min": min(values, default=None),

@@ -239,7 +239,7 @@ def send(pid: int, start: int, number: int) -> bool:
         try:
             found = stat(pid, sure=True)
         except OSError as error:
-            raise PermissionError(errno.EPERM, f"pid {pid} cannot be looked at") from error
+            raise PermissionError(errno.EPERM, f"pid {pid} cannot be inspected") from error
         if found is None or found.start != start or found.state in "ZX":
             return False
         if descriptor >= 0:

@@ -168,7 +168,7 @@ class GuardWatch:
         if not recording.alive:
             return replace(view, word=GONE, tte_s=None, lease=None)
         if not page:
-            return replace(view, word=UNREADABLE, detail="its page is not whole")
+            return replace(view, word=UNREADABLE, detail="its page is incomplete")
         acted = page.get("acted")
         return replace(view, word=ACTED) if (acted if acted is not None else found) else view
 

@@ -111,7 +111,7 @@ def refuse_others() -> None:
     for found in live_others({os.getuid()}):
         raise HostBusy(
             "another run holds this host", _words(found),
-            "where it is not to be waited for: OMNI_HOST_DIR names another directory for the lock",
+            "to run beside it, OMNI_HOST_DIR names another directory for the lock",
         )  # fmt: skip
 
 

@@ -159,7 +159,7 @@ def what_is_odd(
     """Why a row is no event of this schema, in a line; "" if it is one."""
     why = HEAD({"at": at, "kind": kind, "step": step, "attempt": attempt})
     if not why and kind not in KINDS:
-        why = "nobody here knows this kind"
+        why = "this program does not know this kind"
     if not why and data is None:
         why = "its data is no JSON object, or one that is too long or too deep"
     why = why or KINDS[str(kind)](data)
@@ -323,7 +323,7 @@ def _refuse_newer(version: int, path: Path) -> None:
     if version > SCHEMA_VERSION:
         raise NewerJournal(
             f"the journal is of version {version}, and this program writes {SCHEMA_VERSION}",
-            f"{path}", "go on with the program that began the run",
+            f"{path}", "continue with the version that began the run",
         )  # fmt: skip
 
 

@@ -209,7 +209,7 @@ class RawEngine:
         except FileNotFoundError:
             raise EngineError("no container engine", f"no socket at {self.path}", _START) from None
         except PermissionError:
-            title = "the container engine is not open to this user"
+            title = "the container engine is this user may not use it"
             detail = f"no permission for {self.path}"
             raise EngineError(title, detail, "the docker group, or root, may use it") from None
         except ConnectionRefusedError:

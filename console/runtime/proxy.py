@@ -185,7 +185,7 @@ async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> 
     except OSError as error:
         _say(f"cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}")
         return 1
-    _say(f"{listen[0]}:{listen[1]} is handed to {service} at {to[0]}:{to[1]}")
+    _say(f"{listen[0]}:{listen[1]} is passed on to {service} at {to[0]}:{to[1]}")
     await over.wait()
     server.close()
     door.cut()

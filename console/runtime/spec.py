@@ -304,6 +304,6 @@ def containment(spec: ServiceSpec) -> str:
             "the first to go when memory runs out; restart no"
         )
     if isinstance(runs, ExistingContainer):
-        return "a container somebody else made: its own limits, none of the console's"
+        return "a container made elsewhere: its own limits, none of the console's"
     assert isinstance(runs, ProcessSpec)
     return "no kernel limit: a host process may fill RAM and swap; only the sentinel stops it"

@@ -24,7 +24,7 @@ from console.models.gguf.byte_source import PORTS, Address, GgufError, Kind
 
 LONGEST_WAIT_S = 86_400.0
 _NO_TOKEN = (
-    "a hub answers so for what is private, gated or not there at all: check the name, accept the "
+    "a hub answers this for private, gated and missing repositories: check the name, accept the "
     "terms on the model's page, and set HF_TOKEN"
 )
 _TOKEN = "the token given has no access: accept the terms on the model's page, or use another token"
@@ -70,7 +70,7 @@ def refusal(
         if status == 429 and not token_sent:
             hint += "; with HF_TOKEN more is allowed"
         return GgufError(kind, f"{address.authority} {title}", detail, hint)
-    return GgufError(Kind.PROTOCOL, f"{where} gives an answer that is of no use", detail)
+    return GgufError(Kind.PROTOCOL, f"{where} gives an unusable answer", detail)
 
 
 def retry_after(headers: dict[str, str], now: float) -> float | None:
@@ -148,7 +148,7 @@ class Wire:
         if self._head is not None:
             self._head += count
             if self._head > HEADS:
-                raise httpcore.RemoteProtocolError("the head of its answer does not end")
+                raise httpcore.RemoteProtocolError("its answer's header does not end")
 
     def get(
         self, address: Address, headers: dict[str, str], wanted: Callable[[int], int]

@@ -128,7 +128,7 @@ class RemoteFile:
         self.total = total
 
     def _changed(self, words: str) -> GgufError:
-        hint = "somebody is uploading, or mirrors disagree: try again, with a fixed revision"
+        hint = "somebody is uploading, or mirrors differ: try again, with a fixed revision"
         return self._error(Kind.CHANGED, f"it changed while it was read: {words}", hint)
 
     def _data(self, answer: Answer, first: int, last: int) -> bytes:

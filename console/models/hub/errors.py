@@ -141,7 +141,7 @@ def explain(asked: Asked, error: Mapping[str, Any]) -> HubError:
     elif kinds & {"KeyError", "TypeError", "AttributeError"}:
         said = "its answer lacks what the listing of a model has"
     elif kinds & {"RecursionError", "MemoryError"}:
-        said = "its answer is nested or large beyond measure"
+        said = "its answer is too large or too deeply nested"
     return HubAnswer(f"{asked.host} did not answer as a model hub does", said, ENDPOINT)
 
 

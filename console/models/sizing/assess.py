@@ -318,9 +318,9 @@ def _compare(ledger: Assessment, placement: Placement | None, reference: Referen
     measured = f"{slow:g} to {fast:g} tok/s measured"
     active = placement.host.active
     if ledger.ceiling_tok_s is not None:
-        words = f"the ceiling worked out here is {ledger.ceiling_tok_s:.3g} tok/s"
+        words = f"the calculated ceiling is {ledger.ceiling_tok_s:.3g} tok/s"
     else:
-        words = "no ceiling comes out here: nothing is read from the disk for a token"
+        words = "no ceiling calculated: no token needs the disk"
     if active and reference.serves:
         words += (
             f"; that pace reads {active * slow / 1e9:.0f} to {active * fast / 1e9:.0f} GB/s of "

@@ -241,14 +241,14 @@ def lines(found: Assessment) -> list[str]:
         ]
     out += list(_limiting(found))
     if found.verdict is Verdict.NO_GO and not found.would_make_it_go:
-        out += ["", "What would make it go: nothing of what was tried here"]
+        out += ["", "What would make it go: nothing that was tried here"]
     elif found.would_make_it_go:
         out += ["", "What would make it go:"]
         for one in found.would_make_it_go:
             out += wrapped(f"  - {one}", "    ")
     if found.envelope.points:
         no_go = found.verdict is Verdict.NO_GO
-        tried = "If it were tried, up to what there is (and it would end there):"
+        tried = "Predicted while it loads, until the memory is exhausted:"
         out += ["", tried if no_go else "Predicted while it loads:"]
         for one in found.envelope.lines():
             out += wrapped(f"  {one}", "    ")
@@ -273,7 +273,7 @@ def _place(found: Assessment, where: str) -> Iterator[str]:
     limit = next((one for one in found.limits if one.where == where), None)
     total = sum(term.bytes or 0 for term in terms)
     if limit is None:
-        yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   what is there is not known"
+        yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   what is available is unknown"
         return
     yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   of {_have(limit)}"
 

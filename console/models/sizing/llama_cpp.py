@@ -237,7 +237,7 @@ def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessme
     ledger.add("compute", share.compute, where, f"batch of {placement.plan.ubatch} tokens, reserve")
     ledger.add("expert cache", share.extra, where, "--moe-cache-mib")
     ledger.add("CUDA context", share.context, where, "estimate")
-    ledger.add("margin", CARD_MARGIN, where, "for what no sum has")
+    ledger.add("margin", CARD_MARGIN, where, "for what no calculation covers")
 
 
 def _span(layers: Sequence[int]) -> str:
@@ -295,7 +295,7 @@ def _ceiling(host: Share, machine: Machine, ledger: Assessment, ram_read_bps: fl
     seconds = 0.0
     if miss:
         if not machine.disk_read_bps:
-            ledger.notes.append("how fast the disk reads is not known: no ceiling worked out")
+            ledger.notes.append("how fast the disk reads is not known: no ceiling calculated")
             return
         seconds += host.active * miss / machine.disk_read_bps
     if ram_read_bps:

@@ -189,7 +189,7 @@ class Keys:
 
     def bad(self, key: str, value: object, expected: str) -> NoReturn:
         huge = isinstance(value, int) and value.bit_length() > 128
-        shown = "a number beyond all measure" if huge else one_line(repr(value), 60)
+        shown = "an absurdly large number" if huge else one_line(repr(value), 60)
         raise BadFacts(
             f"the {self.source} cannot be true",
             f"{self.name(key)} is {shown}; expected {expected}",

@@ -55,7 +55,7 @@ def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) 
     ledger.unknown += [one for one in facts.missing if "cache" not in one]
     ledger.notes += plan.notes
     if facts.source == GGUF:
-        ledger.stops.append("a GGUF file is no input for this converter: it takes safetensors")
+        ledger.stops.append("this converter takes safetensors, not GGUF")
     if facts.layers is None:
         return ledger
     result = _result(facts, plan)
@@ -136,7 +136,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *(f"not counted: {what}" for what in plan.uncounted)]
     if plan.kt and facts.source == GGUF:
-        ledger.stops.append("a GGUF file is no input for kt-kernel: it takes safetensors")
+        ledger.stops.append("kt-kernel takes safetensors, not GGUF")
     if facts.layers is None:
         return ledger
     dense = facts.bytes_of(Kind.TOKENS, Kind.OUTPUT, Kind.DENSE)
@@ -277,7 +277,7 @@ def _mapped(ledger: Assessment, machine: Machine) -> None:
             "each token"
         )
         if machine.disk_read_bps is None:
-            ledger.notes.append("how fast the disk reads is not known: no ceiling worked out")
+            ledger.notes.append("how fast the disk reads is not known: no ceiling calculated")
 
 
 def _envelope(

@@ -367,7 +367,7 @@ def _end_oneoff(
 def _oneoff_code(client: docker.DockerClient, handle: Handle, say: Say) -> int:
     found = inspect(client, handle.container)
     if found is None:
-        raise ServiceError(f"{handle.name} is gone", "somebody removed its container")
+        raise ServiceError(f"{handle.name} is gone", "its container was removed")
     seen = status_of(found)
     if seen.exit_code is None:
         raise EngineError(f"{handle.name} has no exit code", seen.detail)
