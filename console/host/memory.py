@@ -281,7 +281,7 @@ class Bound:
 
     def __init__(self, root: Path, total: int) -> None:
         self.inside = False
-        """Whether a part of the run is bounded with this process; "no" if unknown."""
+        """Whether a part of the run is bounded with this process; else no level is judged."""
         found = (_level(folder, files, total) for folder, _, files in _groups(root))
         self.levels = [one for one in found if one is not None]
 

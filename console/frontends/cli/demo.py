@@ -214,14 +214,14 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: spee
 
 
 def _stop_leftovers(client: docker.DockerClient, say: speed.Say) -> None:
-    """Stop what an earlier rehearsal left running, as `then: stay` does, since it occupies the
-    scripted cards that the next baseline needs. Raises HostBusy if one is under way."""
+    """Stop what a rehearsal left running, as with `then: stay`, since it holds the scripted cards
+    that the next baseline needs. Raises HostBusy if one is under way."""
     up = {"label": f"{place.role_label()}=candidate", "status": "running"}
     if not ask("Looking for the last rehearsal", lambda: client.api.containers(filters=up)):
         return
     own = join()
     HostLock().release()
-    say("what the last rehearsal left running is stopped")
+    say("what the rehearsal left running is stopped")
     Procedure(site_plan(load_site(Path(own)))).run()
 
 
