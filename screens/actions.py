@@ -1,4 +1,4 @@
-"""The operator's verbs: said why not, asked for what they need, sent off the UI loop."""
+"""The operator's verbs: refused with a reason, completed by a dialog, sent off the UI loop."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot
 
 READ_S = 0.5
-"""An approval that appeared less than this ago has not been read: its key was meant for before."""
+"""An approval that appeared less than this ago has not been read: the key was meant for what was
+there before."""
 
 
 class Outbox:
-    """Verbs on their way to the runner, in the order of the keys: a daemon thread that does one
-    piece of work after the other; started with the first."""
+    """Verbs on their way to the runner, in the order of the keys: a daemon thread, started with the
+    first verb, sends one after the other."""
 
     def __init__(self, trouble: Callable[[str], None]) -> None:
-        """`trouble` gets the words of a failure that nobody foresaw, in the thread."""
+        """`trouble` gets, in the thread, the words of an unforeseen failure."""
         self._trouble = trouble
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Do this after what was put before. Called on the UI loop."""
+        """Queue this. Called on the UI loop."""
         self._work.put(work)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
@@ -62,7 +63,7 @@ class Verbs(Base[None]):
             self.asked_for, self.asked_at = now, time.monotonic()
 
     def _try(self, verb: str, go: Callable[[Verbs, Snapshot], None] | None = None) -> None:
-        """Send a verb for what is seen now, by `go` where it needs words; else say why not."""
+        """Send a verb for what is seen now, by `go` if it needs words; else say why not."""
         if self.console.watchers.readonly:
             self.console.say(f"read-only: '{verb}' is not possible here")
         elif no := why_not(self.shot, verb):
@@ -77,7 +78,7 @@ class Verbs(Base[None]):
     action_pause = partialmethod(_try, "pause")
 
     def drop_questions(self) -> None:
-        """The run is over: a dialog that asked for one of its verbs asks no more."""
+        """Close a dialog that asked for a verb, because the run is over."""
         for screen in self.app.screen_stack:
             if isinstance(screen, RunDialog):
                 screen.drop()
@@ -89,7 +90,7 @@ class Verbs(Base[None]):
         refused: Callable[[str], None] = lambda no: None,
         **words: Any,
     ) -> None:
-        """Send a verb for what was seen; a refusal is said, and `refused` is called with it."""
+        """Send a verb for what was seen; show a refusal, and call `refused` with it."""
         for line in self.query(KeyLine):
             line.untell()
         app = self.console
@@ -110,7 +111,7 @@ class Verbs(Base[None]):
 
     def _approve(self, snapshot: Snapshot) -> None:
         if time.monotonic() - self.asked_at < READ_S:
-            self.console.say("the question has only just appeared: read it, then answer")
+            self.console.say("the question has just appeared: read it, then answer")
             return
         confirm = str(snapshot.control.get("confirm") or "")
         if snapshot.view.state is RunState.PAUSED:
@@ -140,14 +141,14 @@ class Verbs(Base[None]):
             self.console.say("a gate is not skipped: y overrides it, with a reason")
             return
         if step is not None and step.implicit:
-            self.console.say("this row is the plan's own: x aborts")
+            self.console.say("the plan added this step, so it cannot be skipped: x aborts")
             return
         lines = [clean(f"{step.id}: {step.title}")] if step else []
         question = Question("Skip this step", lines, "reason", required=True)
         self._question(snapshot, "skip", question)
 
     def _abort(self, snapshot: Snapshot) -> None:
-        lines = ["The step that runs is stopped; what is alive is rolled back."]
+        lines = ["The running step is stopped; what the run started is rolled back."]
         lines += ["The baseline is down: it is brought back."] if snapshot.view.outage else []
         question = Question("Abort the run", lines, "type abort", confirm="abort")
         self._question(snapshot, "abort", question)
@@ -163,7 +164,7 @@ class Verbs(Base[None]):
         self.app.push_screen(AskScreen(question), answered)
 
     def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
-        """The form; a change that the runner does not take brings it back as it was typed."""
+        """Show the form; if the runner refuses the change, show it again as it was typed."""
         from screens.dialogs import WHY, retry_form
 
         def refused(changes: dict[str, str], words: str) -> None:

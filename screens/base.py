@@ -1,4 +1,4 @@
-"""What screens, pages and dialogs start from: only changed cells are sent to the terminal."""
+"""The base of screens, pages and dialogs: only changed cells are sent to the terminal."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 EAGER_S = 0.5
 TURNS = 8
-"""Turns of the event loop in which nothing new was laid out, before a first frame is painted."""
+"""Turns of the event loop without new layout before a first frame is painted."""
 
 LEAST = 20
-"""Columns; narrower is not laid out for."""
+"""Columns for which the layout is made at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a dialog asks, as plain data, so that a screen can ask without loading the dialog.
-    `confirm`: the very word to be typed; `required`: an empty answer is none."""
+    """What a dialog asks, as plain data, so that a screen can ask without importing the dialog.
+    `confirm`: the exact word to type; `required`: an empty answer does not count."""
 
     title: str
     lines: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class FineUpdate(ChopsUpdate):
 
 
 class FineCompositor(Compositor):
-    """A screen's compositor, set after the screen's own `__init__`, that sends changed cells only.
+    """A compositor that sends only changed cells; set after the screen's own `__init__`.
 
     Textual 8.2.8 repaints a row from a widget's left edge to its last changed cell: `ChopsUpdate`
     crops a span at its right end and not at its left. A clock at the right edge of a line would
@@ -89,7 +89,7 @@ class FineCompositor(Compositor):
     def _get_renders(
         self, crop: Region | None = None
     ) -> Iterable[tuple[Region, Region, list[Strip]]]:
-        """Of a partial update only the widgets in it: Textual renders all that its clip touches."""
+        """For a partial update only its own widgets; Textual renders all in the clip."""
         if self._dirty is None:
             yield from super()._get_renders(crop)
             return
@@ -121,15 +121,15 @@ class Base(Screen[T]):
         return self.console.snapshot or Snapshot()
 
     async def _on_idle(self, event: Idle) -> None:
-        """At the start each round of layout, scrolling and painting at once: Textual waits for a
+        """At the start do each round of layout, scrolling and painting at once: Textual waits for a
         tick of its frame clock between them, and ours is slow on purpose."""
         if time.monotonic() - self._made < EAGER_S and self._unpainted:
             event.prevent_default()
             self._on_timer_update()
 
     def _compositor_refresh(self) -> None:
-        """At the start one frame instead of five: the first layout sends each part its size, and
-        they lay out anew; what is painted in between is thrown away a moment later."""
+        """At the start paint one frame instead of five: the first layout gives each part its size,
+        which triggers more layouts, and earlier frames would be replaced a moment later."""
         if time.monotonic() - self._made >= EAGER_S:
             super()._compositor_refresh()
             return
@@ -165,8 +165,8 @@ class Base(Screen[T]):
         )
 
     def in_thread(self, work: Callable[[], None]) -> threading.Thread:
-        """Run what may take its time, in a daemon thread: a console that is closed waits for
-        nobody, as it would for Textual's own thread workers."""
+        """Run slow work in a daemon thread, for which a closing console does not wait, as it would
+        for Textual's own thread workers."""
         self._home = self.app  # a screen that was left does not know its app any more
 
         def guarded() -> None:
@@ -181,12 +181,12 @@ class Base(Screen[T]):
         return thread
 
     def in_trouble(self, words: str) -> None:
-        """Work in a thread failed in a way nobody foresaw; also when this screen was left."""
+        """Handle an unforeseen failure of work in a thread, even after this screen was left."""
         if self._home is not None:
             cast("ConsoleApp", self._home).say(words, "error")
 
     def on_app(self, function: Callable[..., None], *args: object) -> None:
-        """From such a thread: call a function on the UI loop, also when this screen was left."""
+        """From such a thread: call a function on the UI loop, even after this screen was left."""
         if self._home is not None and self._home.is_running:
             self._home.call_later(function, *args)
 
@@ -200,7 +200,7 @@ class Base(Screen[T]):
 
 
 class Dialog(ModalScreen[T]):
-    """A dialog over a screen; it is left once, however many keys came for it."""
+    """A dialog over a screen; it is left only once, however many keys came for it."""
 
     BINDINGS = [Binding("escape", "back", "Back", show=False)]
     _left = False
@@ -231,12 +231,12 @@ class Dialog(ModalScreen[T]):
 
 
 class RunDialog(Dialog[T]):
-    """A dialog for a verb of the run; it goes when the run ends under it."""
+    """A dialog for a verb of the run; closed when the run ends."""
 
     _dropped = False
 
     def drop(self) -> None:
-        """Leave, now or as soon as what lies above is left."""
+        """Leave now, or as soon as the screens above are left."""
         self._dropped = True
         self._leave_if_seen()
 
@@ -249,8 +249,8 @@ class RunDialog(Dialog[T]):
 
 
 class Page(Base[None]):
-    """What every screen beside the run has: the baseline above, a line of its own where it has a
-    `HEAD`, what `body` gives, keys below, Esc back."""
+    """The frame of every screen but the run's: the baseline above, a `HEAD` line if it has one, the
+    `body`, the keys below, Esc back."""
 
     SCOPE = "page"
     HEAD = True
@@ -291,14 +291,14 @@ class Page(Base[None]):
 
     @property
     def stands(self) -> bool:
-        """Whether its parts are there: fast keys leave a page before it stood."""
+        """Whether its parts are mounted: fast keys may leave a page before that."""
         return bool(self.query(BaselineBadge))
 
     def stand(self) -> None:
-        """The page is there: what it begins with."""
+        """Start the page once it is mounted."""
 
     def redraw(self) -> None:
-        """Draw the content for the size there is."""
+        """Draw the content for the current size."""
 
     def redraw_frame(self) -> None:
         """Badge and keys; cheap, only what changed is sent."""
@@ -309,10 +309,10 @@ class Page(Base[None]):
 
 
 class ReadingPage(Page):
-    """One text to read, laid out by `rows` for the width there is, and `head` above it."""
+    """One text to read, laid out by `rows` for the current width, and `head` above it."""
 
     def head(self, width: int) -> list[Row]:
-        """What stands above the text, where the page has a `HEAD`."""
+        """The line above the text, if the page has a `HEAD`."""
         return []
 
     def rows(self, width: int) -> list[Row]:

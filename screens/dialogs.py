@@ -1,4 +1,4 @@
-"""What opens over any screen: dialogs with typed answers, the help page, the command palette.
+"""Dialogs over any screen: typed answers, the help page, the command palette.
 
 Esc answers nothing.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from console.frontends.tui.watch.run import Snapshot
 
 MOST = 2000
-"""Characters of a value that can be edited here."""
+"""Most characters of a value that can be edited here."""
 
 
 class AskScreen(RunDialog[str | None]):
@@ -73,9 +73,9 @@ class AskScreen(RunDialog[str | None]):
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One input. `choices`: what up and down turn through; `note`: what is expected, or where a
-    secret comes from (then it is only shown); `typed`: what was typed before and not taken. A
-    value that cannot be shown whole is not edited."""
+    """One input. `choices`: the values for up and down; `note`: what is expected, or where a secret
+    comes from (then it is only shown); `typed`: the refused text. A value that cannot be shown
+    whole is not edited."""
 
     name: str
     value: str = ""
@@ -97,7 +97,7 @@ class FormField:
 
 
 class Turning(Plain):
-    """An input whose choices up and down turn through."""
+    """An input whose choices are selected by up and down."""
 
     BINDINGS = [
         Binding("up", "turn(-1)", "Previous", show=False),
@@ -122,14 +122,16 @@ class Turning(Plain):
 
 WHY = "reason"
 REASON = FormField(WHY, note="needed where a gate's threshold changes")
-"""Behind the inputs of a retry that was not taken; an input of that name keeps its own place."""
+"""Key of the reason in a refused retry's inputs; an input of that name keeps its own place."""
 KEYS = "Tab and Enter: next field   up/down: choices   Esc: leave"
 LOSES = "Esc again leaves, and what was typed is lost"
 
 
 class FormScreen(Dialog[dict[str, str] | None]):
     """Inputs to fill in, checked as they are typed; leads to a plan or a retry, and starts nothing.
-    Answers what was changed, by name, or None. `check(name, text)`: "" or what is wrong."""
+
+    Answers what was changed, by name, or None. `check(name, text)`: "" or what is wrong.
+    """
 
     BINDINGS = [
         Binding("up", "app.focus_previous", "Previous", show=False),
@@ -190,7 +192,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
         self.set_focus(first)
 
     def on_resize(self) -> None:
-        """Title and keys stay in view; what does not fit scrolls between them."""
+        """Keep title and keys in view; the inputs scroll between them."""
         width = max(10, min(76, self.size.width * 98 // 100) - 4)
         texts = [text for text in (self.form_title, self.intro, KEYS) if text]
         edges = 2 + sum(len(wrapped(text, width)) for text in texts)
@@ -229,7 +231,7 @@ class FormScreen(Dialog[dict[str, str] | None]):
             self.dismiss(self.values())
 
     def action_back(self) -> None:
-        """Leave; what was typed is not thrown away by one key."""
+        """Leave; one key alone does not discard what was typed."""
         if self._leaving or not self.values():
             self.dismiss(None)
             return
@@ -238,8 +240,8 @@ class FormScreen(Dialog[dict[str, str] | None]):
 
 
 def retry_form(snapshot: Snapshot, typed: dict[str, str] | None, no: str) -> RetryForm:
-    """The step's inputs as they are now; only what was changed is sent. `typed` and `no`: what
-    was sent before, and why it was not taken."""
+    """The step's current inputs; only changed ones are sent. `typed` and `no`: what was sent
+    before, and why it was refused."""
     view = snapshot.view
     step = view.current
     before = typed or {}
@@ -257,7 +259,7 @@ def retry_form(snapshot: Snapshot, typed: dict[str, str] | None, no: str) -> Ret
 
 
 class RetryForm(FormScreen, RunDialog[dict[str, str] | None]):
-    """Goes when the run ends under it."""
+    """A form for a retry; closed when the run ends."""
 
 
 MOVING = (
@@ -298,14 +300,14 @@ def _action_rows(found: Action, width: int, tone: str = "accent") -> list[Row]:
 
 
 class Palette(CommandPalette):
-    """Left once, whatever keys come in one burst; page keys wait until there is something to page
-    through."""
+    """Left only once, whatever keys come in one burst; page keys wait until there is something to
+    page through."""
 
     def dismiss(self, result: None = None) -> AwaitComplete:
-        """A second Enter of the same burst would pop the screen below."""
+        """Ignore a second Enter of the same burst, which would pop the screen below."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def _action_command_list(self, action: str) -> None:
-        """A list that has no height yet raises KeyError when it is paged."""
+        """Ignore paging before the list has a height: it raises KeyError."""
         if self.query_one(CommandList).scrollable_content_region.height:
             super()._action_command_list(action)

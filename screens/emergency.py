@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 NEWS_S = 30.0
-"""Seconds after which a breach, when it is first seen, no longer opens its page by itself."""
+"""Age in seconds from which a breach first seen does not open its page by itself."""
 
 AGAIN_S = 2.0
 LOW, HIGH = 5, 10
@@ -41,7 +41,7 @@ TONE = {"ok": "good", "failed": "bad", "skipped": "dim", "note": "warn", "begin"
 
 
 def guard_of(console: ConsoleApp, run: RunDir | None) -> GuardView:
-    """A run's guard as it was last read; a view without data where that was another run's."""
+    """A run's guard as last read; an empty view if that was another run's."""
     if run is None:
         return NOBODY
     view: GuardView = console.watchers.guard.latest
@@ -59,7 +59,7 @@ class Guarded(Verbs):
         return guard_of(self.console, self.shot.run)
 
     def draw_guard(self) -> None:
-        """Draw the guard's line, at each tick; only cells that changed are sent."""
+        """Draw the guard's line, at each tick; only changed cells are sent."""
         rows = self.query_one("#guard", Rows)
         width = rows.size.width or self.app.size.width
         rows.show(lines(self.guard, time.monotonic(), width))
@@ -81,9 +81,9 @@ class Guarded(Verbs):
 
 
 class BreachScreen(ReadingPage):
-    """The run it was opened for; read anew while it is open, for memory and baseline come back
-    while it is looked at. Of another run that is on show meanwhile the head tells its guard; once
-    that one acts, the page is that run's."""
+    """The breach of the run it was opened for, read again while open, because memory and baseline
+    come back meanwhile. If another run is on show, the head shows that run's guard; once that one
+    acts, the page switches to it."""
 
     SCOPE = "breach"
 
@@ -107,13 +107,13 @@ class BreachScreen(ReadingPage):
             self._loaded(None)
 
     def _follow(self) -> None:
-        """A page without a breach, and one whose successor on show has one, goes on to that."""
+        """Switch to the run on show if this page has no breach, or that run has one."""
         other, shown = self._other(), self.found
         if other is not None and (other.word == ACTED or (shown is not None and not shown.breach)):
             self.run_dir, self.found, self.loaded = other.run, None, False
 
     def _other(self) -> GuardView | None:
-        """The guard of the run on show, where that is another than this page's."""
+        """The guard of the run on show, if that is another than this page's."""
         run = self.shot.run
         if run is None or (self.run_dir is not None and run.path == self.run_dir.path):
             return None
@@ -139,7 +139,7 @@ class BreachScreen(ReadingPage):
         return [*self._now(width), self._head(width)]
 
     def _now(self, width: int) -> list[Row]:
-        """That another run is on show, what its guard says and how to see it."""
+        """Says that another run is on show, what its guard says and how to see it."""
         other = self._other()
         if other is None or other.run is None:
             return []
@@ -164,7 +164,7 @@ class BreachScreen(ReadingPage):
 
 
 def page_rows(page: BreachPage, width: int, height: int) -> list[Row]:
-    """The page in `width` cells; `height` is the screen's, for how high a curve may be."""
+    """The page in `width` cells; `height` is the screen's, which limits a curve's height."""
     rows = _paragraphs(page.above, width)
     high = HIGH if height >= 36 else LOW
     first, *others = (_curve_rows(page, curve, width, high) for curve in page.curves or (None,))

@@ -1,4 +1,4 @@
-"""What was learnt before: a list to search, and one lesson to read."""
+"""Past lessons: a list to search, and one lesson to read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILTER = "lessons"
 
 
 class LessonsScreen(Page):
-    """The registry. What bears on the step or playbook that it was opened from stands first."""
+    """The registry. Lessons that apply to the step or playbook it was opened from come first."""
 
     SCOPE = "lessons"
     BINDINGS = bindings("lessons")
@@ -57,7 +57,7 @@ class LessonsScreen(Page):
     # -- what is listed ------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Search anew; the cursor goes to the first."""
+        """Search again; the cursor goes to the first."""
         from console.config.lessons.registry import due_by
         from console.config.lessons.use import search
 
@@ -73,7 +73,7 @@ class LessonsScreen(Page):
         self.redraw()
 
     def action_filter_lessons(self) -> None:
-        """Type words; every one of them has to be in a lesson."""
+        """Filter by typed words, all of which a lesson must have."""
         self.query_one(LogPrompt).ask(FILTER, "/", empty=True)
 
     def on_log_prompt_answered(self, event: LogPrompt.Answered) -> None:
@@ -84,12 +84,12 @@ class LessonsScreen(Page):
             self._look()
 
     def action_due(self) -> None:
-        """What is due for review only, or all again."""
+        """Show only what is due for review, or all again."""
         self.due_only = not self.due_only
         self._look()
 
     def action_back(self) -> None:
-        """Out of a search first."""
+        """Leave a search first."""
         if self.query_text or self.due_only:
             self.query_text, self.due_only = "", False
             self._look()
@@ -119,7 +119,7 @@ class LessonsScreen(Page):
             words += f" {' '.join(one for one in (asked, due) if one)}"
             rest = "   Esc shows all"
         elif self.about:
-            rest = f"   {glyphs().dot} bears on what was shown{rest}"
+            rest = f"   {glyphs().dot} applies to what was shown{rest}"
         rows: list[Row] = [fit(((words, "bold"), (rest, "dim")), width)]
         for problem in self.registry.problems[:3]:
             rows += paragraph(clean(str(problem), 600), width, "bad")
@@ -127,7 +127,7 @@ class LessonsScreen(Page):
 
 
 class LessonScreen(ReadingPage):
-    """One lesson, whole."""
+    """One whole lesson."""
 
     SCOPE = "lesson"
     HEAD = False

@@ -1,4 +1,4 @@
-"""This machine: whether a checkpoint can work on it, and what the guard and doctor say of it."""
+"""This machine: whether a checkpoint can run on it, and the findings of guard and doctor."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ FIELDS = (
     ("args", "the engine's arguments", "empty: the baseline's"),
 )
 AUTO = "auto"
-"""As the format asks."""
+"""Chosen by format."""
 CHOICES = {
     "loader": (AUTO, "mmap", "resident", "convert"),
     "engine": (AUTO, "llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"),
 }
 WORDS = {"ok": "GO", "warn": "GO", "fail": "NO-GO"}
-"""The level of what is said of the architecture, in a word."""
+"""The level of a finding on the architecture, in a word."""
 
 TONES = {"GO": "good", "GO-STREAMING": "good", "TIGHT": "warn", "NO-GO": "bad", "UNKNOWN": "warn"}
 BEGINS = (
@@ -54,14 +54,14 @@ BEGINS = (
 )  # fmt: skip
 """How lines begin, and their tone; the words say it too."""
 EMPTY = (
-    "Nothing was asked yet. i asks: a repository (org/name), an address, a GGUF file or a "
+    "Nothing was checked yet. i asks for a repository (org/name), an address, a GGUF file or a "
     "directory. Only listings and headers are read; nothing is downloaded."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Lines to draw, clean; `verdict` in one word, "" where it was not reached."""
+    """Lines to draw, clean; `verdict` in one word, "" if none was reached."""
 
     verdict: str
     lines: tuple[str, ...]
@@ -85,7 +85,7 @@ class PreflightScreen(ReadingPage):
         self.action_ask()
 
     def action_ask(self) -> None:
-        """The form, with what was asked before."""
+        """Show the form with the last question."""
         fields = []
         for name, title, note in FIELDS:
             choices = CHOICES.get(name, ())
@@ -126,13 +126,13 @@ class PreflightScreen(ReadingPage):
         if self.busy:
             return [((what, "bold"), ("  looking …", "accent"))]
         if self.shown is None:
-            return [(("Know before you pay", "bold"), ("   i asks", "dim"))]
+            return [(("Check before you download", "bold"), ("   i asks", "dim"))]
         verdict = self.shown.verdict
         return [((verdict or "no verdict", TONES.get(verdict, "bad")), (f"  {what}", "bold"))]
 
 
 def answer_rows(lines: tuple[str, ...], width: int) -> list[Row]:
-    """The answer's own lines, 78 wide, wrapped where the screen is narrower."""
+    """The answer's lines, 78 wide, wrapped on a narrower screen."""
     rows: list[Row] = []
     for said in lines:
         tone = next((tone for begin, tone in BEGINS if said.startswith(begin)), "")
@@ -216,7 +216,7 @@ def _connect(host: str) -> Connect:
 
 
 WHAT = 13
-"""Cells of the name of what was looked at."""
+"""Cells of the name of what was checked."""
 SIGN = {
     "ok": ("  ok ", "good"),
     "note": ("note ", "dim"),
@@ -246,7 +246,7 @@ class HostScreen(ReadingPage):
         self.redraw()
 
     def rows(self, width: int) -> list[Row]:
-        """What is used of everything, and where the guard acts, its state above; the findings."""
+        """Use of every resource with the guard's marks, the guard's state, the findings."""
         width = max(30, width)
         guard, sample = self.console.watchers.guard.latest, self.console.sample
         rows: list[Row] = [line(guard, time.monotonic(), width)]
@@ -259,7 +259,7 @@ class HostScreen(ReadingPage):
 
 
 def page_rows(findings: list[Finding], width: int) -> list[Row]:
-    """What failed, what warns, then every finding under its group's heading."""
+    """Failures, warnings, then every finding under its group's heading."""
     from console.checks.doctor.run import counts
 
     failed, warnings = counts(findings)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from console.frontends.tui.watch.baseline_container import BaselineLog
 
 BEHIND = 4
-"""Batches on their way to the screen; more means the screen is behind and the reader waits."""
+"""Most batches on their way to the screen; with more, the reader waits."""
 CONTAINER = "container"
 """The kind of a log that is followed only while somebody reads it."""
 
@@ -59,7 +59,7 @@ FIRST = (
 
 
 def sources(logs: tuple[LogFile, ...], container: BaselineLog | None = None) -> list[LogFile]:
-    """A run's logs in their order, the baseline container's behind the services."""
+    """A run's logs in their order, the baseline container's after the services."""
     found = list(logs)
     if container is not None:
         at = max((n for n, log in enumerate(found) if log.kind == SERVICE), default=-1) + 1
@@ -69,7 +69,7 @@ def sources(logs: tuple[LogFile, ...], container: BaselineLog | None = None) -> 
 
 
 class LogFeed:
-    """One tail at a time, its lines handed to the pane on the UI loop."""
+    """One tail at a time, its lines passed to the pane on the UI loop."""
 
     def __init__(self, pane: LogPane, call: Callable[..., object]) -> None:
         """`call` runs a function on the UI loop from any thread."""
@@ -84,7 +84,7 @@ class LogFeed:
         self.chosen = False
 
     def offer(self, found: list[LogFile]) -> None:
-        """Take the sources that there are now; follow the run unless the operator chose one."""
+        """Take the current list of sources; follow the run unless the operator chose one."""
         self.sources = found
         paths = [log.path for log in found]
         if self.source is not None and self.chosen and self.source.path in paths:
@@ -96,12 +96,12 @@ class LogFeed:
             self.show(wanted)
 
     def turn(self, by: int) -> None:
-        """The next or previous source; from now on it stays."""
+        """Show the next or previous source, and stay there."""
         if self.sources:
             self.choose(self.sources[(self._at(self.source) + by) % len(self.sources)])
 
     def _at(self, source: LogFile | None) -> int:
-        """Where a source stands among those there are, else 0."""
+        """The index of a source, else 0."""
         paths = [log.path for log in self.sources]
         return paths.index(source.path) if source is not None and source.path in paths else 0
 
@@ -110,7 +110,7 @@ class LogFeed:
         self.show(source)
 
     def output_of(self, step: str) -> bool:
-        """Show a step's output; False where it has none."""
+        """Show a step's output; False if it has none."""
         for source in self.sources:
             if source.kind == STEP and source.step == step:
                 self.choose(source)
@@ -118,12 +118,12 @@ class LogFeed:
         return False
 
     def show(self, source: LogFile | None) -> None:
-        """End the tail that runs and begin the next."""
+        """End the current tail and begin the next."""
         self.close()
         self.source = source
         self._turn += 1
         if source is None:
-            self.pane.attach("log", "nothing is logged yet")
+            self.pane.attach("log", "there is no log yet")
             return
         if source.kind == CONTAINER and self.container is not None:
             self.container.start()
@@ -188,7 +188,7 @@ class OperationsScreen(Guarded):
         self.draw()
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
-        """From a reader's thread; a screen on its way out takes nothing."""
+        """Call from a reader's thread; does nothing once the screen is closing."""
         if self.is_attached:
             self.app.call_later(function, *args)
 
@@ -222,13 +222,13 @@ class OperationsScreen(Guarded):
         self.offer_logs()
 
     def sampled(self, sample: Sample) -> None:
-        """Once a second; what counts, counts on in the same frame."""
+        """Take a sample, once a second; clocks advance in the same frame."""
         self.query_one(GaugeStrip).draw(sample, sample.at, self.guard.marks)
         self.draw_guard()
         self.count_on()
 
     def tick(self) -> None:
-        """Without a sample time goes on all the same, and so does the age of the last one."""
+        """Advance clocks, and the age of the last sample, even without a new one."""
         sample = self.console.sample
         if sample is None or time.monotonic() - sample.at > STALE_S:
             if sample is not None:
@@ -237,7 +237,7 @@ class OperationsScreen(Guarded):
             self.count_on()
 
     def count_on(self) -> None:
-        """Draw what depends on the time; a run that waits for a person does so in tens."""
+        """Draw what depends on the time; every ten seconds if the run waits."""
         snapshot, now = self.shot, time.time()
         if not (snapshot.alive or snapshot.is_rolling_back):
             return
@@ -251,7 +251,7 @@ class OperationsScreen(Guarded):
     # -- drawing -----------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Everything from the latest snapshot; only what differs is sent."""
+        """Draw everything from the latest snapshot; only differences are sent."""
         self.set_class(self.shot.word == "none", "empty")
         self.draw_badge()
         self.draw_guard()
@@ -260,7 +260,7 @@ class OperationsScreen(Guarded):
         self.offer_logs()
 
     def offer_logs(self) -> None:
-        """The logs that there are now; the baseline's also without a run."""
+        """Offer the current logs; the baseline's even without a run."""
         if self.feed is not None:
             watchers = self.console.watchers
             self.feed.container = watchers.baseline_log
@@ -268,12 +268,12 @@ class OperationsScreen(Guarded):
 
     @property
     def at(self) -> str:
-        """The step that a paused run stands before; "" while one runs."""
+        """The step before which a paused run stands; "" while one runs."""
         return str(self.shot.control.get("step") or "") if self.shot.word == "paused" else ""
 
     @property
     def ready(self) -> bool:
-        """Whether the runner has said what it waits for: before that a key would be refused."""
+        """Whether the runner has said what it waits for; earlier keys are refused."""
         shot = self.shot
         waits = shot.word in ("paused", "waiting_approval")
         return not waits or shot.control.get("state") == str(shot.view.state)
@@ -356,7 +356,7 @@ class OperationsScreen(Guarded):
             self.action_focus_log()
 
     def action_back(self) -> None:
-        """Out of the zoom, out of the log, back to the step that runs."""
+        """Leave the zoom, then the log, then go back to the running step."""
         if self.has_class("zoomed"):
             self.remove_class("zoomed")
         elif self.query_one(StepList).follow():

@@ -1,4 +1,4 @@
-"""Pick a playbook, read its plan with its inputs, start it: a run that stands at step 1."""
+"""Pick a playbook, read its plan with its inputs, start it: a run that waits at step 1."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class PlaybooksScreen(Page):
         return entry_rows(self.entries[cursor], width)
 
     def lessons_here(self) -> tuple[str, ...]:
-        """Ids of the lessons that the playbook under the cursor wants read first."""
+        """Ids of the lessons to read first, for the playbook under the cursor."""
         cursor = self.query_one(PickList).cursor
         if cursor is None or cursor >= len(self.entries):
             return ()
@@ -105,19 +105,19 @@ class PlaybooksScreen(Page):
     def on_pick_list_picked(self, event: PickList.Picked) -> None:
         entry = self.entries[event.index]
         if entry.problem:
-            self.console.say("this playbook cannot be used: what is wrong stands beside it")
+            self.console.say("this playbook cannot be used: its errors are shown beside it")
         else:
             self.app.push_screen(PlanScreen(entry.path))
 
 
 def _where(entry: Entry) -> str:
-    """Where it comes from, and the file's name where that is another one."""
+    """Its source, and the file's name if it differs."""
     file = "" if entry.path.stem == entry.name else f" {clean(entry.path.name, 60)}"
     return f"{entry.source}{file}"
 
 
 def entry_rows(entry: Entry, width: int) -> list[Row]:
-    """Objective, lessons, where it lies, what is wrong."""
+    """Objective, lessons, path, problems."""
     rows = [*paragraph(clean(entry.title or entry.name), width, "bold"), ()]
     if entry.objective:
         rows += paragraph(f"Objective: {clean(entry.objective)}", width)
@@ -137,7 +137,7 @@ def entry_rows(entry: Entry, width: int) -> list[Row]:
 
 
 class PlanScreen(ReadingPage):
-    """Inputs first where there are any, then the plan; `S` starts a run that stands at step 1."""
+    """Inputs first if there are any, then the plan; `S` starts a run that waits at step 1."""
 
     SCOPE = "plan"
     BINDINGS = bindings("plan")
@@ -176,7 +176,7 @@ class PlanScreen(ReadingPage):
             self.action_edit()
 
     def action_edit(self) -> None:
-        """The form, with what was given before."""
+        """Show the form with the values given before."""
         from console.runner.prepare import catalog
 
         if not self.fields:
@@ -204,7 +204,7 @@ class PlanScreen(ReadingPage):
     # -- the plan ----------------------------------------------------------------------------
 
     def _ask_plan(self) -> None:
-        """Read the plan anew; an older one is gone from here on, and cannot be started."""
+        """Read the plan again; the earlier one is dropped and cannot be started."""
         self.preview = None
         self.overrides = {}
         self.turn += 1
@@ -263,11 +263,11 @@ class PlanScreen(ReadingPage):
             return [(("reading …", "dim"),)]
         if self.console.watchers.readonly:
             return [(("read-only: nothing can be started", "warn"),)]
-        words = "S starts it; it stands still before step 1"
+        words = "S starts it; it pauses before step 1"
         return [((words, "bold"), ("   i inputs   Esc back", "dim"))]
 
     def action_start(self) -> None:
-        """Start the run: not before its plan was shown, and only once."""
+        """Start the run, but only once and after its plan was shown."""
         preview = self.preview
         if self.console.watchers.readonly:
             self.console.say("read-only: nothing can be started")
@@ -302,7 +302,7 @@ class PlanScreen(ReadingPage):
             watchers.started = "the run did not start: " + "\n".join(error.lines())
             self.on_app(self._not_started, error)
             return
-        watchers.started = f"run {run.id} stands before its first step"
+        watchers.started = f"run {run.id} is paused before its first step"
         self.on_app(self._begun, run, began)
 
     def _say(self, text: str) -> None:
@@ -320,7 +320,7 @@ class PlanScreen(ReadingPage):
             self._ask_why(errors)
 
     def _ask_why(self, errors: list[Finding]) -> None:
-        """Lint stops the run: it goes on with a reason, which is kept with it."""
+        """Ask for a reason to override lint, which is kept with the run."""
         question = Question(
             "Lint stops this run", [f"{one.what} [{one.rule}]" for one in errors],
             "a reason to go on", required=True,
@@ -334,7 +334,7 @@ class PlanScreen(ReadingPage):
         self.app.push_screen(AskScreen(question), answered)
 
     def _begun(self, run: RunDir, began: float) -> None:
-        """The run stands before its first step; unless the emergency key was pressed meanwhile."""
+        """Show the run, which waits at step 1, unless the emergency key was pressed meanwhile."""
         app = cast("ConsoleApp", self._home)
         app.watchers.watch.show(run)
         self.starting = f"started: {run.id}; 1 shows it"
@@ -349,7 +349,7 @@ class PlanScreen(ReadingPage):
 
 
 def form_field(field: Field, given: str | None) -> FormField:
-    """An input of the playbook as the form has it, with what was given before."""
+    """An input of the playbook as the form has it, with the value given before."""
     note = clean(field.secret_from or field.expected, 100)
     if field.required:
         note += ", required"

@@ -1,4 +1,4 @@
-"""The runs: every one in a list, marked ones side by side, and the report of one to read."""
+"""The runs: a list of all, marked ones side by side, and the report of one to read."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PICTURE = re.compile(r"!\[(.*)\]\(([^()]*)\)")
 REFRESH_S = 2.0
 
 STATE, DECISION, TOOK, ID = 16, 6, 6, 4
-"""Cells of the columns behind a run's playbook; a blank lies between two."""
+"""Cells of the columns after a run's playbook, separated by a blank."""
 
 
 class ReportScreen(ReadingPage):
-    """report.md as it was written, the file's path above it, or why there is none."""
+    """report.md as it was written, with its path, or why there is none."""
 
     SCOPE = "report"
 
@@ -68,7 +68,7 @@ class ReportScreen(ReadingPage):
 
 
 def report_rows(lines: list[str], width: int) -> list[Row]:
-    """Headings bold, tables as aligned columns where they fit, the rest wrapped."""
+    """Headings bold, tables as aligned columns if they fit, the rest wrapped."""
     rows: list[Row] = []
     block: list[list[str]] = []
     for raw in [*map(clean, lines), ""]:
@@ -87,7 +87,7 @@ def report_rows(lines: list[str], width: int) -> list[Row]:
 
 
 def read(text: str) -> str:
-    """Markdown as it is meant to be read."""
+    """Markdown as plain readable text."""
     return ESCAPED.sub(r"\1", MARKS.sub("", text))
 
 
@@ -112,8 +112,8 @@ def _table(block: list[list[str]], width: int) -> list[Row]:
 
 
 class CompareScreen(ReadingPage):
-    """Marked runs side by side: what differs, what was measured, what went wrong. The table of
-    attempts, or one block each where it is too wide."""
+    """Marked runs side by side: what differs, what was measured, what went wrong. A table of
+    attempts, or one block each if it is too wide."""
 
     SCOPE = "compare"
 
@@ -158,8 +158,7 @@ def compare_rows(made: Comparison, broken: Iterable[str], width: int) -> list[Ro
 
 
 class RunsScreen(Page):
-    """The history, newest first, but a live run stands first. Enter shows one, marked ones are
-    compared."""
+    """The history: live runs first, then the newest. Enter shows one, marked ones are compared."""
 
     SCOPE = "runs"
     BINDINGS = bindings("runs")
@@ -219,7 +218,7 @@ class RunsScreen(Page):
         picker.fill([run_row(row, width, marked=row.id in self.marked) for row in self.rows])
 
     def action_mark(self) -> None:
-        """Mark the run under the cursor, or take its mark away; the cursor goes on to the next."""
+        """Mark or unmark the run under the cursor; the cursor moves to the next."""
         picker = self.query_one(PickList)
         if picker.cursor is None or picker.cursor >= len(self.rows):
             return

@@ -1,6 +1,6 @@
 """The lines around a screen: the baseline, the gauges, the run, the keys, what can be done now.
 
-Words and keys come from the run's state and the one registry of actions.
+Words and keys come from the run's state and the single registry of actions.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ def binding(action: Action, *, priority: bool = False) -> Binding:
 
 
 def verbs_now(view: RunView, word: str, at: str) -> list[str]:
-    """The verbs that have a key and are possible now; `resume` where the runner is gone.
+    """The verbs that have a key and are possible now; `resume` if the runner is gone.
 
-    `at`: the step a paused run stands before; a gate and the plan's own rows are not skipped.
+    `at`: the step before which a paused run stands; gates and the plan's own rows cannot be
+    skipped.
     """
     if word in ("none", "unreadable"):
         return []
@@ -84,7 +85,7 @@ def verbs_now(view: RunView, word: str, at: str) -> list[str]:
 
 
 def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = "") -> list[Row]:
-    """A paused or waiting run: each way on, with its key. Nothing while it simply runs."""
+    """For a paused or waiting run: each option with its key. Nothing while it runs."""
     if word == "interrupted":
         text = "The runner is gone; nothing is lost. u resumes, F12 brings the baseline back."
         return paragraph(text, width, "bad")
@@ -111,7 +112,7 @@ def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = ""
 
 
 def key_row(actions: Iterable[Action], width: int) -> Row:
-    """Keys and titles in one line, as many as fit; what comes first matters most."""
+    """Keys and titles in one line, the most important first, as many as fit."""
     row: list[Part] = []
     for found in actions:
         tone = "alarm" if found is EMERGENCY else "cursor"
@@ -121,7 +122,7 @@ def key_row(actions: Iterable[Action], width: int) -> Row:
     return tuple(row)
 
 
-OPEN = Action("pick", ("enter",), "Open", "Open what the cursor stands on.", "list")
+OPEN = Action("pick", ("enter",), "Open", "Open what is under the cursor.", "list")
 
 
 class KeyLine(Rows):
@@ -157,7 +158,7 @@ class KeyLine(Rows):
         self.show([(*head, *key_row(wanted, room), *end)])
 
     def tell(self, words: str, tone: str) -> None:
-        """A sentence in place of the keys, for a few seconds: it covers nothing else."""
+        """Show a sentence in place of the keys, for a few seconds."""
         self._words = words
         self.show(paragraph(words, (self.size.width or 80) - 1, tone)[:4])
         if self._timer is not None:
@@ -165,14 +166,14 @@ class KeyLine(Rows):
         self._timer = self.set_timer(SAY_S, self.untell)
 
     def untell(self) -> None:
-        """The keys again."""
+        """Show the keys again."""
         self._words = ""
         scope, verbs, readonly = self._drawn
         self.draw(scope, verbs, readonly=readonly)
 
     @property
     def words(self) -> str:
-        """The sentence that stands here now."""
+        """The sentence shown now."""
         return self._words
 
 
@@ -208,7 +209,7 @@ def rate(tok_s: float) -> str:
 
 
 def _when(at: float, now: float) -> str:
-    """A time of day; with the date where it is older than half a day."""
+    """A time of day; with the date if it is older than half a day."""
     form = "%H:%M:%S" if now - at < 43_200 else "%Y-%m-%d %H:%M"
     return time.strftime(form, time.localtime(at))
 
@@ -216,7 +217,7 @@ def _when(at: float, now: float) -> str:
 def emergency(
     live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int
 ) -> Row:
-    """What the emergency key does now, and how long it takes; shorter where it is narrow."""
+    """What the emergency key does now, and how long it takes; shorter in a narrow window."""
     key = EMERGENCY.first
     if readonly:
         return (("READ-ONLY", "warn"), (" omni-console rollback from a shell", "dim"))
@@ -235,7 +236,7 @@ def emergency(
 
 
 class BaselineBadge(Rows):
-    """Badge and emergency line, always in view: one row where both fit, two where they do not."""
+    """Badge and emergency line, always in view: one row if both fit, else two."""
 
     def draw(self, left: Row, right: Row, width: int) -> None:
         if width_of(left) + width_of(right) + 2 <= width:
@@ -284,8 +285,8 @@ def status(
 
 
 def standing(took: float) -> str:
-    """The age of a run that waits for a person: in tens of seconds, so that nothing is sent to
-    the terminal while nothing happens."""
+    """The age of a run that waits for a person: in tens of seconds, so that nothing is sent to the
+    terminal while nothing happens."""
     tens = -int(-took // TENS) * TENS  # up: a clock does not run backwards at a pause
     return f"{tens}s" if tens < 100 else short(tens)
 
@@ -303,16 +304,16 @@ def gauge_rows(
     sample: Sample | None, now: float, width: int, trends: Mapping[str, Trend], max_rows: int = 0,
     marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
-    """Every gauge in `width` cells and at most `max_rows` rows (0: any number); `now` in
-    monotonic seconds. Before the first sample: one row that says so."""
+    """Every gauge in `width` cells and at most `max_rows` rows (0: no limit); `now` in monotonic
+    seconds. Before the first sample: one row that says so."""
     if sample is None:
         return [(("sampling ", "dim"), (glyphs().ellipsis, "dim"))]
     return all_rows(sample, width, now, glyphs(), trends, max_rows, marks)
 
 
 class GaugeStrip(Rows):
-    """GPU, memory and disk gauges. Its height follows from its width, the number of cards and
-    `max_rows` (0: as many as it takes), not from any figure."""
+    """GPU, memory and disk gauges. Its height depends on its width, the number of cards and
+    `max_rows` (0: no limit), not on any figure."""
 
     max_rows = var(0, init=False)
 
@@ -325,9 +326,8 @@ class GaugeStrip(Rows):
         self._trend_at = -1.0
 
     def draw(self, sample: Sample, now: float, marks: Marks = NO_MARKS) -> None:
-        """Draw this sample; `now` (monotonic seconds) is what ages are counted to. To be called
-        at each tick, with an old sample as well: its age is part of what is shown. `marks`: where
-        a guard acts."""
+        """Draw this sample; ages are relative to `now` (monotonic seconds). Call it at each tick,
+        even with an old sample, because its age is shown. `marks`: where a guard acts."""
         self._sample, self._now, self._marks = sample, now, marks
         if sample.gpu is not None and sample.gpu.at != self._trend_at:
             self._remember(sample.gpu)
@@ -352,7 +352,7 @@ class GaugeStrip(Rows):
         self.refresh()
 
     def _remember(self, report: GpuReport) -> None:
-        """One value a report, also where a card is lost: its trend goes on with a gap."""
+        """Add one value per report to each trend, or a gap for a lost card."""
         self._trend_at = report.at
         current = {gpu.uuid: trend_value(gpu) for gpu in report.gpus}
         for uuid in current:

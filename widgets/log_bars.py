@@ -23,13 +23,13 @@ MOST = 200
 
 
 class Still(Input):
-    """Its cursor does not blink: over a slow line that would be the only thing that never rests."""
+    """An input whose cursor does not blink, to send nothing over a slow line."""
 
     cursor_blink = reactive(False, init=False)
 
 
 class Plain(Still):
-    """What is typed or pasted is cleaned before it is drawn or sent."""
+    """An input that cleans what is typed or pasted before it is drawn or sent."""
 
     def validate_value(self, value: str) -> str:
         return clean(value, MOST_TYPED)
@@ -40,7 +40,7 @@ class Plain(Still):
 
 
 class Typed(Plain):
-    """Takes no pasted text: a confirmation is typed by a person."""
+    """An input that takes no pasted text: a confirmation is typed by a person."""
 
     def _on_paste(self, event: Paste) -> None:
         event.stop()
@@ -51,7 +51,7 @@ class Typed(Plain):
 
 
 def title(name: str, place: Place, notice: str, width: int) -> Text:
-    """One row of `width` cells; a notice stands in for what comes after the position."""
+    """One row of `width` cells; a notice replaces what comes after the position."""
     buffer = place.buffer
     parts = [(name, "bold"), (position(place), "" if place.follow else "reverse")]
     if notice:
@@ -94,8 +94,8 @@ def _words(matches: Matches) -> str:
 
 
 class LogTitle(Static):
-    """Which log it is, where the reader is, what is filtered and searched; it is drawn again only
-    when its words changed."""
+    """Which log it is, where the reader is, what is filtered and searched; drawn again only when
+    its words changed."""
 
     DEFAULT_CSS = """
     LogTitle { height: 1; width: 1fr; background: $panel; color: $text; }
@@ -114,7 +114,7 @@ class LogTitle(Static):
 
 
 class Words(Still):
-    """An input that takes nothing a terminal could act on; Up brings the last words back."""
+    """An input that accepts only clean text; Up brings the last words back."""
 
     BINDINGS = [
         Binding("escape", "cancel", "Cancel", show=False),
@@ -122,7 +122,7 @@ class Words(Still):
     ]
 
     class Cancelled(Message):
-        """The operator wants nothing changed."""
+        """The operator wants no change."""
 
     def __init__(self) -> None:
         super().__init__(compact=True, max_length=MOST)
@@ -140,8 +140,8 @@ class Words(Still):
 
 
 class LogPrompt(Horizontal):
-    """The line where a search or a filter is typed. Hidden until `ask`; says `Answered` once, with
-    None where it was left without Enter."""
+    """The line where a search or a filter is typed. Hidden until `ask`; posts `Answered` once, with
+    None if it was left without Enter."""
 
     DEFAULT_CSS = """
     LogPrompt { height: 1; width: 1fr; display: none; background: $boost; }
@@ -150,7 +150,7 @@ class LogPrompt(Horizontal):
     """
 
     class Answered(Message):
-        """`what` was asked for; `words` as typed, empty for none, None to leave it as it is."""
+        """`what` was asked for; `words` as typed, empty for none, None for no change."""
 
         def __init__(self, what: str, words: str | None) -> None:
             super().__init__()
@@ -172,7 +172,7 @@ class LogPrompt(Horizontal):
         return bool(self._what)
 
     def ask(self, what: str, sign: str, *, empty: bool) -> None:
-        """Open it with the words of the last time, or `empty`, where Enter is to end something."""
+        """Open it with the last words, or `empty` if Enter is meant to end something."""
         self._what = what
         words = self.query_one(Words)
         words.last = self._kept.get(what, "")

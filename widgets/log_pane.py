@@ -66,7 +66,7 @@ class LogPane(Vertical, can_focus=True):
         self._timer: Timer | None = None
         self._planned = False
         self._sought = 0
-        """A way to go (1, -1) to a match that is still being looked for; 2 for the nearest."""
+        """Direction (1, -1) of a pending search for a match; 2 for the nearest."""
 
     def compose(self) -> ComposeResult:
         yield self._head
@@ -82,7 +82,7 @@ class LogPane(Vertical, can_focus=True):
     # lines
 
     def attach(self, name: str, empty: str) -> None:
-        """Show another log, from nothing; `empty` says what its having no line means."""
+        """Show another log from its start; `empty` says why it has no lines."""
         self._source, self._empty = one_line(name), one_line(empty)
         self.buffer.clear()
         self.view.place.reset()
@@ -140,7 +140,7 @@ class LogPane(Vertical, can_focus=True):
         self._head.put(title(self._source, self.view.place, self._notice, self.size.width))
 
     def _say(self, words: str) -> None:
-        """Words in the title for a few seconds."""
+        """Show words in the title for a few seconds."""
         self._notice, self._notice_until = words, time.monotonic() + _NOTICE_S
         self.set_timer(_NOTICE_S + 0.05, self._paint_title)
         self._paint_title()
@@ -213,7 +213,7 @@ class LogPane(Vertical, can_focus=True):
         self.prompt.ask("filter", "&", empty=self.buffer.filter is not None)
 
     def action_show_all(self) -> None:
-        """One Esc ends the filter, the next the search."""
+        """End the filter at the first Esc, the search at the next."""
         if self.buffer.filter is not None:
             self._set_filter("")
         else:
@@ -260,14 +260,14 @@ class LogPane(Vertical, can_focus=True):
         return self.view.place.seek_from(self.view.here, step)
 
     def _go(self, number: int | None, step: int, otherwise: str) -> None:
-        """Show a line; `step` 0 where going round is nothing to speak of."""
+        """Show a line; with `step` 0 wrapping around is not announced."""
         if number is None:
             self._say(otherwise)
             return
         start = self._from(step)
         self.view.reveal(number)
         if step > 0 and number <= start:
-            self._say("went round to the top")
+            self._say("continued at the top")
         elif step < 0 and number >= start:
-            self._say("went round to the end")
+            self._say("continued at the end")
         self._paint_title()

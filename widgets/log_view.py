@@ -22,7 +22,8 @@ from console.render.cells import glyphs
 GUTTER = 2
 """Cells for the sign in front of a line."""
 _CUT_FROM = 6
-"""Characters kept for each cell when a line is cut: marks take none, and there may be a few."""
+"""Characters kept per cell when a line is cut: combining marks take no cell, and there may be
+some."""
 
 _SIDEWAYS = 16
 _LAID_OVER = ("log--match", "log--current")
@@ -32,7 +33,7 @@ _MATCH_CPU_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How lines are drawn. `left`: cells scrolled to the side, where lines are not wrapped."""
+    """How lines are drawn. `left`: cells scrolled to the side, if lines are not wrapped."""
 
     width: int
     wrap: bool
@@ -48,7 +49,7 @@ class Look:
 
 
 def sign(kind: Kind) -> str:
-    """What stands in the gutter, so that no kind is told by colour alone."""
+    """The sign in the gutter, so that no kind is shown by colour alone."""
     return {"plain": " ", "error": "!", "warning": glyphs().dot, "marker": glyphs().arrow}[kind]
 
 
@@ -59,7 +60,7 @@ def row_count(line: LogLine, look: Look) -> int:
 
 def row(line: LogLine, part: int, look: Look, spans: list[tuple[int, int]], here: bool) -> Strip:
     """One row of a line: sign, time, text, matches; exactly as wide as the look says. `spans`:
-    matches, in characters of the text. `here`: whether it is the match or error last gone to."""
+    matches, in characters of the text. `here`: whether it is the current match or error."""
     prefix = _prefix(line, look)
     text = prefix + line.text
     start, shift = 0, look.left
@@ -89,7 +90,7 @@ def row(line: LogLine, part: int, look: Look, spans: list[tuple[int, int]], here
 
 
 def note(words: str, look: Look) -> Strip:
-    """A row of the pane's own words."""
+    """A row with a message of the pane."""
     segment = Segment("  " + words, look.styles["stamp"])
     return Strip([segment]).adjust_cell_length(look.width, look.styles["plain"])
 
@@ -128,10 +129,10 @@ def _pieces(text: str, room: int) -> tuple[str, ...]:
 
 
 class LogView(Widget):
-    """Rows of a log. The page is found when something moved, not when the terminal asks for it.
+    """Rows of a log. The page is computed when something moved, not when the terminal repaints.
 
-    It keeps its own place in the log, because a scroll offset would mean another line each time
-    the oldest ones are dropped.
+    It keeps its own place in the log, because a scroll offset would mean another line each time the
+    oldest ones are dropped.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(_PARTS)
@@ -151,9 +152,9 @@ class LogView(Widget):
         self.wrapped = False
         self.stamped = False
         self.here: int | None = None
-        """Number of the match or error last gone to."""
+        """Number of the current match or error."""
         self.words = ""
-        """What to say where there is no line to show."""
+        """What to show if there are no lines."""
         self._buffer = buffer
         self._left = 0
         self._look: Look | None = None
@@ -185,18 +186,18 @@ class LogView(Widget):
         self.repaint()
 
     def move(self, by: int) -> None:
-        """So many rows down, or up."""
+        """Move down this many rows (negative: up)."""
         self.place.move(by)
         self.repaint()
 
     def sideways(self, step: int) -> None:
-        """Scroll to the side; wrapped lines have no side."""
+        """Scroll sideways, unless lines are wrapped."""
         if not self.wrapped:
             self._left = max(0, self._left + step * _SIDEWAYS)
             self.relook()
 
     def relook(self) -> None:
-        """Draw everything anew, in another look."""
+        """Draw everything again, in another look."""
         self._look = None
         self.repaint()
 
@@ -232,7 +233,7 @@ class LogView(Widget):
         return rows + [Strip.blank(width, look.styles["plain"])] * (height - len(rows))
 
     def _matches(self, lines: dict[int, LogLine]) -> dict[int, list[tuple[int, int]]]:
-        """Where the search matches; a pattern that takes too long is taken as plain text."""
+        """Where the search matches; a pattern that takes too long becomes plain text."""
         search = self._buffer.searched
         if search is None:
             return {}

@@ -1,4 +1,4 @@
-"""Lines of parts, drawn as they stand: the base of every widget that shows plain data.
+"""Lines of parts: the base of every widget that shows plain data.
 
 A part is a text and a tone; the tone is a word, its colour the theme's. Only cells that changed are
 sent to the terminal.
@@ -29,7 +29,7 @@ _BACKGROUNDS = {"alarm": "error", "cursor": "primary-muted"}
 _BOLD = ("warn", "bad", "bold", "alarm", "cursor")
 
 MOST = 99_999
-"""Further than any list is long."""
+"""More rows than any list has."""
 
 Part = tuple[str, str]
 """Clean text, and one of widgets.rows.TONES ("" is the widget's own)."""
@@ -40,8 +40,8 @@ def tones(widget: Widget) -> dict[str, Style]:
     """Styles by tone, to be laid over the widget's own, mixed once for each background; without
     colour a background is reverse.
 
-    Not component classes: eight of them for every widget are a hundred style sheets' work before
-    the first frame, and a component's muted colour is half transparent besides.
+    Not component classes: eight for every widget would be the work of a hundred style sheets before
+    the first frame, and a component's muted colour is half transparent.
     """
     app = widget.app
     variables = app.theme_variables
@@ -115,7 +115,7 @@ def strip_of(row: Row, width: int, base: Style, styles: dict[str, Style]) -> Str
 
 
 def changed_cells(old: Row, new: Row) -> tuple[int, int] | None:
-    """First and one past the last cell that differ, or None; cell widths are minded."""
+    """First and one past the last cell that differ, or None; respects cell widths."""
     if old == new:
         return None
     flat_old, flat_new = _cells(old), _cells(new)
@@ -135,14 +135,14 @@ def _cells(row: Row) -> list[Part]:
 
 
 def refresh_cells(widget: Widget, y: int, begin: int, end: int) -> None:
-    """Repaint cells of a row, where it is in view."""
+    """Repaint cells of a row, if it is in view."""
     visible = y - widget.scroll_offset.y
     if 0 <= visible < widget.size.height:
         widget.refresh(Region(begin, visible, end - begin, 1))
 
 
 def refresh_changed(widget: Widget, old: Sequence[Row], new: Sequence[Row]) -> None:
-    """Repaint the cells of a widget that differ between as many old and new rows."""
+    """Repaint a widget's cells that differ between the old rows and as many new ones."""
     for y, (before, after) in enumerate(zip(old, new, strict=True)):
         found = changed_cells(before, after)
         if found is not None:
@@ -163,7 +163,7 @@ class Rows(Widget):
         self._rows: tuple[Row, ...] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Draw these rows from now on; only what differs is repainted."""
+        """Draw these rows from now on; only differences are repainted."""
         old, self._rows = self._rows, tuple(rows)
         if not self.is_mounted:
             return
@@ -187,7 +187,7 @@ class Rows(Widget):
 
 
 class RowsView(ScrollView, can_focus=True):
-    """Any number of rows, scrolled; with a cursor where `cursor` is not None."""
+    """Any number of rows, scrolled; with a cursor if `cursor` is not None."""
 
     DEFAULT_CSS = (
         "RowsView { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; "
@@ -195,7 +195,7 @@ class RowsView(ScrollView, can_focus=True):
     )
 
     class Resized(Message):
-        """It has another width: rows that were fitted to the old one are to be made anew."""
+        """The width has changed: rows fitted to the old one must be made again."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -253,7 +253,7 @@ class RowsView(ScrollView, can_focus=True):
 
 
 def moving(page: int) -> list[BindingType]:
-    """The keys that move a cursor: what every list has, and the help names once."""
+    """The keys that move a cursor: every list has them, and the help names them once."""
     keys = (
         ("j,down", 1, "Down"), ("pagedown,ctrl+d", page, "Page down"), ("G,end", MOST, "Last"),
         ("k,up", -1, "Up"), ("pageup,ctrl+u", -page, "Page up"), ("g,home", -MOST, "First"),
@@ -262,7 +262,7 @@ def moving(page: int) -> list[BindingType]:
 
 
 class PickList(RowsView):
-    """Rows with a cursor; what a row means is the screen's business."""
+    """Rows with a cursor; the screen decides what a row means."""
 
     BINDINGS = [*moving(10), Binding("enter", "pick", "Pick", show=False)]
 
@@ -277,7 +277,7 @@ class PickList(RowsView):
             self.index = index
 
     def fill(self, rows: Sequence[Row]) -> None:
-        """Other rows; the cursor stays where it is, as far as there are rows."""
+        """Set other rows; the cursor stays where it is, as far as there are rows."""
         self.show(rows, min(self.cursor or 0, len(rows) - 1) if rows else None)
 
     def action_move(self, by: int) -> None:

@@ -36,22 +36,22 @@ def short(seconds: float) -> str:
 
 
 def elapsed(step: StepView, now: float) -> float | None:
-    """Seconds this step has taken, or took; None before it began."""
+    """Seconds this step has taken so far or in all; None before it began."""
     if step.state is StepState.RUNNING and step.started:
         return max(0.0, now - step.started)
     return step.duration_s
 
 
 def times(step: StepView, now: float) -> str:
-    """`actual/planned`, either of them only where it is known."""
+    """`actual/planned`, each only if known."""
     took = elapsed(step, now)
     actual = short(took) if took is not None else ""
     return actual if step.takes_s is None else f"{actual or '-'}/{short(step.takes_s)}"
 
 
 def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
-    """One line: sign, id (title where there is room), attempt, what a gate said, times at the
-    right edge. A gate that did its work and said no has the sign of what it said."""
+    """One line: sign, id (title if there is room), attempt, a gate's verdict, times at the right
+    edge. A gate that ran and said no has the sign of its verdict."""
     signs = glyphs()
     tone = VERDICT_TONE.get(verdict) or TONE.get(step.state, "")
     again = f" #{step.attempt}" if step.attempt > 1 else ""
@@ -82,7 +82,7 @@ def _name_tone(step: StepView) -> str:
 def list_rows(view: RunView, width: int, now: float, at: str = "") -> tuple[list[Row], list[int]]:
     """Rows with phase headings, and for each row the step's index (-1: a heading).
 
-    `at`: the step that a paused run stands before; it has a sign of its own.
+    `at`: the step before which a paused run stands; it has its own sign.
     """
     rows: list[Row] = []
     index: list[int] = []
@@ -115,14 +115,14 @@ def paragraph(text: str, width: int, tone: str = "", indent: str = "") -> list[R
 
 
 def behind(lead: Row, text: str, width: int) -> list[Row]:
-    """Clean text behind `lead`, its further lines under its beginning."""
+    """Clean text after `lead`, with further lines indented to its start."""
     room = width_of(lead)
     first, *more = wrapped(text, width - room)
     return [(*lead, (first, "")), *(((" " * room + line, ""),) for line in more)]
 
 
 def hanging(line: str, width: int, tone: str, marks: str = " ") -> list[Row]:
-    """A line as it is; where it is wrapped each row begins as it does, with its `marks`."""
+    """A line; if it is wrapped, each row is indented like the first, with its `marks`."""
     if len(line) <= width:
         return [((line, tone),)]
     body = line.lstrip(marks)
@@ -132,7 +132,7 @@ def hanging(line: str, width: int, tone: str, marks: str = " ") -> list[Row]:
 
 
 def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> list[Row]:
-    """What a step does and why, what it said, what went wrong, and what can be done."""
+    """What a step does and why, its output, what went wrong, and what can be done."""
     asked = view.state is RunState.WAITING_APPROVAL and step is view.current
     state = "waits for an answer" if asked else str(step.state).replace("_", " ")
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
@@ -165,7 +165,7 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> li
 
 
 def summary_rows(view: RunView, width: int) -> list[Row]:
-    """A run that is over: how it ended, what was decided, where the baseline is, what is next."""
+    """A finished run: how it ended, what was decided, where the baseline is, what is next."""
     rows = paragraph(clean(view.title), width, "bold")
     took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
     rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))
@@ -188,14 +188,14 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
 
 
 def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
-    """Ids of the lessons that bear on a step, then of those that the playbook wants read first."""
+    """Ids of the lessons that apply to a step, then of those the playbook names."""
     step, asked = view.step(step_id), view.header.get("lessons")
     bearing = [line.split()[0] for line in step.lessons if line.split()] if step else []
     return (*bearing, *(map(str, asked) if isinstance(asked, list) else ()))
 
 
 def result_row(step: StepView, width: int) -> Row:
-    """What came of a step, in one line: for a run that stands before the next one."""
+    """The result of a step in one line, for a run that stands before the next one."""
     took = f" {short(step.duration_s)}" if step.duration_s is not None else ""
     tone = TONE.get(step.state, "")
     words = f" {clean(step.detail)}" if step.detail else ""
@@ -226,7 +226,7 @@ def _verdict_rows(view: RunView, step_id: str, width: int) -> list[Row]:
 
 
 def _evidence_rows(view: RunView, width: int) -> list[Row]:
-    """What has been measured so far, beside the baseline: what an approval is about."""
+    """What was measured so far, beside the baseline: the evidence for an approval."""
     rows: list[Row] = []
     for scope, metrics in view.metrics.items():
         if "." in scope:
@@ -271,7 +271,7 @@ class OfStep(Message):
 
 class StepList(RowsView):
     """The steps of a run, one row each; the cursor follows the run until somebody moves it. `j`/`k`
-    look at another step, `home`… nothing here starts or approves anything."""
+    move to another step; no key here starts or approves anything."""
 
     BINDINGS = [*moving(8), Binding("enter", "output", "Output", show=False)]
 

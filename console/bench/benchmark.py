@@ -1,4 +1,4 @@
-"""How a server is measured: same prompts, one at a time, no cache, warm-up apart."""
+"""Measures a server: same prompts, one at a time, no cache, warm-up reported apart."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MOST_STREAMS = 64
 
 
 def run_words(number: int, planned: int) -> str:
-    """`run 3/9`; past the plan, because they vary still, `run 10 (varies)`; 0 is the warm-up."""
+    """`run 3/9`; beyond the plan, while results vary, `run 10 (varies)`; 0 is the warm-up."""
     if not number:
         return "warm-up"
     return f"run {number}/{planned}" if number <= planned else f"run {number} (they vary)"
@@ -56,9 +56,9 @@ def run_words(number: int, planned: int) -> str:
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """What to send and how often; `timeout_s` bounds one request, `budget_s` all of them. An engine
-    that says nothing for `silence_s` hangs: it is not asked again.
+    that sends nothing for `silence_s` counts as hung and is not asked again.
 
-    After `runs` measured runs it goes on, up to `max_runs`, until as many are valid and the
+    After `runs` measured runs it continues, up to `max_runs`, until as many are valid and the
     coefficient of variation of tok_s is at most `cv_target`. `levels`: streams at once, measured
     after that. Raises ValueError for counts that measure nothing.
     """
@@ -117,11 +117,11 @@ class BenchmarkResult:
 class Benchmark:
     """Measures the server at `url` (with or without /v1), one request at a time; once.
 
-    Never raises for what the server does: a run that cannot be used is void, with its reason.
-    Three failures in a row end it early, a silence at once; a cancel, or the end of the budget,
-    keeps what was measured. `surroundings` judges what else went on; `say` is called now and then
-    while several streams are under way, `waiting` hears the events of a single one. What
-    `progress` and `say` raise ends it.
+    Server errors never raise: a run that cannot be used is void, with its reason. Three failures in
+    a row end the benchmark early, a silence at once; a cancel, or the end of the budget, keeps what
+    was measured. `surroundings` judges other activity; `say` is called now and then while several
+    streams run, `waiting` hears the events of a single one. Exceptions from `progress` and `say`
+    end the benchmark.
     """
 
     url: str
@@ -204,11 +204,11 @@ class Benchmark:
         return len(runs) < protocol.max_runs and len(rates) > 1 and not enough
 
     def _left(self) -> float:
-        """Seconds of the budget."""
+        """Seconds left of the budget."""
         return self._ends - self.clock.monotonic()
 
     def _one(self, prompt: str) -> Sample | None:
-        """One request with what went on around it; None when it was cancelled."""
+        """One request, judged by its surroundings; None when it was cancelled."""
         around = self.surroundings
         before = around.look() if around is not None else None
         if self.waiting is None:
@@ -257,7 +257,7 @@ class Benchmark:
         return level
 
     def _identify(self) -> None:
-        """Build and model as the server names them; a server that does not say is no error."""
+        """Build and model as the server names them; "" for a server that does not."""
         props = fetch_json(self.url, "/props")
         name = model_of(self.url) or _text(props.get("model_alias"))
         self._result.build_info = one_line(_text(props.get("build_info")))
@@ -288,15 +288,15 @@ class Benchmark:
             target = f"{protocol.cv_target:.1%}"
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
         if not result.cancelled and len(result.runs) < protocol.runs:
-            late = "the time was over" if self._left() <= 0 else ""
+            late = "the time ran out" if self._left() <= 0 else ""
             flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
         result.flags = list(dict.fromkeys(flags))
         return result
 
 
 def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object at `path` of the server (POST with a body); {} for anything else, and for
-    what is not there whole after INFO_S."""
+    """The JSON object at `path` of the server (POST with a body); {} for anything else, and if it
+    is not complete after INFO_S."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} if body is not None else None
     asked = endpoint(url, path)
@@ -308,14 +308,14 @@ def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[
 
 
 def model_of(url: str) -> str:
-    """The name of the model that the server lists first: some refuse any other. "" for none."""
+    """The model that the server lists first, as some refuse any other name; "" for none."""
     data = fetch_json(url, "/v1/models").get("data")
     first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
     return _text(first.get("id"))
 
 
 def tokenizer(url: str, reply: Reply) -> Tokenize | None:
-    """Counts the tokens of a reply by its server; None for one that failed."""
+    """A function that asks the server for the token count of a reply; None for a failed one."""
     return None if reply.failure else lambda text: tokenize(url, text)
 
 
@@ -329,7 +329,7 @@ def tokenize(url: str, text: str) -> int | None:
 
 
 def _plain(protocol: Protocol) -> dict[str, Any]:
-    """The protocol for a record; no budget is null, since JSON has no infinity."""
+    """The protocol for a record; without a budget null, since JSON has no infinity."""
     budget = protocol.budget_s if math.isfinite(protocol.budget_s) else None
     return {
         **asdict(protocol), "prompts": list(protocol.prompts), "levels": list(protocol.levels),

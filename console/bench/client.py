@@ -1,6 +1,6 @@
-"""One streamed completion over a connection of its own, each of its events stamped with the time.
+"""One streamed completion over its own connection, with a time stamp for each event.
 
-A fresh connection for each stream: after a streamed reply llama-server announces keep-alive and
+Each stream gets a fresh connection: after a streamed reply llama-server announces keep-alive and
 then drops the connection, so a pooled one fails now and then.
 """
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 FIRST_S = 5.0
-"""A silence that is longer is told."""
+"""Seconds of silence after which it is reported."""
 EVERY_S = 10.0
 LOOK_S = 1.0
 LOOKED_AT = 8
-"""Of the newest events: parsing all of them would take time from the stamps of the next."""
+"""Newest events that are parsed: parsing all would delay the stamps of the next."""
 
 CONNECT_S = 2.0
 POLL_S = 0.05
@@ -47,15 +47,15 @@ BODY_LIMIT = 65_536
 
 ClockNs = Callable[[], int]
 OnEvent = Callable[[str], None]
-"""Called with the data of each event as it arrives, in the thread that reads; has to be quick."""
+"""Called with the data of each event as it arrives, in the reading thread; must be quick."""
 Endpoint = Literal["chat", "completions"]
 PATHS: dict[Endpoint, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
 class Waiting:
-    """Tells whoever waits before a terminal that no token comes: `say` is called with the seconds
-    of a silence, from a thread of its own, while a request is out (`with waiting:`): after 5 s,
-    then each 10 s until a token comes."""
+    """Tells an operator that no token comes: while a request is out (`with waiting:`), `say` is
+    called from a thread of its own with the seconds of silence, after 5 s, then every 10 s until a
+    token comes."""
 
     def __init__(
         self, say: Callable[[float], None], monotonic: Callable[[], float] = time.monotonic
@@ -77,12 +77,12 @@ class Waiting:
         self._thread.join()
 
     def begin(self) -> None:
-        """A request goes out."""
+        """Note that a request goes out."""
         self._events.clear()
         self._since, self._next = self._monotonic(), FIRST_S
 
     def take(self, data: str) -> None:
-        """An event came; in the thread that stamps them, so it only keeps it."""
+        """Keep an event; it runs in the thread that stamps them, so it does no more."""
         self._events.append(data)
 
     def look(self) -> None:
@@ -169,7 +169,7 @@ class _Watch:
         self._thread.join()
 
     def trace(self, name: str, info: dict[str, Any]) -> None:
-        """httpx's trace hook: the socket, and the moment the request goes out on it."""
+        """httpx's trace hook: notes the socket, and the moment the request is sent."""
         if name in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = info["return_value"].get_extra_info("socket")
         elif name.endswith(".send_request_headers.started"):
@@ -197,8 +197,8 @@ def endpoint(url: str, path: str) -> str:
 def new_client(url: str, timeout_s: float, silence_s: float = math.inf) -> httpx.Client:
     """An httpx client for one request: no proxy or netrc from the environment, no pooling.
 
-    `silence_s`: so long may pass between two bytes of the reply. Connecting is tried twice, as
-    `listener.connected` does and for its reason.
+    `silence_s`: most seconds between two bytes of the reply. Connecting is tried twice, for the
+    reason given at `listener.connected`.
     """
     import httpx
 
@@ -232,9 +232,9 @@ def stream_chat(
     """Send one request and follow its stream; failures are in the Reply, never raised.
 
     `timeout_s` bounds the whole exchange, `silence_s` the time between two bytes. A cancel takes
-    about 100 ms, while connecting up to 4 s. An empty-bodied 400 comes from the HTTP layer, not
-    from the model: one more try on a new connection, counted. A refusal of unknown keys is
-    repeated without the extras.
+    about 100 ms, while connecting up to 4 s. A 400 without a body comes from the HTTP layer, not
+    from the model: it is retried once on a new connection, and counted. If unknown keys are
+    refused, the request is repeated without the extras.
     """
     cancelled = cancelled or threading.Event()
     retries = 0
@@ -285,7 +285,7 @@ def _capture(
         except ValueError as error:
             got.failure = Failure(FailureKind.PROTOCOL, one_line(str(error)))
         except httpx.ReadTimeout as error:
-            silent = Failure(FailureKind.SILENT, f"no word for {limits_s[1]:g} s")
+            silent = Failure(FailureKind.SILENT, f"no data for {limits_s[1]:g} s")
             got.failure = silent if limits_s[1] < limits_s[0] else _transport(error, True)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             got.failure = _transport(error, bool(got.events))

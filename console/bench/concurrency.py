@@ -1,8 +1,8 @@
-"""Several streams at once: what a server does for a crowd, told beside what it does for one.
+"""Several streams at once: a server's figures under load, reported beside those of one stream.
 
-Each of N streams sends the same prompts one after another, beginning at a different one, so that
-all N are busy nearly to the end. The figures never enter those of a single stream, and no gate
-reads them.
+Each of N streams sends the same prompts one after another, starting at a different one, so that all
+N are busy nearly to the end. The figures are never mixed with a single stream's, and no gate reads
+them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What came of `streams` requests at once, out of `requests` in all; seconds and tok/s.
+    """The result of `streams` parallel requests, `requests` in all; seconds and tok/s.
 
-    `tok_s` is all streams together: every completion token over the time from the first request
-    to the last answer. None where a request was void: the level was not held then. The others are
-    of one stream: medians, and the longest wait for a first token.
+    `tok_s` is all streams together: every completion token over the time from the first request to
+    the last answer. It is None if a request was void, because the level was not held then. The
+    others are of one stream: medians, and the longest wait for a first token.
     """
 
     streams: int
@@ -56,10 +56,8 @@ def measure_level(
     say: Say | None = None,
     monotonic: Callable[[], float] = time.perf_counter,
 ) -> Level:
-    """All requests of one level; what `say` raises (a deadline) ends the streams, and is raised.
-
-    Three prompts a stream at most: 64 streams of a long list would take all day.
-    """
+    """Send all requests of one level; an exception from `say` (a deadline) ends the streams and is
+    raised. At most three prompts a stream: 64 streams of a long list would take all day."""
     each = min(len(prompts), PROMPTS_A_STREAM)
     over = threading.Event()
     begun, cpu = monotonic(), time.process_time()

@@ -1,27 +1,25 @@
 """The machine around a benchmark: what else worked, what was swapped in, what the cards did.
 
-A figure is only as good as the quiet it was taken in. Each run is held between two looks at /proc.
+A figure is only as good as the quiet it was taken in. /proc is read before and after each run. A
+run is void if its figure would describe something other than the server:
 
-Void, because the figure would then be of something else than the server:
+- another inference engine computed at the same time. They share memory bandwidth and cards, so its
+  share cannot be subtracted. The baseline and the run's other services are known by their pids, any
+  other engine by its name. SGLang and vLLM use one core when idle, so they need more to count.
+- more than SWAP_IN_RATE was swapped in: then a disk serves in place of memory. This includes a
+  server that swaps itself: its rate is that of a disk that day, and HOLD asks a person.
 
-- another inference engine computed at the same time. They share memory bandwidth and cards, so no
-  share of the figure can be taken out again. The baseline and the run's other services are known by
-  their pids, any other engine by its name. SGLang and vLLM turn one core at idle, so of those it
-  takes more than that.
-- more than SWAP_IN_RATE was swapped in: a disk then stands where memory was meant to be. A server
-  that swaps itself is no exception: its rate is that of a disk that day, and HOLD asks a person.
-
-Both make a figure worse, never better. They are void all the same: a baseline that was held up
+Both make a figure worse, never better. The run is void all the same: a baseline that was held up
 would lend the candidate a false GO.
 
-This console's own processes are none of the others: the one that measures, and every console of
-the same user, since who follows a run cannot be told. What they took is told by itself, where it is
-more than a client should take.
+This console's own processes do not count as others: the one that measures, and every console of the
+same user, since a follower of this run cannot be told from another. Their use is reported
+separately if it is more than a client should take.
 
-Only said: any other busy process (a build beside 192 idle cores does no harm, and the spread of the
-runs tells when it does), and major faults (a model read by mmap from the disk is how llama.cpp runs
-what is larger than memory). Where the measured server's own processes are not known, nothing that
-has an engine's name is held against a run: it may be the server itself.
+Only reported: any other busy process (a build beside 192 idle cores does no harm, and the spread of
+the runs shows when it does), and major faults (llama.cpp runs models larger than memory by mmap
+from the disk). If the measured server's own processes are unknown, no process with an engine's name
+makes a run void: it may be the server itself.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ SWAP_IN_RATE = 2**20
 SWAP_IN_LEAST = 16 * 2**20
 UNSEEN_CORES = 0.5
 SHORTEST_S = 0.1
-"""CPU time is counted in hundredths of a second: shorter runs tell nothing about shares."""
+"""Shorter runs give no shares: CPU time is counted in hundredths of a second."""
 UNSEEN = "short-lived processes"
-"""A build's compilers begin and end between two looks: only the machine's counter has them."""
+"""Name for short processes, as of a build: only the machine's counter has their CPU time."""
 MOST_NAMED = 8
 OWN_CORES = 0.05
 """What measuring may take of a core; it is counted over all runs, since one may be short."""
@@ -61,10 +59,8 @@ SPINNERS = re.compile(r"sglang|vllm|ktransformers|aphrodite|lmdeploy|trtllm|trit
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A server on this machine; `pid` is the root of its processes, 0 where it is not known.
-
-    `facts` are what a report says of it: argv, image, image_id.
-    """
+    """A server on this machine; `pid` is the root of its processes, 0 if unknown. `facts` are for a
+    report: argv, image, image_id."""
 
     name: str
     pid: int = 0
@@ -105,8 +101,8 @@ class _Seen:
 class Surroundings:
     """Looks around each run of one benchmark; `close` gives what goes into its record.
 
-    `server` is what is measured (None: nothing is known of it), `others` the engines that should
-    be quiet meanwhile. Nothing here raises for what /proc or NVML do.
+    `server` is what is measured (None: unknown), `others` the engines that should be quiet
+    meanwhile. Failures of /proc or NVML never raise.
     """
 
     def __init__(
@@ -141,7 +137,7 @@ class Surroundings:
         return Look(self._monotonic(), found, cpu_s, swapped, faults)
 
     def judge(self, sample: Sample, before: Look, after: Look) -> Sample:
-        """The sample with what was swapped in and read meanwhile, void where that spoilt it."""
+        """The sample plus what was swapped in and read meanwhile; void if that spoilt it."""
         took = after.at - before.at
         self._runs += 1
         swapped = _since(before.swapped_in, after.swapped_in)
@@ -231,12 +227,12 @@ class Surroundings:
         return [f"{name} ({shares[name]:.1f} cores)" for name in sorted(engines)]
 
     def _called(self, one: Process) -> str:
-        """`cc1plus`, or `python3 train.py`: an interpreter's name alone says nothing."""
+        """A readable name: `cc1plus`, or `python3 train.py` with an interpreter's script."""
         _, *script = _program(self._proc / str(one.pid) / "cmdline") or [""]
         return one_line(" ".join([one.name, *script]), 60)
 
     def _is_own(self, one: Process) -> bool:
-        """`omni-console …`, or `python -m console.…`, of the user who measures."""
+        """Whether it is `omni-console …`, or `python -m console.…`, of this user."""
         found = self._proc / str(one.pid)
         try:
             mine = found.stat().st_uid == os.getuid()
@@ -265,7 +261,7 @@ def _since(before: int | None, after: int | None) -> int | None:
 
 
 def _gains(before: Look, after: Look) -> Iterator[tuple[Process, float, int]]:
-    """Every process that is there at the end, with its CPU seconds and major faults in between."""
+    """Every process alive at the end, with its CPU seconds and major faults in between."""
     for one in after.processes.values():
         old = before.processes.get(one.pid)
         then, faults = (old.cpu_s, old.faults) if old and old.start == one.start else (0.0, 0)
@@ -273,7 +269,7 @@ def _gains(before: Look, after: Look) -> Iterator[tuple[Process, float, int]]:
 
 
 def _unseen(before: Look, after: Look, took: float) -> float:
-    """Cores that were busy for nobody who is there at the end."""
+    """Cores used by processes that are gone at the end."""
     if before.cpu_s is None or after.cpu_s is None:
         return 0.0
     seen = sum(cpu_s for _, cpu_s, _ in _gains(before, after))
@@ -302,7 +298,7 @@ def _counters(path: Path) -> tuple[int | None, int | None]:
 
 
 def _processes(proc: Path) -> Iterator[Process]:
-    """Every process; one that ends while it is read is passed over."""
+    """Every process; one that ends while it is read is left out."""
     tick = os.sysconf("SC_CLK_TCK")
     try:
         names = os.listdir(proc)
@@ -326,7 +322,7 @@ def _processes(proc: Path) -> Iterator[Process]:
 
 
 def _family(processes: dict[int, Process], root: int) -> set[int]:
-    """A process, what descends from it, and its session where it leads one."""
+    """A process, its descendants, and its session if it leads one."""
     if root not in processes:
         return set()
     children: dict[int, list[int]] = {}
@@ -352,7 +348,7 @@ def _line(processes: dict[int, Process], pid: int) -> set[int]:
 
 
 def _argv(path: Path) -> list[str]:
-    """A command line; one empty word where it is gone."""
+    """A command line; one empty word if the process is gone."""
     try:
         return decode(path.read_bytes()[:4096]).split("\0")
     except OSError:

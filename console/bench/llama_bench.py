@@ -1,8 +1,8 @@
-"""What llama-bench and ik_llama's llama-sweep-bench print, read for a gate.
+"""Reads the output of llama-bench and ik_llama's llama-sweep-bench for a gate.
 
-Both print beside their log, so every line that cannot belong to a result is passed over. What is
-whole counts; what is cut off or cannot be believed is left out, and said. The first entry of a kind
-gives the figure: those at other depths, or with other settings, are told beside it, never mixed in.
+Both print results among log lines, so every line that cannot belong to a result is skipped. Only
+complete results count; truncated or implausible ones are left out and reported. The first entry of
+a kind gives the figure; entries at other depths or settings are shown beside it, never mixed in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Kind = Literal["tg", "pp", "both"]
 KINDS: tuple[Kind, ...] = ("tg", "pp")
 UNIT = "tok/s"
 AGREE = 0.05
-"""Between a rate that is printed and the same worked out from what is printed beside it."""
+"""Tolerance between a printed rate and the one worked out from the figures beside it."""
 MOST_FLAGS = 20
 MOST_SAMPLES = 400
 _RESULTS = frozenset(
@@ -40,8 +40,8 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?) *± *(\d+(?:\.\d+)?|nan|-nan)")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One test, `samples` in tok/s. The table of llama-bench does not tell them: its mean is then
-    the only one."""
+    """One test, `samples` in tok/s. llama-bench's table omits samples: its mean is then the only
+    one."""
 
     kind: Kind
     name: str
@@ -52,8 +52,8 @@ class Entry:
 
 @dataclass(slots=True)
 class Figures:
-    """`metrics` as a gate reads them (tg_tok_s, pp_tok_s), made of the `entries`; `flags`: what
-    else is to be known."""
+    """`metrics` as a gate reads them (tg_tok_s, pp_tok_s), made of the `entries`; `flags`: remarks
+    on them."""
 
     entries: list[Entry] = field(default_factory=list)
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ def _metric(entry: Entry | None) -> dict[str, Any]:
 
 
 def _beside(entry: Entry, first: Entry | None) -> str:
-    """`tg128 @ d4096: 18.2 tok/s`, with what it was run with where that differs."""
+    """`tg128 @ d4096: 18.2 tok/s`, with the settings that differ."""
     value = mean(entry.samples)
     other = dict(entry.settings)
     differs = [
@@ -117,7 +117,7 @@ def _of_llama_bench(text: str, found: Figures) -> None:
             continue
         entry = _entry(one)
         if entry is None:
-            found.flags.append("an entry that cannot be believed was left out")
+            found.flags.append("an implausible entry was left out")
             continue
         found.entries.append(entry)
         build = f"{one.get('build_number', '')}-{one.get('build_commit', '')}".strip("-")
@@ -125,17 +125,17 @@ def _of_llama_bench(text: str, found: Figures) -> None:
         found.model = found.model or one_line(str(one.get("model_type") or ""), 120)
     if found.entries or objects:
         if broken or (_OPENED.search(text) and not _CLOSED.search(text)):
-            whole = f"{len(found.entries)} whole entries count"
+            whole = f"{len(found.entries)} complete entries count"
             found.flags.insert(0, f"the output was cut off: {whole}")
         return
     found.entries = list(_table(text))
     if found.entries:
-        found.flags.append("from the table, which does not tell the single samples: n is 1")
+        found.flags.append("from the table, which omits single samples: n is 1")
 
 
 def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
-    """Every whole JSON object at the begin of a line, alone or in a list, and how many were not
-    whole."""
+    """Every complete JSON object at the start of a line, alone or in a list, and the number of
+    incomplete ones."""
     kept = "\n".join(line for line in text.splitlines() if _JSON_LINE.match(line))
     decoder, objects, broken, at = json.JSONDecoder(), [], 0, 0
     first = re.finditer(r"^\s*(?:\[\s*)?\{", kept, re.MULTILINE)
@@ -155,7 +155,7 @@ def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
 
 
 def _entry(one: dict[str, Any]) -> Entry | None:
-    """An entry of llama-bench; None where its numbers are none, or contradict each other."""
+    """An entry of llama-bench; None if its numbers are invalid or contradict each other."""
     prompt, gen, depth = (_count(one.get(key, 0)) for key in ("n_prompt", "n_gen", "n_depth"))
     if prompt is None or gen is None or depth is None or prompt + gen == 0:
         return None
@@ -210,7 +210,7 @@ def _of_sweep(text: str, found: Figures) -> None:
             count, speed = _count(row.get(kind)), _rate(row.get(f"speed_{kind}"))
             took = _rate(row.get(f"t_{kind}"))
             if depth is None or not count or speed is None or took is None:
-                found.flags.append("a row that cannot be believed was left out")
+                found.flags.append("an implausible row was left out")
                 continue
             # times are printed with three decimals
             if abs(count / took - speed) > speed * AGREE + count * 0.0005 / took**2:
@@ -238,7 +238,7 @@ def _parsed(cell: str) -> float | int | None:
 
 
 def _count(value: object) -> int | None:
-    """A whole number from 0; JSON's `true` is none, and neither is a string."""
+    """A whole number from 0; neither JSON's `true` nor a string is one."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**9:
         return None
     return value

@@ -1,7 +1,7 @@
-"""Figures of one request, computed from its stamps; a figure that is not sure is None.
+"""Figures of one request, computed from its time stamps; an uncertain figure is None.
 
-A chunk is not a token: servers hold back text and speculate, so tokens are counted by the
-server or its tokenizer, never by events.
+A chunk is not a token: servers hold back text and speculate, so tokens are counted by the server or
+its tokenizer, never by events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NS = 1e9
 DISAGREEMENT = 0.05
 ENOUGH_TOKENS = 64
 REPEATED = 0.01
-"""Of all requests, the share that may be sent twice before the transport counts as broken."""
+"""Share of all requests that may be sent twice before the transport counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ METRICS: dict[str, Metric] = {
         Metric("runs", "count", "mean", "valid measured runs"),
     )
 }
-"""The one table of names and units."""
+"""The single table of names and units."""
 
 PER_SAMPLE = tuple(name for name in METRICS if name not in ("error_rate", "runs"))
-"""The metrics that a single request has; the others are of the benchmark as a whole."""
+"""The metrics that a single request has; the others are of the whole benchmark."""
 
 SOAK_METRICS = {
     "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
@@ -70,7 +70,7 @@ DRIFT_SAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One request's figures: seconds, tokens and tok/s; None where one cannot be had.
+    """One request's figures: seconds, tokens and tok/s; None if unavailable.
 
     A sample with `void` must not enter any statistic; `error` is set when it also failed.
     """
@@ -91,7 +91,7 @@ class Sample:
     chunks: int = 0
     transport_retries: int = 0
     swapped_in: int | None = None
-    """Bytes, of the whole machine, while the request ran; None where nobody looked."""
+    """Bytes, of the whole machine, during the request; None if not observed."""
     major_faults: int | None = None
     error: str = ""
     void: str = ""
@@ -99,7 +99,7 @@ class Sample:
 
 
 def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> Sample:
-    """A Sample from a Reply; `tokenize` counts tokens where the server did not report them."""
+    """Make a Sample from a Reply; `tokenize` counts tokens if the server did not report them."""
     text = [event for event in reply.events if event.is_text]
     flags: list[str] = []
     if reply.extras_refused:
@@ -179,15 +179,15 @@ def decode_rate(
 
 
 def _checked(decode: float | None, server: float | None, flags: list[str]) -> float | None:
-    """The decode rate, flagged where the server's own disagrees by more than 5 %.
+    """The decode rate, flagged if the server's own disagrees by more than 5 %.
 
-    No client sees tokens faster than they are made: a higher rate means that this process was
-    held up and found them in a heap, so it is dropped. A lower one may well be the network.
+    No client sees tokens faster than they are made: a higher rate means that this process was held
+    up and then found them all at once, so it is dropped. A lower one may be the network.
     """
     if decode is None or server is None or abs(decode / server - 1) <= DISAGREEMENT:
         return decode
     if decode > server:
-        flags.append("a decode rate above the server's own was dropped: tokens came in heaps")
+        flags.append("a decode rate above the server's own was dropped: tokens came in bursts")
         return None
     flags.append(f"decode {decode:.4g} tok/s here, {server:.4g} tok/s by the server's timings")
     return decode
@@ -249,13 +249,13 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
 
 
 def repeated(count: int, asked: int) -> list[str]:
-    """What to say of `count` requests that an empty 400 answered first, out of `asked`."""
+    """A remark on `count` requests, out of `asked`, that were first answered by an empty 400."""
     if not count:
         return []
     were = "was" if count == 1 else "were"
-    flags = [f"{count} of {asked} requests {were} sent twice: the server answered 400 with nothing"]
+    flags = [f"{count} of {asked} requests {were} sent twice: the server answered an empty 400"]
     if count > REPEATED * asked:
-        flags.append("these are the figures of a broken transport: more than 1 % was sent twice")
+        flags.append("the transport is broken: more than 1 % was sent twice")
     return flags
 
 

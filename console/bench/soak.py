@@ -1,7 +1,7 @@
 """A soak: one request after another for a long time, paced, watched for silence.
 
-Only observed time counts. Everything that happens becomes a line first (see `soak_stats`), so
-that a soak whose runner died goes on from its lines.
+Only observed time counts. Everything that happens becomes a line first (see `soak_stats`), so that
+a soak whose runner died goes on from its lines.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from console.common.units import format_duration, format_number
 
 HANG = "hang"
 UNFINISHED = "not finished"
-"""It brought tokens, but went on for too long after the end of the soak."""
+"""Error class: it brought tokens, but went on for too long after the end of the soak."""
 POLL_S = 0.25
 TICK_S = 1.0
 BLIND_S = 5.0
-"""Between two looks at the clock; longer means that the runner itself stood still (stopped, a
-suspended machine), and nothing was observed."""
+"""Seconds between two looks at the clock after which the runner itself must have stood still
+(stopped, a suspended machine), so that nothing was observed."""
 CUT_S = 7.0
-"""How long a request that was cut may take to end: connecting cannot be cut, and has 5 s."""
+"""Seconds for a cut request to end: connecting cannot be cut, and has 5 s."""
 LEAST_PAUSE_S = 0.05
-"""Between two requests: a port that refuses is not hammered."""
+"""Least seconds between two requests, so that a port that refuses is not hammered."""
 LATE_S = 0.5
 INSTANT_S = 1e-6
-"""Shorter waits are none: sums of seconds are not exact."""
+"""Waits shorter than this count as none, because sums of seconds are not exact."""
 CRITICAL_SHOWN = 20
 
 
@@ -46,11 +46,11 @@ CRITICAL_SHOWN = 20
 class SoakPlan:
     """What to ask, for how long, how often.
 
-    `fixed`: at moments planned ahead, `every_s` apart; one that has passed is made good for at
-    once and counted late, those that passed besides it are counted missed: never a burst. One
-    request is out at a time, so 720 an hour at 5 s only where each takes less than 5 s.
-    `after_reply`: `every_s` after the last reply (a loop with `sleep 5`): with replies of 10 s
-    that is 240 an hour.
+    `fixed`: at moments planned ahead, `every_s` apart. If moments have passed, one request is sent
+    at once and counted late, the rest are counted missed: never a burst. One request is out at a
+    time, so 720 an hour at 5 s are only possible if each takes less than 5 s. `after_reply`:
+    `every_s` after the last reply (a loop with `sleep 5`): with replies of 10 s that is 240 an
+    hour.
     """
 
     duration_s: float
@@ -62,7 +62,7 @@ class SoakPlan:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The server at one moment, in bytes; None where it cannot be told.
+    """The server at one moment, in bytes; None if unknown.
 
     `start`: source → when the server started, as a text to compare. `gone`: how it ended.
     `critical`: log lines that matched since the last look. `log`: whether there is one to read.
@@ -84,7 +84,7 @@ class Watch(Protocol):
         """The looks since the last call."""
 
     def gone(self) -> str:
-        """How the server ended, asked now; "" while it lives or nobody knows."""
+        """How the server ended, asked now; "" while it lives or if unknown."""
 
     def state(self) -> str:
         """What its process does now, in words, for the record of a hang."""
@@ -100,9 +100,9 @@ class End(StrEnum):
 
 @dataclass
 class Soak:
-    """One soak from where `tally` stands to its end. `keep` makes a line durable. `beat` is called
-    about each second with the observed time and for how long no token came, 0 where that is
-    normal; what it raises ends the soak."""
+    """One soak, continued from `tally` to its end. `keep` makes a line durable. `beat` is called
+    about once a second with the observed time and the seconds without a token (0 if normal); an
+    exception from it ends the soak."""
 
     plan: SoakPlan
     clock: Clock
@@ -118,7 +118,7 @@ class Soak:
         self._normal = Normal(self.patience)
         self._heard = 0
         self._since: float | None = None
-        """When the request that is out brought its last token, or was sent."""
+        """When the current request brought its last token, or was sent."""
         self._prompts = itertools.cycle(plan.prompts)
         self._every = max(LEAST_PAUSE_S, plan.every_s)
         self._never = threading.Event()
@@ -134,7 +134,7 @@ class Soak:
         return self._last - self._zero
 
     def run(self) -> End:
-        """Ask until the end. What `beat` raises goes through; the request that is out is cut."""
+        """Send requests to the end. Exceptions from `beat` pass through and cut the request."""
         if not self.tally.began:
             self._event("began", at=self.clock.now())
         try:
@@ -178,7 +178,7 @@ class Soak:
         return silent if silent > self._normal.noticed(self._heard) else 0.0
 
     def take_looks(self) -> None:
-        """Count what the watch has seen; once more by the caller, when the watch is over."""
+        """Count what the watch has seen; the caller repeats it once the watch is over."""
         for look in self.watch.drain():
             self._look(look)
 
@@ -191,7 +191,7 @@ class Soak:
         self._line({"event": name, **data})
 
     def _one(self) -> None:
-        """Send a request and see it to its end, its silence, or too long after the soak's end."""
+        """Send a request and follow it to its end, a hang, or too long after the soak's end."""
         arrival = self._arrive()
         prompt = next(self._prompts)
         pending = self.ask(prompt)
@@ -208,7 +208,7 @@ class Soak:
             self._due = self.t + self._every
 
     def _follow(self, pending: Out, prompt: str) -> Answer | None:
-        """Until it has ended; an answer where that is not waited for any longer."""
+        """Wait for the request's end; return an answer of its own if it gives up waiting."""
         self._heard, since = 0, self.t
         self._since = since
         while not pending.ended.is_set():
@@ -227,7 +227,7 @@ class Soak:
         return None
 
     def _never_sent(self) -> None:
-        """Fixed moments that passed while the last request was out are missed as well."""
+        """Count fixed moments that passed during the last request as missed, too."""
         if self.plan.arrivals == "fixed":
             until = min(self.t, self.plan.duration_s) - INSTANT_S
             missed = math.ceil(until / self._every) - self._slot
@@ -236,7 +236,7 @@ class Soak:
                 self._event("missed", n=missed)
 
     def _arrive(self) -> Line:
-        """Take the moment that is due; the ones that have passed besides it are left out."""
+        """Take the moment that is due; other moments that have passed are left out."""
         if self.plan.arrivals != "fixed":
             return {}
         late = self.t - self._due > min(LATE_S, self._every / 10)
@@ -274,7 +274,7 @@ class Soak:
         return words
 
     def _settle(self, pending: Out) -> None:
-        """Wait for a request that was cut: the next one must not run beside it."""
+        """Wait for a cut request to end: the next one must not run beside it."""
         until = self.t + CUT_S
         while not pending.ended.is_set() and self.t < until:
             self._pass(POLL_S, pending.ended)
@@ -305,12 +305,12 @@ class Soak:
 
 EMPTY = "empty reply"
 REQUEST_S = 600.0
-"""One request's time, seconds: a stream that drips for longer has failed, though never silent."""
+"""Seconds for one request: a stream that drips for longer has failed, though never silent."""
 
 
 @dataclass(slots=True)
 class Asker:
-    """Sends prompts to the server at `url`, each behind a nonce, at temperature 0."""
+    """Sends prompts to the server at `url`, each after a nonce, at temperature 0."""
 
     url: str
     max_tokens: int = 128
@@ -326,8 +326,8 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One request's figures; `error` is its class ("" for a good one), `words` say why, `void`
-    why its rate is not used (a cached prompt)."""
+    """One request's figures; `error` is its class ("" for a good one), `words` say why, `void` why
+    its rate is not used (a cached prompt)."""
 
     sample: Sample
     error: str = ""
@@ -336,7 +336,7 @@ class Answer:
 
 
 class Out:
-    """A request that is out."""
+    """A request in progress."""
 
     def __init__(self, asker: Asker, request: ChatRequest) -> None:
         self.ended = threading.Event()
@@ -359,13 +359,13 @@ class Out:
         return self._heard
 
     def answer(self) -> Answer:
-        """What came of it. Raises what a bug raised in the thread."""
+        """Its result. Raises the exception of a bug in the thread."""
         if self._answer is None:
             raise self._error or RuntimeError("asked for an answer before the request has ended")
         return self._answer
 
     def cut(self) -> None:
-        """Give it up."""
+        """Abort it."""
         self._cut.set()
 
     def _run(self) -> None:

@@ -1,16 +1,16 @@
-"""The lines of a soak added up: figures, normal waits, drift, growth, what is shown live. Pure.
+"""Adds up the lines of a soak: figures, normal waits, drift, growth, the live display. Pure.
 
-A line is what `STEP.ATTEMPT.soak.jsonl` holds; `t` is in seconds since the soak began. Time in
-which nobody looked (no runner lived, or it stood still) is a gap on that axis; every figure is over
+A line is what `STEP.ATTEMPT.soak.jsonl` holds; `t` is in seconds since the soak began. Time without
+observation (no runner lived, or it stood still) is a gap on that axis; every figure is over
 observed time, which has no gaps:
 
 - a request, written at its end: `ok`, `error` (its class), `words`, `tok_s`, `ttft_s`, `e2e_s`,
-  `void` (why its rate is not used), `late` and `missed` (arrivals at fixed moments), `retries`
-  (an empty 400 came first, and it was sent once more);
+  `void` (why its rate is not used), `late` and `missed` (arrivals at fixed moments), `retries` (an
+  empty 400 came first, and it was sent once more);
 - a look at the server: `rss`, `anon`, `vram` in bytes or null; `up`: its start could be told;
   `log`: its log could be read;
-- an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `missed` (fixed
-  moments while the last request was out), `end`.
+- an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `missed` (fixed moments
+  while the last request was out), `end`.
 
 The same lines read back give the same figures: that is how a soak goes on under a new runner.
 """
@@ -39,27 +39,27 @@ from console.common.text import clean
 
 RECENT = 200
 NOTICED = 3.0
-"""A silence of so many times the normal one is told, long before it is called a hang."""
+"""A silence is shown from this multiple of the normal one, long before it counts as a hang."""
 NOTICED_S = 5.0
 LONGEST = 2.0
-"""Of the longest answer so far: so long may one that goes on after the soak's end still take."""
+"""Multiple of the longest answer so far that a request may take beyond the soak's end."""
 KNOWN_TIMES = 10.0
 
 Line = dict[str, Any]
 
 CRITICAL_KEPT = 20
 MOST_SAMPLES = 400
-"""Of single requests' figures in the journal, where a gate may resample them."""
+"""Most samples of single requests in the journal, where a gate may resample them."""
 LONGEST_GAP_S = 60.0
-"""Looks come every 5 s, those at /metrics every 30: what was not seen for longer may have changed
-unseen, and is not known."""
+"""Longest gap between looks (every 5 s, at /metrics every 30 s) over which a value counts as known;
+it may have changed unseen in a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long a silence may be before it is a hang: `times` the median so far, at least `floor_s`
     seconds. Before `enough` answers nothing is known to be normal, and the bound is `cold_s`; in a
-    process that is a new one it is `anew_s`: its model has to be paged in while requests wait."""
+    restarted process it is `anew_s`, because its model is paged in while requests wait."""
 
     times: float = 20.0
     floor_s: float = 10.0
@@ -69,8 +69,8 @@ class Patience:
 
 
 def patience(slowest_ttft_s: float | None) -> Patience:
-    """For a service whose slowest first token an earlier benchmark saw: ten times that, at least
-    10 s, before anything is known to be normal. Without one: 60 s."""
+    """The patience with a service whose slowest first token an earlier benchmark saw: ten times
+    that, at least 10 s, before anything is known to be normal. Without one: 60 s."""
     if slowest_ttft_s is None:
         return Patience()
     cold_s = max(Patience().floor_s, KNOWN_TIMES * slowest_ttft_s)
@@ -78,8 +78,8 @@ def patience(slowest_ttft_s: float | None) -> Patience:
 
 
 class Normal:
-    """What was normal so far, in seconds: to the first chunk, from one to the next, a whole
-    answer. `heard` is the number of chunks that a request has brought."""
+    """Normal waits so far, in seconds: to the first chunk, from one to the next, a whole answer.
+    `heard` is the number of chunks that a request has brought."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
@@ -97,13 +97,13 @@ class Normal:
         self._longest = max(self._longest, sample.e2e_s)
 
     def forget(self) -> None:
-        """Its process is a new one."""
+        """Start again, because the process is a new one."""
         self._firsts.clear()
         self._betweens.clear()
         self._cold_s = max(self._patience.cold_s, self._patience.anew_s)
 
     def silence(self, heard: int) -> float | None:
-        """None while too little is known."""
+        """The normal silence; None while too little is known."""
         known = self._betweens if heard else self._firsts
         return statistics.median(known) if len(known) >= self._patience.enough else None
 
@@ -113,7 +113,7 @@ class Normal:
         return self._cold_s if normal is None else max(patience.floor_s, patience.times * normal)
 
     def noticed(self, heard: int) -> float:
-        """A longer silence is told while it lasts."""
+        """A longer silence is shown while it lasts."""
         normal = self.silence(heard)
         least = NOTICED_S if normal is None else max(NOTICED_S, NOTICED * normal)
         return min(least, self.limit(heard))
@@ -125,8 +125,8 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: `t` its end in observed seconds, `error` its class or ""; rates are None where
-    they are not usable."""
+    """One request: `t` its end in observed seconds, `error` its class or ""; unusable rates are
+    None."""
 
     t: float
     error: str
@@ -148,16 +148,16 @@ class Seen:
         self.count, self.last = self.count + 1, t
 
     def unsure(self, now: float, *, always: bool = True) -> str:
-        """Why it is not known at `now`; "" when it is. `always`: it has to be seen all the time,
-        else it is enough to have seen it of late."""
+        """Why a value is not known at `now`; "" if it is. `always`: it must have been seen all the
+        time, else recently is enough."""
         gap = max(now - self.last, self.longest if always else 0.0)
         return f"not read for {gap:.0f} s in a row" if gap > LONGEST_GAP_S else ""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Everything a soak's lines say so far. `t` and `gaps` in seconds since it began, which was at
-    `began` (Unix time); requests and looks are in observed time."""
+    """Everything that a soak's lines say so far. `t` and `gaps` in seconds since it began, which
+    was at `began` (Unix time); requests and looks are in observed time."""
 
     t: float = 0.0
     began: float = 0.0
@@ -168,12 +168,12 @@ class Tally:
     late: int = 0
     missed: int = 0
     transport_retries: int = 0
-    """Requests that were sent twice: the first time the server answered 400 with nothing."""
+    """Requests sent twice: at first the server answered 400 without a body."""
     rss: list[tuple[float, float]] = field(default_factory=list)
     anon: list[tuple[float, float]] = field(default_factory=list)
     vram: list[tuple[float, float]] = field(default_factory=list)
     start: dict[str, str] = field(default_factory=dict)
-    """When the server started, by each source that can tell; to be compared, not to be read."""
+    """When the server started, by each source: only to compare, in the source's own form."""
     seen: dict[str, Seen] = field(
         default_factory=lambda: {name: Seen() for name in ("rss", "vram", "up", "log")}
     )
@@ -191,26 +191,26 @@ class Tally:
 
     @property
     def observed(self) -> float:
-        """Seconds in which somebody looked."""
+        """Seconds of observed time."""
         return self.t - self.gap_s
 
     @property
     def moments(self) -> int:
-        """What there was to serve: requests, and fixed moments at which none could be sent."""
+        """Requests due: those sent, and fixed moments at which none could be sent."""
         return len(self.requests) + self.missed
 
     @property
     def restarted(self) -> int:
-        """Restarts without the crash after which it did not come back."""
+        """Restarts, without a last crash from which it did not come back."""
         return len(self.restarts) - bool(self.gone)
 
     @property
     def hanging(self) -> bool:
-        """Whether nothing was answered since the last silence."""
+        """Whether nothing was answered since the last hang."""
         return bool(self.hangs) and "until" not in self.hangs[-1]
 
     def take(self, line: Line) -> None:
-        """Add one line. Lines of an unknown kind are passed over."""
+        """Add one line. Lines of an unknown kind are skipped."""
         self.t = max(self.t, float(line.get("t", 0.0)))
         if "ok" in line:
             self._request(line)
@@ -254,12 +254,12 @@ class Tally:
         self.restarts.append({key: line.get(key) for key in ("t", "at", "what")})
 
     def _on_gone(self, line: Line) -> None:
-        """The server ended: a crash counts as a restart, whether or not anybody starts it again."""
+        """Count the server's end: a crash counts as a restart even if nothing restarts it."""
         self._on_restart(line)
         self.gone = str(line["what"])
 
     def _on_hang(self, line: Line) -> None:
-        """A silence goes on until a request is answered again; each request it costs is counted."""
+        """Count each request lost to a hang, which lasts until one is answered again."""
         if self.hanging:
             self.hangs[-1]["requests"] += 1
         else:
@@ -288,10 +288,10 @@ class Tally:
     def figures(self) -> dict[str, dict[str, Any]]:
         """Every metric of SOAK_METRICS as a gate reads it; `n` is the number of samples behind it.
 
-        What could not be seen is None, and `why` says so: a server without a card has no
-        `vram_peak`, and a growth across a restart is none, because it compares two processes.
-        `stability` is over moments: a fixed one that passed while nothing could be sent was not
-        served. `low` and `high` are the ends of a 95 % interval.
+        An unobservable figure is None, and `why` says so: a server without a card has no
+        `vram_peak`, and there is no growth across a restart, because it would compare two
+        processes. `stability` is over moments: a fixed one that passed while nothing could be sent
+        was not served. `low` and `high` are the ends of a 95 % interval.
         """
         asked, bad, anew = len(self.requests), sum(self.errors.values()), len(self.restarts)
         up, log = self.seen["up"], self.seen["log"]
@@ -311,7 +311,7 @@ class Tally:
             "restarts": _metric(
                 "restarts", anew if anew or (up.count and not no_start) else None, up.count + anew,
                 why=f"when the server started was {no_start}" if up.count else
-                "nothing told when the server started",
+                "when the server started is unknown",
             ),
             "hangs": _metric("hangs", len(self.hangs) if asked else None, asked, why=none),
             "critical_lines": _metric(
@@ -329,17 +329,17 @@ class Tally:
         grown = None if unsure or self.restarted else growth(seen, self.observed)
         few = unsure or f"only {len(seen)} looks, {2 * GROWTH_LOOKS} are needed"
         if self.restarted and seen:
-            few = "the server was started anew in between"
+            few = "the server was restarted in between"
         return {
             f"{name}_growth": _metric(f"{name}_growth", grown, len(seen), why=few),
             f"{name}_peak": _metric(f"{name}_peak", most, len(seen), why=unsure),
         }
 
     def void_figures(self, why: str) -> dict[str, dict[str, Any]]:
-        """The same of a soak that did not run to its end: to be read, not to be judged by.
+        """The figures of a soak that did not run to its end: to be read, not judged.
 
-        Whatever is behind a figure is void, so a gate finds no valid sample and holds: an error
-        that was not waited for, and growth that had no time, would look like a good server.
+        All their samples are void, so that a gate holds: errors not waited for, and growth without
+        time, would look like a good server.
         """
         found = self.figures()
         for figure in found.values():
@@ -352,7 +352,7 @@ class Tally:
     def _described(self, name: str) -> dict[str, Any]:
         """A figure of single requests: their median, and how they spread."""
         values = finite(getattr(request, name) for request in self.requests)
-        found = _metric(name, median(values), len(values), why="no request gave one")
+        found = _metric(name, median(values), len(values), why="no request gave a figure")
         found |= {
             "void": len(self.requests) - len(values), "headline": "median", "mean": mean(values),
             "std": std(values), "median": median(values), "min": min(values, default=None),
@@ -362,7 +362,7 @@ class Tally:
 
     @property
     def anon_growth(self) -> float | None:
-        """Growth of the memory that no file backs: of RSS growth, what is no paged-in model."""
+        """Growth of memory that no file backs: RSS growth without paged-in model pages."""
         return None if self.restarted else growth(self.anon, self.observed)
 
     def _drift(self) -> dict[str, Any]:

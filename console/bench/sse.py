@@ -1,4 +1,4 @@
-"""What a streamed completion (chat or plain) says: server-sent events, read into a Reply."""
+"""Reads the server-sent events of a streamed completion (chat or plain) into a Reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 1e12
 
 
 SILENCE_S = 300.0
-"""An engine that says nothing for longer hangs; the seeds give a whole request as long."""
+"""Seconds of silence after which an engine counts as hung; the seeds allow a whole request this."""
 
 
 class FailureKind(StrEnum):
@@ -60,7 +60,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """llama-server's own account; counts in tokens, durations in ms, None where not given."""
+    """llama-server's own figures; counts in tokens, durations in ms, None if not given."""
 
     cache_n: float | None = None
     prompt_n: float | None = None
@@ -71,19 +71,19 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back; stamps in ns of the caller's clock, counts in tokens.
+    """The server's reply; stamps in ns of the caller's clock, counts in tokens.
 
-    `started_ns` is the moment before the request is sent on an open connection, `ended_ns`
-    the [DONE] event, or the end of the stream.
+    `started_ns` is the moment before the request is sent on an open connection, `ended_ns` the
+    [DONE] event, or the end of the stream.
     """
 
     started_ns: int = 0
     ended_ns: int = 0
     events: tuple[Event, ...] = ()
     raw_text: str = field(default="", repr=False)
-    """The reply as it came: for counting tokens only, never for a terminal."""
+    """The unfiltered reply: for counting tokens only, never for a terminal."""
     first_text: str = field(default="", repr=False)
-    """What of it arrived first, all of one read."""
+    """The text that arrived first, in a single read."""
     finish_reason: str = ""
     done: bool = False
     prompt_tokens: int | None = None
@@ -94,12 +94,12 @@ class Reply:
     transport_retries: int = 0
     extras_refused: bool = False
     contradiction: str = ""
-    """Where the server's own counts of what it generated cannot all be true, in words."""
+    """Why the server's own counts of its output cannot all be true, in words."""
 
 
 @dataclass(slots=True)
 class Capture:
-    """The raw exchange: reading its JSON waits until the stream is over."""
+    """The raw exchange; its JSON is parsed after the stream is over."""
 
     started_ns: int = 0
     ended_ns: int = 0
@@ -111,7 +111,7 @@ class Capture:
 
 
 class SseParser:
-    """Server-sent events from bytes cut anywhere, as the HTML standard reads them."""
+    """Parses server-sent events from bytes cut anywhere, as the HTML standard specifies."""
 
     def __init__(self) -> None:
         self._tail = bytearray()
@@ -162,7 +162,7 @@ class SseParser:
 
 
 def read_reply(got: Capture) -> Reply:
-    """A Reply from a raw exchange; pure, so a test hands in stamps of its own."""
+    """Make a Reply from a raw exchange; pure, so a test passes stamps of its own."""
     reply = Reply(got.started_ns, got.ended_ns, failure=got.failure)
     if got.failure is not None and not got.events:
         return reply
@@ -172,7 +172,7 @@ def read_reply(got: Capture) -> Reply:
 
 
 def brings_text(data: str) -> bool:
-    """Whether an event carries text: roles, progress and pings come from a silent server, too."""
+    """Whether an event carries text; silent servers also send roles, progress and pings."""
     return any(
         event.is_text for event in read_reply(Capture(status=200, events=[(0, data)])).events
     )
@@ -188,7 +188,7 @@ class _Reader:
         self._first_ns = 0
         self._used: int | None = None
         self._final: int | None = None
-        """What usage said with, or after, the finish_reason: nothing is generated after it."""
+        """Usage sent with, or after, the finish_reason: nothing is generated later."""
 
     def read(self, events: list[tuple[int, str]]) -> Reply:
         failure = self._reply.failure
@@ -239,7 +239,7 @@ class _Reader:
         return None
 
     def _compare(self, used: int | None, finished: bool) -> None:
-        """Hold a usage against those before it: it may grow while text comes, and never falls."""
+        """Compare a usage with those before it: it may grow while text comes, and never falls."""
         if used is None:
             return
         words = ""
@@ -254,7 +254,7 @@ class _Reader:
             self._final = used
 
     def _counts(self, chunk: dict[str, Any]) -> tuple[int | None, int | None]:
-        """Take over usage and timings; the running number of completion tokens by the usage
+        """Take over usage and timings; return the running number of completion tokens by usage
         alone, and by either."""
         tokens: int | None = None
         usage, timings = chunk.get("usage"), chunk.get("timings")
@@ -305,7 +305,7 @@ def json_object(data: str | bytes) -> dict[str, Any] | None:
 
 
 def _number(value: object) -> float | None:
-    """A number of a sane size that is not negative."""
+    """A number that is not negative and of sane size, else None."""
     found = number(value)
     return found if found is not None and 0 <= found <= MOST else None
 
@@ -316,7 +316,7 @@ def _count(value: object) -> int | None:
 
 
 def _refusal(got: Capture) -> Failure:
-    """The failure of an answer that is no stream."""
+    """The failure that an answer without a stream reports."""
     parsed = json_object(decode(got.body))
     if got.status == 200 and parsed and parsed.get("error"):
         failed = _error_of(parsed["error"], 500)

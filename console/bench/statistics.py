@@ -1,4 +1,4 @@
-"""Statistics of a benchmark's samples, and of what a soak's figures do over time. Pure.
+"""Statistics of a benchmark's samples, and of a soak's figures over time. Pure.
 
 What cannot be computed is None, never NaN.
 """
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from console.bench.metrics import DRIFT_PART, DRIFT_SAMPLES, METRICS, PER_SAMPLE, Sample
 
 ENOUGH = 5
-"""Fewer samples say too little about how a figure would come out again."""
+"""Fewer samples say too little about how a repeated figure would vary."""
 RESAMPLES = 2000
 OUTSIDE = 0.025
-"""Of the resampled figures, the share left out at each end: a 95 % interval."""
+"""Share of the resampled figures left out at each end: a 95 % interval."""
 SEED = 1979
 
 MOST_RESAMPLED = 200
-"""Rates of a part, so that an interval takes no more than half a second."""
+"""Most rates per part, so that an interval takes at most half a second."""
 GROWTH_PART = 10
 GROWTH_LOOKS = 3
 ROLLING_S = 60.0
@@ -55,7 +55,7 @@ def finite(values: Iterable[float | None]) -> list[float]:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Never outside the values, where rounding would carry that of equal ones."""
+    """The mean, clamped to the values' range against rounding."""
     found = _sure(stats.fmean, values) if values else None
     return None if found is None else min(max(found, min(values)), max(values))
 
@@ -65,12 +65,12 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def std(values: Sequence[float]) -> float | None:
-    """Sample standard deviation (n − 1), as the seeds' `stdev`; None below two values."""
+    """Sample standard deviation (n − 1), as in the seeds' `stdev`; None below two values."""
     return _sure(stats.stdev, values) if len(values) > 1 else None
 
 
 def cv(values: Sequence[float]) -> float | None:
-    """Coefficient of variation, std / mean; None where it means nothing."""
+    """Coefficient of variation, std / mean; None if it is meaningless."""
     middle, spread = mean(values), std(values)
     if not middle or spread is None or middle < 0:
         return None
@@ -80,12 +80,12 @@ def cv(values: Sequence[float]) -> float | None:
 def interval(
     values: Sequence[float], headline: str, against: Sequence[float] | None = None
 ) -> tuple[float, float] | None:
-    """95 % percentile bootstrap interval of the values' mean or median (`headline`), or of the
-    ratio of that to the same of `against`; seeded, so the same samples always give the same.
+    """95 % percentile bootstrap interval of the values' mean or median (`headline`), or of its
+    ratio to that of `against`; seeded, so the same samples always give the same.
 
     Efron and Tibshirani, An Introduction to the Bootstrap, chapter 13. A set of fewer than ENOUGH
-    values stands as its point. None where there is no value, or a ratio to zero or less. With
-    few samples the interval is somewhat too narrow: it tells noise from a margin, no more.
+    values counts as a point. None without a value, or for a ratio to zero or less. With few samples
+    the interval is somewhat too narrow: it tells noise from a margin, no more.
     """
     chance = random.Random(SEED)
     found = _resampled(values, headline, chance)
@@ -172,10 +172,10 @@ def ends(rates: Part, observed_s: float) -> tuple[list[float], list[float]]:
 
 
 def drift_interval(rates: Part, observed_s: float) -> tuple[float, float] | None:
-    """95 % bootstrap interval of the drift, both parts resampled; None where there is no drift.
+    """95 % bootstrap interval of the drift, both parts resampled; None without a drift.
 
-    Requests are taken as independent of each other. A machine that is busy for half a minute
-    makes neighbours alike: in a soak of a minute or two the interval is too narrow for that.
+    Requests are taken as independent of each other. A machine that is busy for half a minute makes
+    neighbours alike: in a soak of a minute or two the interval is too narrow for that.
     """
     point, _ = drift(rates, observed_s)
     first, last = (_thinned(part) for part in ends(rates, observed_s))
@@ -186,17 +186,17 @@ def drift_interval(rates: Part, observed_s: float) -> tuple[float, float] | None
 
 
 def _thinned(values: list[float]) -> list[float]:
-    """Every so many of them: fewer samples make an interval wider, never narrower."""
+    """Every n-th of them: fewer samples make an interval wider, never narrower."""
     return values[:: -(-len(values) // MOST_RESAMPLED)] if values else values
 
 
 def growth(seen: Part, observed_s: float) -> float | None:
-    """Bytes grown over the soak: the last tenth's median less the first tenth's, for all of it.
+    """Bytes grown over the whole soak: the last tenth's median less the first tenth's, scaled up.
 
-    Medians of parts and not a slope through all points: a slope hides what came late and at once
-    (a buffer taken in the last quarter), and one odd look moves no median. The two parts lie a
-    little less than the whole soak apart, and their difference is scaled up by that, so that a
-    steady leak is told in full. None below three looks in each part.
+    It uses medians instead of a slope through all points, which hides late sudden growth (a buffer
+    taken in the last quarter); and one odd look moves no median. The parts lie a little less than
+    the whole soak apart, hence the scaling, which reports a steady leak in full. None below three
+    looks in each part.
     """
     count = max(GROWTH_LOOKS, len(seen) // GROWTH_PART)
     if len(seen) < 2 * count:
@@ -214,7 +214,7 @@ def _middle(values: Iterable[float]) -> float:
 
 
 def rolling(rates: Part, t: float) -> float | None:
-    """Median tok/s of the minute that ends at `t`; None where no request ended in it."""
+    """Median tok/s of the minute that ends at `t`; None if no request ended in it."""
     low = bisect_right(rates, (t - ROLLING_S, math.inf))
     high = bisect_right(rates, (t, math.inf))
     return median([rate for _, rate in rates[low:high]])
@@ -222,7 +222,7 @@ def rolling(rates: Part, t: float) -> float | None:
 
 def spark(rates: Part, t: float, width: int = 24) -> str:
     """The soak so far in `width` characters of 8 levels from 0 to the fastest part: medians, and
-    a blank where nothing was answered. At most one character for each five seconds."""
+    blanks for parts without answers. At most one character for each five seconds."""
     width = max(1, min(width, int(t / 5)))
     edges = [t * number / width for number in range(width + 1)]
     places = [bisect_right(rates, (edge, math.inf)) for edge in edges]

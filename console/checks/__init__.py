@@ -1,1 +1,1 @@
-"""Verdicts before anything is paid for: files, models, images, this machine."""
+"""Checks of files, models, images and this machine before they cost anything."""

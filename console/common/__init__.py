@@ -1,1 +1,1 @@
-"""Text, units, time, errors, paths and secrets: what every other room stands on."""
+"""Text, units, time, errors, paths and secrets: the basis of every other room."""

@@ -1,4 +1,4 @@
-"""Time as a value that is handed in, so that a one-hour soak is tested in milliseconds."""
+"""Time as an injected value, so that a one-hour soak is tested in milliseconds."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class SystemClock:
         time.sleep(seconds)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Sleep that an event ends early; True when the event is set."""
+        """Sleep until the time is over or the event is set; True if it is set."""
         return event.wait(seconds)

@@ -89,7 +89,7 @@ class Problem(NamedTuple):
     hint: str = ""
 
     def told(self, shown: Callable[[str], str]) -> Problem:
-        """The same with every word as `shown` has it."""
+        """The same with every word passed through `shown`."""
         words = (shown(self.what), shown(self.expected), shown(self.hint))
         return Problem(self.file, self.line, self.column, *words)
 

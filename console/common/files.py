@@ -1,4 +1,4 @@
-"""Files written so that nobody ever reads them half written, and read whatever is in them."""
+"""Writes files so that nobody reads them half written, and reads files whatever is in them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any, BinaryIO, TypeVar
 
 T = TypeVar("T")
 MOST_LINE = 1 << 20
-"""Bytes of a line of JSON."""
+"""Most bytes of a line of JSON."""
 MOST_END = 4 << 20
-"""Bytes of a file of lines that are read, from its end: no run writes as many."""
+"""Most bytes read from the end of a file of lines: no run writes as many."""
 
 
 def open_untrusted(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
-    """A descriptor of a file in whose place another user may have put something else: no link is
-    followed, and a FIFO there is not waited for. Raises OSError."""
+    """A descriptor of a file in whose place another user may have put something else: links are not
+    followed, and a FIFO there does not block. Raises OSError."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """A file to read, without a wait for a FIFO that is in its place. Raises OSError, also for
-    anything that is no regular file."""
+    """Open a file to read, without blocking on a FIFO in its place. Raises OSError, also for
+    anything that is not a regular file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -36,7 +36,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def open_log(path: str | os.PathLike[str]) -> int:
-    """A descriptor that appends to a log file, or to a device as /dev/null is. Raises OSError, also
+    """A descriptor that appends to a log file or a device such as /dev/null. Raises OSError, also
     for a FIFO in its place: without a reader its writer would wait for ever."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o644)
@@ -49,8 +49,8 @@ def open_log(path: str | os.PathLike[str]) -> int:
 
 
 def read_end(path: Path, offset: int = 0) -> tuple[bytes, int]:
-    """What a file has from an offset on, but of that no more than the last MOST_END bytes, and
-    where they begin. Raises OSError."""
+    """The bytes of a file from an offset on, at most the last MOST_END, and the offset where they
+    begin. Raises OSError."""
     with open_regular(path) as file:
         begin = max(offset, os.fstat(file.fileno()).st_size - MOST_END)
         file.seek(begin)
@@ -60,9 +60,9 @@ def read_end(path: Path, offset: int = 0) -> tuple[bytes, int]:
 def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool = True) -> None:
     """Temporary file, fsync, rename, fsync of the directory. Raises OSError.
 
-    The temporary file's name cannot be foreseen, and it is made anew: in a directory that others
-    may write nobody can have put something in its place. What a crash may lose is not `durable`:
-    then no fsync waits for a slow disk.
+    The temporary file is created anew under an unpredictable name, so that in a directory others
+    can write to, nobody can have put something in its place. Without `durable` a crash may lose the
+    file, and no fsync waits for a slow disk.
     """
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.new")
     descriptor = -1
@@ -90,22 +90,22 @@ def write_atomically(path: Path, text: str, mode: int = 0o644, *, durable: bool 
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write the whole of it: a disk that is nearly full takes a part, and only the next write is an
-    error. Raises OSError."""
+    """Write all bytes: an almost full disk takes a part, and only the next write fails. Raises
+    OSError."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 SHORTAGES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR}
-"""What the kernel answers where it lacked something at that moment: it says nothing of the file."""
+"""Errors of the kernel that mean a temporary shortage and say nothing of the file."""
 TRIES, PAUSE_S = 6, 0.01
 LASTS_S = 1.0
-"""For so long after a shortage that did not pass, each question is asked once only."""
+"""Seconds after a lasting shortage during which each call is tried only once."""
 _lasting = [-LASTS_S]
 
 
 def insist(ask: Callable[[], T]) -> T:
-    """Ask the kernel, and after one of SHORTAGES again. Raises the last OSError."""
+    """Call into the kernel, and repeat after one of SHORTAGES. Raises the last OSError."""
     tries = TRIES if time.monotonic() - _lasting[0] >= LASTS_S else 1
     for _ in range(tries - 1):
         try:
@@ -123,7 +123,7 @@ def insist(ask: Callable[[], T]) -> T:
 
 
 def read_kernel(path: Path | str) -> bytes:
-    """A file of the kernel, or another small one, as it is. Raises OSError."""
+    """The bytes of a small file, such as the kernel's. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
@@ -132,7 +132,7 @@ def read_kernel(path: Path | str) -> bytes:
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The same; empty where it cannot be read."""
+    """The same; empty if it is unreadable."""
     try:
         return insist(lambda: read_kernel(path))
     except OSError:
@@ -145,8 +145,8 @@ def read_text(path: Path | str) -> str:
 
 
 def write_at_once(path: str, text: str) -> None:
-    """Write into a file of the kernel: without a buffer, which would hide a refusal. Raises
-    OSError; makes no file."""
+    """Write to an existing kernel file without a buffer, which would hide a refusal. Raises
+    OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
@@ -155,8 +155,8 @@ def write_at_once(path: str, text: str) -> None:
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line; a line that is torn or too long is passed over, as
-    a writer that died leaves one. Raises OSError."""
+    """The JSON objects of a file, one a line; torn or overlong lines, as a dying writer leaves
+    them, are skipped. Raises OSError."""
     with path.open("rb") as file:
         while raw := file.readline(MOST_LINE):
             with contextlib.suppress(ValueError, RecursionError):

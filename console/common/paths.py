@@ -1,4 +1,4 @@
-"""Where things are kept. Pure functions of the environment; only `make` touches the disk."""
+"""Where files are kept. Pure functions of the environment; only `make` touches the disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ APP = "omni-console"
 
 
 def module_argv(name: str) -> tuple[str, ...]:
-    """How a module of this program is started as a process of its own.
+    """The argv that starts a module of this program as a process of its own.
 
     `-P`: else the current directory would come first, and a `json.py` there would be imported.
     """
@@ -22,11 +22,11 @@ def module_argv(name: str) -> tuple[str, ...]:
 
 
 HOMELESS = Path("/proc/no-home")
-"""Stands for the home of a user without one: nothing is there, and nothing can be made there."""
+"""Stands for the home of a user without one: nothing exists or can be created there."""
 
 
 def home() -> Path:
-    """`$HOME`, or else what the list of users says; HOMELESS where neither names a directory."""
+    """`$HOME`, else the home in the user database; HOMELESS if neither is a directory."""
     value = os.environ.get("HOME", "")
     if not value.startswith("/"):
         with contextlib.suppress(KeyError):
@@ -46,9 +46,9 @@ def _xdg(variable: str, default: str) -> Path:
 
 
 def file_name(name: str) -> str:
-    """A name as that of a file, in letters, digits, `_`, `.` and `-`; two names never share one.
+    """A name as a file name of letters, digits, `_`, `.` and `-`; two names never share one.
 
-    Where another character has to go, a short hash of the whole name follows.
+    If other characters are replaced, a short hash of the whole name follows.
     """
     plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
     if plain == name:
@@ -81,7 +81,7 @@ def lessons_dir() -> Path:
 
 
 def rehearsal_dir() -> Path:
-    """Everything of rehearsals but their runs: site, lock, commands, paths that are moved."""
+    """Everything of rehearsals except their runs: site, lock, commands, moved paths."""
     return state_dir() / "rehearsal"
 
 
@@ -110,7 +110,7 @@ def default_site() -> Path:
 
 
 def host_dir() -> Path:
-    """Where every user of the machine finds the locks and the pointers; survives a reboot.
+    """The directory of locks and pointers of all users of the machine; survives a reboot.
 
     `OMNI_HOST_DIR` moves it (tests, containers without /var/tmp).
     """
@@ -118,25 +118,25 @@ def host_dir() -> Path:
 
 
 def own_host_dir() -> Path:
-    """Where this user's lock and pointer are, where somebody has put something in their place."""
+    """Directory of this user's lock and pointer if somebody has blocked their usual place."""
     return state_dir() / "host" / str(host_dir()).strip("/").replace("/", "-")
 
 
 def host_lock(uid: int) -> Path:
-    """One lock file a user: what another user puts there, or holds, keeps nobody waiting."""
+    """One lock file per user: what another user creates or holds blocks nobody."""
     return host_dir() / f"{APP}.{uid}.lock"
 
 
 def pointer(uid: int) -> Path:
-    """One pointer file a user: a sticky directory lets nobody replace another one's file."""
+    """One pointer file per user: a sticky directory lets nobody replace another one's file."""
     return host_dir() / f"{APP}.{uid}.json"
 
 
 def make(path: Path) -> None:
-    """Make a directory and what is missing above it. Raises OSError.
+    """Make a directory and its missing parents. Raises OSError.
 
-    The state directory is its user's alone, whatever the umask: what is below it, logs and plans
-    with whatever mode, is then out of everybody else's reach.
+    The state directory belongs to its user alone, whatever the umask, so that logs and plans below
+    it are out of everybody else's reach, whatever their mode.
     """
     if is_homeless(path):
         raise OSError(errno.ENOENT, "this user has no home directory: set HOME", str(path))

@@ -1,5 +1,5 @@
-"""Secrets inside what an operator wrote: found when a file is loaded, hidden wherever text of it is
-shown or kept. What is executed, and the sealed copies of mode 0600, keep every byte."""
+"""Secrets in what an operator wrote: found when a file is loaded, hidden wherever its text is shown
+or kept. What is executed, and the sealed copies of mode 0600, keep every byte."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 HIDDEN = "*****"
 SHORTEST, SHORTEST_WORD = 6, 12
-"""Characters from which a value is hidden wherever it stands, and a value that may be a word. A
-shorter one would blot out innocent text; it is hidden only where its flag or name says it."""
+"""Least characters of a value that is hidden everywhere, and of one that may be a word. Shorter
+ones occur in normal text, so they are hidden only next to their flag or name."""
 _NAME = r"(?:key|token|hft|passwd|password|secret)"
 _FLAG = re.compile(rf"--?(?:[\w.-]*[-_])?{_NAME}", re.IGNORECASE)
 _VARIABLE = re.compile(rf"(?:[\w.-]*[-_])?{_NAME}|authorization|apikey", re.IGNORECASE)
@@ -31,7 +31,7 @@ _HINTS = ("key", "token", "hft", "passw", "secret", "authorization", "bearer", "
 
 
 def text(line: str) -> str:
-    """A line of text without what flags, variables, headers and addresses in it say is secret."""
+    """A line of text without what flags, variables, headers and addresses in it mark as secret."""
     lower = line.lower()
     if not any(hint in lower for hint in _HINTS):
         return line
@@ -39,7 +39,7 @@ def text(line: str) -> str:
 
 
 def argv(words: Iterable[str]) -> list[str]:
-    """The words of a command, to be shown: what a secret flag is given is hidden."""
+    """The words of a command, to be shown: values of secret flags are hidden."""
     found: list[str] = []
     hide = False
     for word in words:
@@ -55,13 +55,13 @@ def argv(words: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Values that are secret wherever they stand, the longest first."""
+    """Values that are secret everywhere, the longest first."""
 
     values: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, *documents: Any) -> Known:
-        """Those of the plain data of files."""
+        """The secret values in the plain data of files."""
         lines = [part for one in documents for value in _secrets(one) for part in value.split("\n")]
         return cls(tuple(sorted({one for one in lines if _telling(one)}, key=len, reverse=True)))
 
@@ -74,13 +74,13 @@ class Known:
         return text(line)
 
     def raw(self, line: bytes) -> bytes:
-        """A line of a program's output, byte for byte but for the values."""
+        """A line of a program's output, unchanged except for the values."""
         for value in self.values:
             line = line.replace(value.encode(), HIDDEN.encode())
         return line
 
     def data(self, value: Any) -> Any:
-        """JSON-like data with every string in it, keys too, as `text` and `argv` have it."""
+        """JSON-like data with every string in it, keys too, treated as by `text` and `argv`."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -129,7 +129,7 @@ def _behind_flags(words: Sequence[str]) -> Iterator[str]:
 
 
 def _telling(value: str) -> bool:
-    """Whether a value can be nothing but itself: no variable, no word of the console's own."""
+    """Whether a value is unmistakable: no variable, no word of the console's own."""
     value = value.strip()
     if value.startswith(("$", "-")) or value.lower() in ("true", "false"):
         return False

@@ -1,4 +1,4 @@
-"""The only door for foreign text: logs, HTTP bodies, model names, YAML, error strings.
+"""All foreign text passes here: logs, HTTP bodies, model names, YAML, error strings.
 
 A string that went through `clean()` holds no control byte a terminal could act on.
 """
@@ -64,7 +64,7 @@ def clean_lines(text: str, limit: int = LINE_LIMIT, most: int = 1000) -> list[st
 
 
 def decode(data: bytes) -> str:
-    """Bytes as text; invalid UTF-8 becomes U+FFFD. Not yet clean."""
+    """Bytes as text; invalid UTF-8 becomes U+FFFD. The result is not clean."""
     return data.decode("utf-8", "replace")
 
 

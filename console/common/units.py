@@ -77,7 +77,7 @@ _DECIMAL = ("B", "kB", "MB", "GB", "TB")
 
 
 def both_units(count: int | None) -> str:
-    """`641.6 GiB (688.9 GB)`: one number in the two units that pages and tools mix up."""
+    """`641.6 GiB (688.9 GB)`: one number in two units that are easily confused."""
     if count is None:
         return "unknown"
     if abs(count) < 1000:
@@ -89,7 +89,7 @@ def both_units(count: int | None) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """What people say: `0.48 s`, `12.3 s`, `1 min 14 s`, `2 h 05 min`."""
+    """A duration as people say it: `0.48 s`, `12.3 s`, `1 min 14 s`, `2 h 05 min`."""
     if not math.isfinite(seconds):
         return "unknown"
     if seconds < 10:
@@ -124,7 +124,7 @@ def is_driver(text: str) -> bool:
 
 
 def number(value: object) -> float | None:
-    """A figure of foreign JSON; None for what is no finite number, and beyond any real figure."""
+    """A number from foreign JSON; None if it is not finite, or beyond any real figure."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e18 else None

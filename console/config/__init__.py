@@ -1,1 +1,1 @@
-"""What an operator writes: strict YAML with the place of every value."""
+"""The files that an operator writes: strict YAML in which every value knows its place."""

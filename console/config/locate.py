@@ -1,6 +1,6 @@
-"""Which site, playbook and inputs are meant: by path, by name, or by what is configured.
+"""Finds the site, playbook and inputs that are meant: by path, by name, or by configuration.
 
-The parsers are loaded when a file is read, not before: a screen comes first.
+Parsers are imported only when a file is read, so that a screen appears first.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def site(given: str | None) -> Site:
 
 
 def site_file(given: str | None) -> Path | None:
-    """`--site`, then `OMNI_SITE`, then the user's site file, which has to be there; None means the
-    embedded demo. Nothing is made or parsed."""
+    """`--site`, then `OMNI_SITE`, then the user's site file, if it exists; None means the embedded
+    demo. Creates and parses nothing."""
     for named in (given, os.environ.get("OMNI_SITE")):
         if named:
             return Path(named)
@@ -42,7 +42,7 @@ def site_file(given: str | None) -> Path | None:
 
 
 def services(given: str | None) -> frozenset[str]:
-    """Services a playbook may use without declaring them: the site's, or the demo's.
+    """Services that a playbook may use without declaring them: the site's, or the demo's.
 
     Raises InvalidFile.
     """
@@ -77,7 +77,7 @@ def playbook_path(text: str) -> Path:
 
 
 def demo_site() -> Path:
-    """The demo's site file, made at first use together with its models. Raises UsageError."""
+    """The demo's site file, created with its models at first use. Raises UsageError."""
     path = paths.demo_dir() / "site.yaml"
     if not path.exists():
         ports = _free_ports(len(NAMES))
@@ -87,7 +87,7 @@ def demo_site() -> Path:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of the demo's range nobody listens on."""
+    """Ports of the demo's range on which nothing listens."""
     import socket  # only where it is wanted: it costs start-up time
 
     found: list[int] = []
@@ -131,7 +131,7 @@ def _site(ports: dict[str, int]) -> str:
 
 
 def own_command() -> str:
-    """What a person types to call this program: its name where the PATH has it."""
+    """The command to type for this program: its name if the PATH has it."""
     import shutil
     import sys
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""pydantic at the edge: its findings become file:line:column problems in an operator's words."""
+"""Turns pydantic's findings into file:line:column problems in an operator's words."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from console.config.yaml import Document, Loc, parse, read_text
 
 
 class Strict(BaseModel):
-    """Unknown keys refused, no coercion, immutable. Built when first used: most of the hundred
-    models are parts of a larger one, and what a command does not read it need not build."""
+    """Unknown keys refused, no coercion, immutable. Built at first use, because most of the hundred
+    models are parts of a larger one, and no command reads all."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
@@ -77,7 +77,7 @@ def _no_nul(value: Any) -> str:
 
 
 def argument(value: Any) -> str:
-    """Text, or a number: an input that fills the whole element keeps its type until here."""
+    """Accept text or a number: an input that fills the whole element keeps its type until here."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return _no_nul(str(value) if number else value)
 
@@ -116,7 +116,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _OTHERS = {"cmd": "argv", "command": "argv", "environment": "env", "directory": "cwd",
            "workdir": "cwd", "working_directory": "cwd", "depends_on": "requires", "if": "when",
            "volumes": "mounts", "healthcheck": "ready"}  # fmt: skip
-"""Words of other formats for the same thing; they look like a different key of ours."""
+"""Keys with the same meaning in other formats, which look like a different key here."""
 
 _EXPECTED = {
     "string_type": "text; put it in quotes",
@@ -145,14 +145,14 @@ def validate(
 
 
 def validated(model: type[_Model], document: Document, data: Any) -> _Model | None:
-    """The same, with what is found kept in the document."""
+    """The model, or None with its problems added to the document."""
     found, problems = validate(model, document, data)
     document.add(*problems)
     return found
 
 
 def load(model: type[_Model], path: Path, title: str, hint: str) -> _Model:
-    """A file that is one model and nothing more. Raises InvalidFile with every problem in it."""
+    """Load a file that is a single model. Raises InvalidFile with every problem in it."""
     document = parse(read_text(path, title), path.name, title)
     found = validated(model, document, document.data)
     if found is None or document.problems:
@@ -203,7 +203,7 @@ def _known(document: Document, loc: Loc) -> Loc:
 
 
 def _siblings(model: type[BaseModel], loc: Loc) -> list[str]:
-    """Keys that would have been known where `loc` points; all known keys as a wide net."""
+    """All keys of the model and its parts, among which the intended one may be."""
     seen: set[type[BaseModel]] = set()
     names: list[str] = []
     todo = [model]

@@ -1,7 +1,7 @@
 """Strict YAML 1.2 from a file the operator wrote: plain data plus the place of every value.
 
-No aliases, anchors or tags, no duplicate keys, bounded size, depth and node count: an alias bomb,
-a 100 MB file or 5,000 brackets cost a message, not a machine.
+No aliases, anchors or tags, no duplicate keys, bounded size, depth and node count: an alias bomb, a
+100 MB file or 5,000 brackets cost a message, not a machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Document:
     places: dict[Loc, tuple[int, int]] = field(default_factory=dict)
     keys: dict[Loc, tuple[int, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    """What is wrong with it: the file is refused, and one pass over it tells everything."""
+    """What is wrong with it: the file is refused, and one pass reports everything."""
 
     def place(self, loc: Loc) -> tuple[int, int]:
         """The nearest known place of a path: its own, else its parent's."""
@@ -131,7 +131,7 @@ _MEND = (
     (r"expected ',' or '[}\]]'", "quote a text with commas, brackets or braces in it"),
     (r"undefined alias|alphabetic or numeric", "quote a text that begins with * or &"),
 )
-"""What the parser says → what an operator has to do."""
+"""The parser's message → what the operator has to do."""
 
 
 def _mend(what: str) -> str:
@@ -168,7 +168,7 @@ class _Frame:
 
 
 class _Builder:
-    """Turns the parser's events into data without recursion, noting places and problems."""
+    """Turns the parser's events into data without recursion, recording places and problems."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -239,7 +239,7 @@ class _Builder:
         self.document.keys[(*top.loc, key)] = (line, column)
 
     def _place(self, value: Any, line: int, column: int) -> Loc:
-        """Hang a value into its parent and note where it stands."""
+        """Attach a value to its parent and record its place."""
         loc: Loc = ()
         top = self.stack[-1] if self.stack else None
         if top is None:

@@ -1,14 +1,13 @@
 """Control groups: a container's by its id, and one of its own for a host process.
 
-A container's: version 2, version 1 and both, any driver, rootless too.
+A container's: version 2, version 1 and both, any driver, rootless too. The usual places cost a few
+stats. Only a container that is in none of them (`cgroup-parent`, an engine in a group of its own)
+is searched in /proc/*/cgroup. Standard library only.
 
-The usual places cost a few stats. Only a container that is in none of them (`cgroup-parent`, an
-engine in a group of its own) is looked for in /proc/*/cgroup. Standard library only.
-
-A host process's: whoever it starts stays in it, whatever parent, session or environment they take,
-as it is in there before its first instruction. Best effort: version 2, and only where this user may
-make a group below the one this process is in (root, or a user's unit). Without one a process is
-known by its group, session, parents and cookie, and one that sheds all four is not found.
+A host process's: every descendant stays in it, whatever parent, session or environment it takes,
+because the process enters it before its first instruction. Best effort: version 2, and only if this
+user may make a group below this process's own (root, or a user's unit). Without one a process is
+identified by its group, session, parents and cookie, and one that sheds all four is not found.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from console.common.files import read_bytes, read_text, write_at_once
 FULL_ID = re.compile(r"[0-9a-f]{64}")
 _ID = re.compile(rb"[0-9a-f]{64}")
 DEPTH = 5
-"""How far below a container's group processes are looked for: it may have groups of its own."""
+"""How deep below a container's group processes are searched: it may have groups of its own."""
 _MOST_GROUPS = 512
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -47,7 +46,7 @@ class Cgroup:
 
     @property
     def stands(self) -> bool:
-        """Whether it is still that very group."""
+        """Whether it is still that same group."""
         return inode_of(self.path) == self.inode
 
 
@@ -60,7 +59,7 @@ class Hierarchy:
 
 
 def inode_of(path: str) -> int:
-    """The inode of a directory, 0 where there is none."""
+    """The inode of a directory, 0 if there is none."""
     try:
         return os.stat(path).st_ino
     except OSError:
@@ -81,7 +80,7 @@ def hierarchies(mounts: str = "/proc/self/mounts") -> tuple[Hierarchy, ...]:
 
 
 def _controllers(options: str) -> str:
-    """Of version 1's mount options those that /proc/PID/cgroup repeats."""
+    """The controllers among version 1's mount options, as in /proc/PID/cgroup."""
     known = {
         "rw", "ro", "nosuid", "nodev", "noexec", "relatime", "noatime", "xattr", "clone_children",
     }  # fmt: skip
@@ -97,8 +96,8 @@ def find(
 ) -> tuple[Cgroup, ...]:
     """The groups of a container in every hierarchy, version 2 first; empty while it has none.
 
-    `container` is its full id: 64 hexadecimal digits, anything else has no group. `scan`: look
-    through /proc as well when the usual places are empty, or in `inside`, one such look for many.
+    `container` is its full id: 64 hexadecimal digits, anything else has no group. `scan`: search
+    /proc too if the usual places are empty, or `inside`, the result of one such search for many.
     """
     if not FULL_ID.fullmatch(container):
         return ()
@@ -137,7 +136,7 @@ def _places(container: str) -> tuple[str, ...]:
 
 
 def processes() -> dict[str, int]:
-    """One process of each container that runs, by its id; costs some 20 µs a process."""
+    """One process of each running container, by its id; takes some 20 µs a process."""
     found: dict[str, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -166,7 +165,7 @@ def paths_of(pid: int | str) -> list[tuple[str, str]]:
 
 
 def pid_namespace(pid: int | str) -> str:
-    """What a container without groups is known by; empty where it cannot be seen."""
+    """Identifies a container without groups; "" if it cannot be seen."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
@@ -207,8 +206,8 @@ def is_empty(group: Cgroup) -> bool:
 def die_together(container: str) -> bool:
     """Have the kernel end a container as a whole when its memory limit is passed (version 2).
 
-    False where there is no such switch or this user may not set it; then the kernel ends one
-    process, and a server may go on without its workers.
+    False if there is no such switch or this user may not set it; then the kernel ends one process,
+    and a server may go on without its workers.
     """
     done = False
     for group in find(container, scan=False):
@@ -223,8 +222,8 @@ AIRLOCK = ("-I", "-S", "-X", "utf8", str(Path(__file__).with_name("cgroup_exec.p
 
 
 def popen(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
-    """`subprocess.Popen` of a command that enters a group of its own before its first instruction;
-    where this user can make none, without. Returns when it runs; raises what Popen does."""
+    """`subprocess.Popen` of a command that enters a group of its own before its first instruction,
+    or none if this user cannot make one. Returns when it runs; raises what Popen does."""
     home = _home()
     if not home or not argv or not os.access(home, os.W_OK):
         return subprocess.Popen(list(argv), **options)
@@ -248,7 +247,7 @@ def popen(argv: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
 
 
 def of(path: str, pid: int, start: int) -> Cgroup | None:
-    """The group that a record names, if it can be that process's and stands."""
+    """The group that a record names, if it exists and can be that process's."""
     trees = [tree for tree in hierarchies() if not tree.kind]
     inside = any(path.startswith(f"{tree.mount}/") for tree in trees)
     if not inside or ".." in path or os.path.basename(path) != _name(pid, start):
@@ -258,8 +257,8 @@ def of(path: str, pid: int, start: int) -> Cgroup | None:
 
 
 def end(path: str, pid: int, start: int, spared: Collection[int] = ()) -> int:
-    """Kill whoever is left in the group of a process that was ended, and remove it; how many were
-    left. A group with somebody spared in it is left alone."""
+    """Kill whoever is left in the group of an ended process, and remove it; return how many were
+    left. A group with a spared process in it is left alone."""
     group = of(path, pid, start) if path else None
     if group is None:
         return 0
@@ -274,8 +273,8 @@ def end(path: str, pid: int, start: int, spared: Collection[int] = ()) -> int:
 
 
 def of_process(pid: int, start: int) -> str:
-    """The group of a process that `popen` started, from whatever session; "" where it has none.
-    Of one that is gone only a group below this process's own is found."""
+    """The group of a process that `popen` started, from whatever session; "" if it has none. For a
+    dead process only a group below this process's own is found."""
     tree, name = _tree(), _name(pid, start)
     above, found, _ = f"{_inside(pid)}/".partition(f"/{name}/")
     home = f"{tree.mount}{above}" if tree is not None and found else _home()
@@ -289,7 +288,7 @@ def is_inside(pid: int, leader: int, start: int) -> bool:
 
 
 def sweep() -> None:
-    """Remove groups that nobody is left in; the kernel refuses all others. Never raises."""
+    """Remove empty groups; the kernel refuses all others. Never raises."""
     home = _home()
     with contextlib.suppress(OSError):
         for found in Path(home).glob(f"{PREFIX}*.*") if home else ():
@@ -312,7 +311,7 @@ def _tree() -> Hierarchy | None:
 
 
 def _inside(pid: int | str) -> str:
-    """The group of a process, from version 2's mount on; "" without one."""
+    """The path of a process's group below version 2's mount; "" without one."""
     path = next((path for kind, path in paths_of(pid) if not kind), "")
     return "" if ".." in path else path
 

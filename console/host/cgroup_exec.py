@@ -1,10 +1,10 @@
-"""The first instructions of a host process: into a control group of its own, then the command.
+"""The first instructions of a host process: enter a control group of its own, then run the command.
 
     python -I -S -X utf8 cgroup_exec.py GROUP DESCRIPTOR COMMAND…
 
-Pid and start time stay as they are, and nobody is started outside of the group `GROUP` + PID.START.
-Where there can be none it goes on without. A command that cannot be run is told through the
-descriptor, by its errno. Standard library only: this is in the way of every start.
+Pid and start time stay the same, and nothing is started outside the group `GROUP` + PID.START.
+Without a possible group it continues. If the command cannot be run, the errno is written to the
+descriptor. Standard library only, because this delays every start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TRIES = 3
 
 
 def main() -> int:
-    """Returns only when the command cannot be run."""
+    """Run the command; returns only if that fails."""
     group, descriptor, *command = sys.argv[1:]
     os.set_inheritable(int(descriptor), False)
     with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def _enter(path: str) -> None:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """As it was handed over: Python adds to its own under some locales."""
+    """The environment as received: Python adds to its own under some locales."""
     try:
         with open("/proc/self/environ", "rb") as file:
             rows = [row.partition(b"=") for row in file.read().split(b"\0") if row]

@@ -1,4 +1,4 @@
-"""Calls, commands and children that may hang: each is waited for with a limit, then left behind.
+"""Calls, commands and children that may hang: waited for with a limit, then left behind.
 
 Standard library only; the emergency side uses this.
 """
@@ -27,7 +27,7 @@ _unwatched: list[subprocess.Popen[bytes]] = []
 
 MOST_BACKOFF_S = 30.0
 LIVED_S = 10.0
-"""A child that lived for less did not get to work: the next start waits longer."""
+"""A child that lived for less never got to work: the next start is delayed more."""
 _CHUNK = 1 << 16
 _MOST_LINE = 1 << 20
 
@@ -43,10 +43,10 @@ class Cancelled(Exception):
 def within(seconds: float, what: str, call: Callable[[], T], hint: str = HINT) -> T:
     """What `call` returns or raises, or EngineTimeout when it takes longer than `seconds` in all.
 
-    For calls that only know how to wait: a timeout of the engine's library counts from one received
-    byte to the next, so a reply that drips outlasts it, and building a client hangs on a frozen
-    engine. Each call has a daemon thread of its own: a stuck one blocks neither the others nor the
-    exit. The stuck call is abandoned, not undone; its effect may still happen.
+    For calls that cannot be interrupted: a timeout of the engine's library counts from byte to
+    byte, so a dripping reply outlasts it, and building a client hangs on a frozen engine. Each call
+    has its own daemon thread: a stuck one blocks neither the others nor the exit. It is abandoned,
+    not undone; its effect may still happen.
     """
     value: list[T] = []
     failure: list[BaseException] = []
@@ -75,9 +75,8 @@ def run(
     """Exit code, stdout and stderr (`merge`: all in stdout) of a command in a session of its own.
 
     What does not end in time is killed and left behind: `subprocess.run` waits without bound for a
-    child that SIGKILL does not end (state D: a driver, a dead file system). `given`: what it reads
-    from stdin. Raises OSError when it cannot be run, subprocess.TimeoutExpired at the deadline, at
-    once.
+    child that SIGKILL does not end (state D: a driver, a dead file system). `given`: its stdin.
+    Raises OSError if it cannot be run, subprocess.TimeoutExpired at the deadline, at once.
     """
     child = subprocess.Popen(
         list(argv),
@@ -96,8 +95,7 @@ def run(
 
 
 def abandon(child: subprocess.Popen[bytes]) -> None:
-    """Kill a session's leader and all of it, and do not wait: in a driver's hands (state D) it may
-    stay for good."""
+    """Kill a session's leader and all of it without waiting: in a driver (state D) it may stay."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     for pipe in (child.stdin, child.stdout, child.stderr):
@@ -111,10 +109,12 @@ def abandon(child: subprocess.Popen[bytes]) -> None:
 
 
 class Child:
-    """One child process that may hang or die and hurts nobody: its lines are read without waiting.
-    It ends with its stdin; one that dies is started anew, each time later, up to MOST_BACKOFF_S.
-    `tend()` at every tick; nothing here waits, a start (2 to 5 ms) apart. `died`: how often it
-    ended by itself; `how`: how it ended last, in words, "" while all is well."""
+    """A child process that may hang or die without harm: its lines are read without waiting.
+
+    It ends with its stdin; one that dies is restarted, each time later, up to MOST_BACKOFF_S. Call
+    `tend()` at every tick; only a start waits (2 to 5 ms). `died`: how often it ended by itself;
+    `how`: how it ended last, "" while all is well.
+    """
 
     def __init__(self, argv: Sequence[str], clock: Clock) -> None:
         self._argv = list(argv)
@@ -123,10 +123,10 @@ class Child:
         self._out = self._into = -1
         self._begun = self.due = clock.monotonic()
         self.deaths = 0
-        """How often it ended in a row before it had lived for LIVED_S."""
+        """How often in a row it ended before it had lived for LIVED_S."""
         self._rest = b""
         self.prepare: Callable[[int], None] = lambda pid: None
-        """Called with the pid of each one started: it inherits the caller's priority."""
+        """Called with each started pid, which inherits the caller's priority."""
         self.fresh = False
         """Whether a start has happened that its owner has not seen yet."""
         self.died = 0
@@ -142,7 +142,7 @@ class Child:
         return self._out
 
     def tend(self) -> list[bytes]:
-        """Start it where it is due; the whole lines that it wrote since the last look."""
+        """Start it if it is due; return the complete lines written since the last call."""
         if self._process is None and self._clock.monotonic() >= self.due:
             self._start()
         lines = self._lines() if self._out >= 0 else []
@@ -151,7 +151,7 @@ class Child:
         return lines
 
     def send(self, line: bytes) -> bool:
-        """Give it a line; False when it cannot take one now."""
+        """Give it a line; False if it cannot take one now."""
         if self._into < 0:
             return False
         try:
@@ -165,7 +165,7 @@ class Child:
             self._process.send_signal(signal.SIGKILL)
 
     def close(self, wait_s: float = 0.0) -> None:
-        """Let it end with its stdin; kill it after `wait_s`. One that cannot die is left."""
+        """Let it end with its stdin; kill it after `wait_s`. One that cannot die is left behind."""
         self.due = float("inf")
         self._shut(into=True)
         if self._process is not None:

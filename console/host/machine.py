@@ -1,8 +1,7 @@
-"""This machine as a verdict needs it: memory that can be had, cards, processor, disk.
+"""This machine as a verdict needs it: available memory, cards, processor, disk.
 
-Nothing is written and no disk is measured. Every figure says how it was come by, in `given`.
-Asking a file system for its free space can hang for good on a dead network mount: a gauge asks each
-path in a daemon thread of its own.
+Nothing is written and no disk is measured. `given` says where every figure is from. A file system
+on a dead network mount can hang for good, so a gauge queries each path in its own daemon thread.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from console.host.memory import MemoryReader, limits
 from console.host.sample import DiskSample, Machine
 
 SILENT_S = 3.0
-"""After so many seconds without an answer a file system is said not to answer."""
+"""Seconds without an answer after which a file system is shown as silent."""
 EVERY_S = 2.0
 
 
@@ -38,7 +37,7 @@ class Space:
 
 
 def existing(path: Path) -> Path:
-    """The path, or the nearest directory above it that is there."""
+    """The path, or the nearest existing directory above it."""
     path = Path(os.path.abspath(path))
     while not os.path.exists(path) and path != path.parent:
         path = path.parent
@@ -65,7 +64,7 @@ def read_disk(path: str) -> DiskSample:
 
 
 class DiskWatch:
-    """One path, asked again and again in a thread that may hang without hurting anyone."""
+    """One path, queried repeatedly in a thread that may hang without harm."""
 
     def __init__(
         self, path: str, clock: Clock, read: Callable[[str], DiskSample] = read_disk
@@ -119,10 +118,10 @@ _FIELD = re.compile(r"^(\S[^:\t]*?)\s*:\s?(.*)$", re.MULTILINE)
 def look(
     disk: Path | None = None, *, root: Path = Path("/"), cards: Cards | None = None
 ) -> Machine:
-    """The machine at this moment; a figure that cannot be had is None, and `given` says why.
+    """The machine at this moment; an unavailable figure is None, and `given` says why.
 
-    `disk` is where a download goes (it need not be there yet). `root` is where /proc and /sys are;
-    `cards` are asked of NVML unless they are handed in.
+    `disk` is where a download goes (it need not exist yet). `root` is where /proc and /sys are;
+    `cards` are queried from NVML unless they are given.
     """
     given: dict[str, str] = {}
     asked = nvml.ask() if cards is None else cards
@@ -137,7 +136,7 @@ def look(
 
 
 def numa_nodes(root: Path = Path("/")) -> int | None:
-    """NUMA nodes, None where the kernel does not list them."""
+    """NUMA nodes, None if the kernel does not list them."""
     try:
         names = os.listdir(root / "sys/devices/system/node")
     except OSError:
@@ -192,10 +191,7 @@ def _disk(path: Path, given: dict[str, str]) -> int | None:
 
 
 def _processor(root: Path, given: dict[str, str]) -> dict[str, Any]:
-    """Flags and name of the first processor, and how many cores there are in all.
-
-    Cores are counted, not the threads they run.
-    """
+    """Flags and name of the first processor, and the total number of cores (not threads)."""
     try:
         text = (root / "proc/cpuinfo").read_text(errors="replace")
     except OSError as error:

@@ -3,10 +3,10 @@
 A reading of the machine (RAM, swap, swap rates and memory pressure, by pread on descriptors that
 stay open) takes a tenth of a millisecond and opens nothing.
 
-Every control group up to the root has its say: version 2, version 1, and both at once. A group's
-usage counts the page cache, which the kernel gives back. `limits` takes what is neither inactive
-nor active file memory as used; `Bound`, whose files stay open for one look after the other, only
-what is not inactive file memory.
+Every control group up to the root counts: version 2, version 1, and both at once. A group's usage
+includes the page cache, which the kernel reclaims. `limits` counts as used what is neither inactive
+nor active file memory; `Bound`, which keeps its files open between looks, excludes only inactive
+file memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHUNK = 32 * 1024
 
 
 def meminfo(path: Path | str = "/proc/meminfo") -> dict[str, int]:
-    """Bytes of RAM and swap, by the kernel's own names; a row that cannot be read is absent."""
+    """Bytes of RAM and swap, by the kernel's own names; an unreadable row is absent."""
     return _figures_of(read_bytes(path))
 
 
@@ -48,10 +48,10 @@ class MemoryReader:
         self._before: tuple[float, int, int] | None = None
 
     def read(self, at: float) -> MemorySample:
-        """One look; `at` in monotonic seconds is what rates are counted by.
+        """One look; `at` in monotonic seconds is the time base of rates.
 
-        Rates are None at the first look and where the kernel has no counters, pressure where it
-        has no PSI. Raises ConsoleError when RAM itself is not to be read.
+        Rates are None at the first look and if the kernel has no counters, pressure if it has no
+        PSI. Raises ConsoleError when RAM itself is unreadable.
         """
         try:
             table = _figures_of(self._text("meminfo"))
@@ -77,7 +77,7 @@ class MemoryReader:
         )
 
     def close(self) -> None:
-        """Give the descriptors back; a later `read` opens them anew."""
+        """Close the descriptors; a later `read` opens them again."""
         while self._open:
             os.close(self._open.popitem()[1])
 
@@ -112,7 +112,7 @@ class MemoryReader:
 
 
 KILL_WAIT_S = 10.0
-"""How long whoever holds next to nothing may take to be gone after SIGKILL."""
+"""Seconds that a process which holds next to nothing may take to be gone after SIGKILL."""
 TEARDOWN_S = 0.5
 """Seconds a GiB: 0.08 were measured on a quiet machine, 0.42 on one that swaps."""
 GIB = 1 << 30
@@ -121,8 +121,8 @@ _CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 class Resident(NamedTuple):
-    """Bytes of RAM: all pages, and those that come back only when their owner is gone (anonymous
-    and shared memory; pages of files count as available already)."""
+    """Bytes of RAM: all pages, and those freed only when their owner ends (anonymous and shared
+    memory; pages of files count as available already)."""
 
     total: int
     own: int
@@ -151,12 +151,12 @@ def container_of(pid: int) -> str:
 
 
 def kill_wait_s(held: Resident) -> float:
-    """Seconds that a killed process which held this may take to be gone."""
+    """Seconds that a killed process which held this many bytes may take to be gone."""
     return KILL_WAIT_S + held.total / GIB * TEARDOWN_S
 
 
 def _rows(pid: int) -> dict[str, int]:
-    """The rows of /proc/PID/status that count kB, in bytes; empty where it is gone."""
+    """The rows of /proc/PID/status in kB, as bytes; empty if it is gone."""
     rows = {}
     for line in read_text(f"/proc/{pid}/status").splitlines():
         words = line.split()
@@ -166,7 +166,7 @@ def _rows(pid: int) -> dict[str, int]:
 
 
 UNLIMITED = 1 << 60
-"""Version 1 writes a number of this size where there is no limit, bytes."""
+"""Version 1 writes a number of this size for "no limit", bytes."""
 _STAT = 16384
 
 
@@ -182,7 +182,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where a version keeps its figures; `controller` as /proc/PID/cgroup names its groups."""
+    """The files of a cgroup version; `controller` as /proc/PID/cgroup names its groups."""
 
     controller: str
     most: str
@@ -200,14 +200,14 @@ V1 = Files(
 
 
 def limits(root: Path) -> list[Limit]:
-    """Every memory limit on this process, its own group's first; empty where there is none."""
+    """Every memory limit on this process, its own group's first; empty if there is none."""
     found = (_limit(folder, name, files) for folder, name, files in _groups(root))
     return [one for one in found if one is not None]
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, str, Files]]:
-    """Each group that this process is in and that may account memory, its own first and version 2
-    before version 1: its directory, its name, its files."""
+    """Each group of this process that may account memory, its own first and version 2 before
+    version 1: its directory, its name, its files."""
     rows = [row.split(":", 2) for row in read_text(root / "proc/self/cgroup").splitlines()]
     inside = {
         name: path
@@ -228,7 +228,7 @@ def _groups(root: Path) -> Iterator[tuple[Path, str, Files]]:
 
 
 def _mounts(root: Path) -> Iterator[tuple[Path, str, Files]]:
-    """What may account memory: where it is mounted, which part of the tree, its files."""
+    """Hierarchies that may account memory: mount point, which part of the tree, files."""
     for row in read_text(root / "proc/self/mountinfo").splitlines():
         left, _, right = row.partition(" - ")
         fields, kind = left.split(), right.split()
@@ -258,7 +258,7 @@ def _limit(folder: Path, name: str, files: Files) -> Limit | None:
 
 
 def number_in(path: Path) -> int | None:
-    """The number a file of the kernel holds; None for "max", no number, and no file."""
+    """The number in a kernel file; None for "max", no number, and no file."""
     try:
         return int(path.read_bytes())
     except (OSError, ValueError):
@@ -276,12 +276,12 @@ class Level:
 
 
 class Bound:
-    """The levels that bound this process, found once: limits of its own level and of those above;
-    one above the machine's own memory is none."""
+    """The levels that bound this process, found once: limits of its own level and of those above,
+    except limits above the machine's own memory."""
 
     def __init__(self, root: Path, total: int) -> None:
         self.inside = False
-        """Whether something of the run is bounded with this process: of others nothing is told."""
+        """Whether a part of the run is bounded with this process; else no level is judged."""
         found = (_level(folder, files, total) for folder, _, files in _groups(root))
         self.levels = [one for one in found if one is not None]
 
@@ -291,7 +291,7 @@ class Bound:
         return min((level.limit for level in self.levels), default=0)
 
     def look(self) -> int | None:
-        """Bytes left to the level that is nearest its end; None when none answers."""
+        """Bytes left at the level nearest its limit; None if none can be read."""
         known = [left for level in self.levels if (left := _left(level)) is not None]
         return min(known, default=None)
 

@@ -1,4 +1,4 @@
-"""Ports: who listens on one of this machine, from /proc alone, and how one is connected to."""
+"""Who listens on a port of this machine, from /proc alone, and how to connect to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTEN = "0A"
 CONNECT_S = 1.0
 """How long the first try to connect may take."""
 ENGINE_PROXY = "docker-proxy"
-"""What holds a published port where the engine does not leave that to the firewall."""
+"""The program that holds a published port unless the engine leaves that to the firewall."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 
 
@@ -32,22 +32,22 @@ class Listener:
 
 
 def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
-    """Who listens where a URL of this machine points; None where nobody does, where it is
-    another user's, or where the URL names another machine."""
+    """Who listens where a URL of this machine points; None if nobody does, if it is another user's,
+    or if the URL names another machine."""
     return next(listeners(url, proc), None)
 
 
 def listeners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> Iterator[Listener]:
-    """All who hold such a socket: a parent may have handed it to its child. `here`: the URL is
-    known to be of this machine, whatever it calls it."""
+    """All who hold such a socket: a parent may have passed it to its child. `here`: the URL is
+    known to be of this machine, whatever its host name."""
     if here or is_local(url):
         wanted = {f"socket:[{inode}]" for inode, _ in _answering(url, proc, here)}
         yield from _holders(wanted, proc) if wanted else ()
 
 
 def is_local(url: str) -> bool:
-    """Whether a URL points at this machine: by its usual names, its own name, or an address that it
-    has. No name is looked up."""
+    """Whether a URL points at this machine: by its usual names, its own name, or one of its
+    addresses. No name is looked up."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -65,7 +65,7 @@ def is_local(url: str) -> bool:
 
 
 def port_of(url: str) -> int:
-    """The port of a URL; its scheme's where it names none."""
+    """The port of a URL, or its scheme's default."""
     parts = urlsplit(url)
     return parts.port or (443 if parts.scheme == "https" else 80)
 
@@ -81,8 +81,8 @@ def owners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> set[i
 
 
 def foreign(url: str, ours: Iterable[int] = (), *, here: bool = False) -> int | None:
-    """The uid of another user whose server answers where a URL of this machine points; None where
-    there is none. `ours` are users whose server it may be, too."""
+    """The uid of another user whose server answers where a URL of this machine points; None if
+    there is none. `ours` are users whose server also counts as ours."""
     found = owners(url, here=here) - {os.getuid(), *ours}
     if 0 in found and _is_published(port_of(url)):
         found.discard(0)
@@ -90,8 +90,8 @@ def foreign(url: str, ours: Iterable[int] = (), *, here: bool = False) -> int | 
 
 
 def _is_published(port: int) -> bool:
-    """Whether an engine that is root's holds a port for a container. Its proxy is known by its
-    command line, which anybody may read, and by its user."""
+    """Whether root's engine holds a port for a container. Its proxy is recognised by its user and
+    its command line, which anybody may read."""
     asked = ("-host-port", str(port))
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -104,8 +104,8 @@ def _is_published(port: int) -> bool:
 
 
 def ways(url: str, *, here: bool = False) -> list[tuple[str, ...]]:
-    """The addresses whose sockets a connection to a URL may reach, in hexadecimal as the kernel's
-    tables have them: of each row the first that has one, at that very address else at every
+    """The addresses whose sockets a connection to a URL may reach, in the kernel tables'
+    hexadecimal form. In each row the first with a socket counts: the exact address, then every
     address, IPv4 before IPv6. No row for a name that is `here`: it is not looked up."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
@@ -139,7 +139,7 @@ def _answering(url: str, proc: Path, here: bool) -> set[tuple[str, str]]:
 
 
 def _hexadecimal(address: str) -> str:
-    """An address as the kernel's tables have it; "" for what is none."""
+    """An address as in the kernel's tables; "" if it is not an address."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         data = socket.inet_pton(family, address)
@@ -173,10 +173,10 @@ def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:
 
 
 def connected(host: str, port: int, left_s: float) -> socket.socket:
-    """A connection within `left_s`, tried anew after 1, 2, 4 s. Raises OSError.
+    """A connection within `left_s`, retried after 1, 2, 4 s. Raises OSError.
 
-    Where a firewall translates addresses, as Docker's does, the kernel may drop every packet of a
-    new connection whose ports are those of one that has just ended. Another try has another port.
+    If a firewall translates addresses, as Docker's does, the kernel may drop every packet of a new
+    connection with the ports of one that has just ended. A retry has another port.
     """
     end, patience = time.monotonic() + left_s, CONNECT_S
     while True:

@@ -1,6 +1,7 @@
-"""What a process may ask of the kernel so that it still runs when everything else stalls.
+"""Asks the kernel for what lets a process run when everything else stalls.
 
-Each function says what it got, read back: a refusal shows nowhere else. Standard library only.
+Each function returns what was granted, read back: a refusal shows nowhere else. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _OOM = "/proc/{}/oom_score_adj"
 
 
 def lock_memory() -> str:
-    """Best-effort mlockall; what was locked, in words.
+    """Best-effort mlockall; return in words what was locked.
 
     Future pages are locked only without a limit: under one, the next thread would not start.
     """

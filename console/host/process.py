@@ -1,7 +1,7 @@
-"""Host processes: started in an own session, known by pid and start time, stopped as a group.
+"""Host processes: started in their own session, known by pid and start time, stopped as a group.
 
-Standard library only; the emergency side uses these. A pid alone names nobody after a while, so
-everything here takes the start time too (field 22 of /proc/PID/stat, clock ticks since boot).
+Standard library only; the emergency side uses these. A pid alone may be reused, so everything here
+takes the start time too (field 22 of /proc/PID/stat, clock ticks since boot).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from console.host import cgroup, memory, privileges
 from console.host.children import kept, start_error
 
 COOKIE = "OMNI_RUN"
-"""Environment variable of every child of a run, so that strays are found without any record."""
+"""Environment variable of every child of a run, by which strays are found without any record."""
 
 BASELINE_COOKIE = "baseline"
 """Value of it for a baseline process: never a run's, or a fence would take it for a stray."""
@@ -57,8 +57,8 @@ class Stat:
 
 
 def stat(pid: int, *, sure: bool = False) -> Stat | None:
-    """One process as the kernel sees it, or None when there is none. Raises OSError where the
-    kernel does not say and one has to be `sure`."""
+    """One process as the kernel sees it, or None if there is none. With `sure`, raises OSError if
+    the kernel does not say."""
     try:
         data = files.insist(lambda: files.read_kernel(f"/proc/{pid}/stat"))
         # The command may hold spaces and parentheses; the last one closes it.
@@ -81,8 +81,8 @@ def start_time(pid: int) -> int | None:
 
 
 def alive(pid: int, start: int) -> bool:
-    """Whether that very process still runs; a zombie does not. One of which the kernel does not say
-    so counts as running: nothing is started beside it."""
+    """Whether that same process still runs; a zombie does not. If the kernel does not say, it
+    counts as running, so that nothing is started beside it."""
     try:
         found = stat(pid, sure=True)
     except OSError:
@@ -119,7 +119,7 @@ def environment(
     extra: Iterable[tuple[str, str]], cookie: str, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The allow-listed part of the environment, `extra`, and the run's cookie. SPT_NOENV keeps a
-    server that changes its title (py-setproctitle: vLLM, SGLang) from writing over the cookie."""
+    server that changes its title (py-setproctitle: vLLM, SGLang) from overwriting the cookie."""
     allowed = kept(base if base is not None else os.environ)
     return {"SPT_NOENV": "1", **allowed, **dict(extra), COOKIE: cookie}
 
@@ -137,13 +137,13 @@ def spawn(
     spec: ProcessSpec, *, log: Path, cookie: str, extra_env: Iterable[tuple[str, str]] = (),
     enclosed: bool = False, base: Mapping[str, str] | None = None, oom_score: int | None = None,
 ) -> tuple[int, int]:  # fmt: skip
-    """Start a process in a new session (`enclosed`: where it can, in a group that nobody leaves;
-    `base`: with that environment in place of this one's; `oom_score`: with this oom_score_adj,
-    where it may have it); returns its pid and start time.
+    """Start a process in a new session; return its pid and start time. `enclosed`: in a control
+    group that nobody leaves, if possible; `base`: its environment instead of this one's;
+    `oom_score`: its oom_score_adj, if allowed.
 
-    stdin is /dev/null, stdout and stderr are appended to `log`, argv goes through byte for byte.
-    A thread waits for it, so that it never stays a zombie of a long-lived caller.
-    Raises ServiceError (not found, not executable, bad directory, log not writable).
+    stdin is /dev/null, stdout and stderr are appended to `log`, argv goes through byte for byte. A
+    thread waits for it, so that it never stays a zombie of a long-lived caller. Raises ServiceError
+    (not found, not executable, bad directory, log not writable).
     """
     if not spec.argv:
         raise ServiceError("nothing to start", "an empty argv")
@@ -179,12 +179,12 @@ def _reap(child: subprocess.Popen[bytes], start: int) -> None:
 
 
 class Group:
-    """The session and group that `pid` (started at `start`) leads, looked at over a while.
+    """The session and group that `pid` (started at `start`) leads, observed over a while.
 
-    Without its leader a group may be another's, which got the number later: every daemon is in a
-    session whose leader has ended. Then it counts if one of its members has `cookie` (and `step`)
-    in its environment or is in the leader's own control group, or was seen with the leader: the
-    number is not given away while its group has members.
+    Without its leader a group's number may have been reused: every daemon is in a session whose
+    leader has ended. Then the group counts if a member has `cookie` (and `step`) in its environment
+    or is in the leader's own control group, or was seen with the leader, because the number is not
+    reused while its group has members.
     """
 
     def __init__(self, pid: int, start: int, cookie: str = "", step: str = "") -> None:
@@ -192,11 +192,11 @@ class Group:
         self._carried = (cookie, step)
         self._seen: set[tuple[int, int]] = set()
         self.led = False
-        """Set by who has just signalled the leader: then all count until none is left."""
+        """Set after signalling the leader: then all members count until none is left."""
 
     def members(self, stats: Iterable[Stat] | None = None) -> list[Stat]:
-        """Who runs in it, without zombies; never this process or an ancestor. `stats`: one look at
-        all processes, if there is one. Empty when the number belongs to somebody else by now."""
+        """Its processes, without zombies, this process and its ancestors. `stats`: all processes,
+        if already read. Empty when the number belongs to somebody else by now."""
         leader = stat(self.pid)
         if leader is not None and leader.start != self.start:
             return []
@@ -228,8 +228,8 @@ def members(
 
 
 def send(pid: int, start: int, number: int) -> bool:
-    """Signal that very process; False when it is gone. Raises PermissionError, also where the
-    kernel does not say whether the number is still its own."""
+    """Signal that same process; False if it is gone. Raises PermissionError, also if the kernel
+    does not say whether the number is still its own."""
     try:
         descriptor = os.pidfd_open(pid)
     except (OSError, AttributeError):
@@ -239,7 +239,7 @@ def send(pid: int, start: int, number: int) -> bool:
         try:
             found = stat(pid, sure=True)
         except OSError as error:
-            raise PermissionError(errno.EPERM, f"pid {pid} cannot be looked at") from error
+            raise PermissionError(errno.EPERM, f"pid {pid} cannot be inspected") from error
         if found is None or found.start != start or found.state in "ZX":
             return False
         if descriptor >= 0:
@@ -260,8 +260,8 @@ def stop_group(
 ) -> bool:  # fmt: skip
     """SIGTERM to the session and group, SIGKILL after the grace; returns when all are gone.
 
-    `cookie` and `step`: by what a `Group` is known whose leader has ended. False when nothing was
-    alive. Raises ServiceError when something outlives SIGKILL, or when this user may not signal it.
+    `cookie` and `step` identify a `Group` whose leader has ended. False when nothing was alive.
+    Raises ServiceError when something outlives SIGKILL, or when this user may not signal it.
     """
     clock, group = clock or SystemClock(), Group(pid, start, cookie, step)
     if not (alive := group.members()):
@@ -317,8 +317,8 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
 
 
 def carries(pid: int, cookie: str, step: str = "") -> bool:
-    """Whether a process has this cookie (and the step's) in its environment; False for "", and
-    where this user may not read it."""
+    """Whether a process has this cookie (and the step's) in its environment; False for "", and if
+    this user may not read it."""
     wanted = {f"{COOKIE}={cookie}".encode()}
     wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
     return bool(cookie) and wanted <= set(files.read_bytes(f"/proc/{pid}/environ").split(b"\0"))
@@ -361,16 +361,16 @@ def read_record(
 
 
 def mark(records_dir: Path, name: str, spec: ProcessSpec) -> tuple[str, str]:
-    """An environment variable by which a process is known whose record was not written."""
+    """An environment variable that identifies a process without a record."""
     return STEP_COOKIE, _sha(f"{record_path(records_dir, name)}\n{spec_sha(spec)}")
 
 
 def known(
     records_dir: Path, name: str, spec: ProcessSpec, cookie: str, *, repair: bool = False
 ) -> tuple[int, int] | None:
-    """(pid, start) of a process that runs: by its record, or by the mark it was spawned with under
-    `cookie`. A full disk, or a kill at that moment, leaves one without a record; `repair` writes
-    it then, where that can be."""
+    """(pid, start) of a running process: by its record, or by the mark it was spawned with under
+    `cookie`. A full disk or a kill at that moment leaves it without a record; `repair` then writes
+    one if possible."""
     if found := read_record(records_dir, name, spec):
         return found
     marked = [

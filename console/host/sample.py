@@ -1,7 +1,7 @@
-"""What gauges show and verdicts use: figures of cards, memory and disks, and how bad they are.
+"""Figures for gauges and verdicts: cards, memory and disks, and how bad they are.
 
-Plain values, frozen, with the time they were taken. Nothing is guessed: a value that is not known
-is None, and `why` says so in words; never a zero.
+Plain values, frozen, with the time they were taken. Nothing is guessed: an unknown value is None,
+never a zero, and `why` says so in words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a figure begins to worry and to hurt; `sign` is one of `>=`, `>`, `<`."""
+    """Where a figure becomes worrying and bad; `sign` is one of `>=`, `>`, `<`."""
 
     sign: str
     warn: float
@@ -62,7 +62,7 @@ LIMITS: dict[str, Limits] = {
 
 
 def share(part: int | None, whole: int | None) -> float | None:
-    """0…1, or None where either is not known."""
+    """0…1, or None if either is unknown."""
     return part / whole if part is not None and whole else None
 
 
@@ -92,8 +92,8 @@ def disk_level(disk: DiskSample) -> Level:
 class GpuSample:
     """One card, by UUID. Memory in bytes, `utilisation` 0…1, temperature in °C, power in watts.
 
-    `why`: what keeps a figure from being known ("MIG mode: …", "unified memory …", "the GPU is
-    lost …"), "" where nothing does.
+    `why`: why a figure is unknown ("MIG mode: …", "unified memory …", "the GPU is lost …"), else
+    "".
     """
 
     uuid: str
@@ -120,7 +120,7 @@ class GpuReport:
 @dataclass(frozen=True, slots=True)
 class MemorySample:
     """RAM and swap in bytes, swap rates in bytes a second, pressure as the kernel's ten-second
-    averages in per cent (`some`, `full`); None where the kernel does not say."""
+    averages in per cent (`some`, `full`); None if the kernel does not say."""
 
     total: int
     available: int
@@ -156,9 +156,9 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Where a guard acts, in the figures that gauges show: the nearest limits in bytes; None or
-    absent where there is none. `vram_free` and `vram_used` go by the UUID of a card, "" for any;
-    `disk_free` by path, "" for any. `swap_growth` counts from what was in use when the run's first
-    load began: it has no place in a bar."""
+    absent if there is none. `vram_free` and `vram_used` go by the UUID of a card, "" for any;
+    `disk_free` by path, "" for any. `swap_growth` counts from the use when the run's first load
+    began, so it has no place in a bar."""
 
     ram_available: int | None = None
     swap_used: int | None = None
@@ -204,7 +204,7 @@ NO_MARKS = Marks()
 class Card:
     """One GPU. Memory in bytes; `compute` is the compute capability, like (12, 0) for sm_120.
 
-    `free` is None where it is not known; `total` alone then stands in, and the verdict says so.
+    `free` is None if unknown; `total` is then used instead, and the verdict says so.
     """
 
     name: str
@@ -216,8 +216,8 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine a verdict is about: what a model may use, measured now, or declared by the site
-    for planning elsewhere. Bytes, bytes per second; None is "not known", never zero.
+    """The machine of a verdict: what a model may use, measured now, or declared by the site for
+    planning elsewhere. Bytes, bytes per second; None is "unknown", never zero.
 
     `ram_available` is what a new process can have: min(MemAvailable, the cgroup's limit less its
     anonymous and active file memory). `disk_read_bps` and `line_bps` are measured or declared.
@@ -242,7 +242,7 @@ class Machine:
 
 class Trend:
     """The last minute of one figure, for a short trend: its last `most` values, oldest first; None
-    where there was none."""
+    for unknown ones."""
 
     def __init__(self, most: int = 60) -> None:
         self._values: deque[float | None] = deque(maxlen=most)
@@ -250,7 +250,7 @@ class Trend:
         self._count = 0
 
     def add(self, value: float | None) -> None:
-        """One more value; the oldest goes."""
+        """Add a value; the oldest is dropped."""
         self._values.append(value)
         self._count += 1
 
@@ -260,9 +260,9 @@ class Trend:
         return tuple(self._values)
 
     def averages(self, cells: int) -> list[float | None]:
-        """`cells` averages over equal spans, newest last; None where nothing is known.
+        """`cells` averages over equal spans, newest last; None if unknown.
 
-        Spans stand still until they are full: a trend that moved at each tick would cost a
+        Spans stay in place until they are full: a trend that moved at each tick would cost a
         repaint of all its cells each time.
         """
         if cells <= 0:

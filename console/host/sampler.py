@@ -1,4 +1,4 @@
-"""One look at the machine a second, from a thread that neither NVML nor a dead mount can stop."""
+"""Samples the machine every second, from a thread that neither NVML nor a dead mount can stop."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from console.host.memory import MemoryReader
 from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
 
 SILENT_S = 5.0
-"""NVML takes a second or two to wake a card; after this it is said not to answer."""
+"""NVML takes a second or two to wake a card; after this it is reported as silent."""
 DEATHS_SAID = 3
 LOOK_S, REAP_S = 1.0, 0.05
 
 
 class GpuWatch:
-    """Starts the reader, keeps its newest report, starts it anew when it dies.
+    """Starts the reader, keeps its newest report, restarts it when it dies.
 
-    A reader that hangs is left alone: NVML hangs inside the driver, where a second one would
-    hang too. Its last report keeps its time, so viewers show how old it is.
+    A reader that hangs is left alone: NVML hangs inside the driver, where a second one would hang
+    too. Its last report keeps its time, so viewers show how old it is.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class GpuWatch:
 
 
 def parse(line: bytes, at: float) -> GpuReport | None:
-    """One line of the reader; None for one that is not whole."""
+    """One line of the reader; None if it is incomplete."""
     try:
         found: dict[str, Any] = json.loads(line)
         gpus = tuple(GpuSample(**fields) for fields in found["gpus"])
@@ -128,7 +128,7 @@ class Sampler:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; waits two seconds at most, and nothing is delivered by a closed one's thread."""
+        """Stop, waiting two seconds at most; the thread delivers nothing after that."""
         self._stop.set()
         for disk in self._disks:
             disk.close()

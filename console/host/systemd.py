@@ -1,4 +1,4 @@
-"""What systemd does for the console: whether a run outlives a logout, what acts after a reboot."""
+"""systemd's part: whether a run outlives a logout, and which unit acts after a reboot."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Detachment:
 
 
 def detachment() -> Detachment:
-    """A user unit when linger is on, a session of its own otherwise; a warning where logind
-    would end it at logout."""
+    """A user unit when linger is on, a session of its own otherwise; with a warning if logind would
+    end it at logout."""
     if not SYSTEMD.exists():
         return Detachment(False)
     user = _user()
@@ -52,7 +52,7 @@ def detachment() -> Detachment:
 
 
 def _user() -> str:
-    """By the uid: USER is another one's after a plain `su`, and may be missing."""
+    """The user's name by the uid: USER is another one's after a plain `su`, and may be missing."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -60,8 +60,8 @@ def _user() -> str:
 
 
 def _ends_processes_of(user: str) -> bool:
-    """As logind itself has it: its files lie in five places, and what they leave out was decided
-    when it was compiled. One that does not answer closes no session."""
+    """Whether logind ends the user's processes at logout, asked of logind itself: its files lie in
+    five places and its defaults are compiled in. One that does not answer ends none."""
     try:
         code, out, _ = children.run(LOGIND, LOGIND_S, env=os.environ)
         kills, only, spared = (shlex.split(line) for line in out.decode().splitlines())
@@ -74,8 +74,8 @@ def _ends_processes_of(user: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The systemd unit that brings the baseline back after a reboot: where it lies; `system`:
-    started at boot as `user` by the machine's own systemd."""
+    """The systemd unit that brings the baseline back after a reboot: its path; `system`: started at
+    boot as `user` by the machine's own systemd."""
 
     system: bool
     user: str
@@ -91,7 +91,7 @@ class Unit:
         return config_dir().parent / "systemd/user" / self.name
 
     def systemctl(self, *words: str) -> str:
-        """What systemctl said. Raises ConsoleError."""
+        """Run systemctl and return its output. Raises ConsoleError."""
         argv = ["systemctl", *(() if self.system else ("--user",)), *words]
         try:
             code, out, said = children.run(argv, SYSTEMCTL_S, env=os.environ)
@@ -102,7 +102,7 @@ class Unit:
         return out.decode("utf-8", "replace")
 
     def enabled(self) -> bool:
-        """Whether it starts at boot, by systemd's own links: no manager has to answer."""
+        """Whether it starts at boot, judged by systemd's links, so no manager has to answer."""
         target = "multi-user.target" if self.system else "default.target"
         return (self.path.parent / f"{target}.wants" / self.name).is_symlink()
 
@@ -112,7 +112,7 @@ class Unit:
 
 
 def unit(system: bool) -> Unit:
-    """This user's unit; of the user behind sudo where it is a system unit."""
+    """This user's unit; for a system unit that of the user behind sudo."""
     name = pwd.getpwuid(os.getuid()).pw_name
     behind = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
     return Unit(system, (behind or name) if system else name)

@@ -1,1 +1,1 @@
-"""What a run leaves on disk, and its readers."""
+"""What a run leaves on disk, and the code that reads it."""

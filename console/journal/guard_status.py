@@ -38,7 +38,7 @@ from console.recovery.rollback.progress import read_lines
 
 EVERY_S = 1.0
 LAST_S = 120.0
-"""Of a recording, the part that is looked at: its last seconds."""
+"""Seconds at the end of a recording that are examined."""
 OLD_S = 2.0
 """Data older than this many seconds is shown with its age."""
 SILENT_S = 5.0
@@ -168,7 +168,7 @@ class GuardWatch:
         if not recording.alive:
             return replace(view, word=GONE, tte_s=None, lease=None)
         if not page:
-            return replace(view, word=UNREADABLE, detail="its page is not whole")
+            return replace(view, word=UNREADABLE, detail="its page is incomplete")
         acted = page.get("acted")
         return replace(view, word=ACTED) if (acted if acted is not None else found) else view
 
@@ -193,8 +193,8 @@ class GuardWatch:
 
 
 def run_on() -> tuple[RunDir | None, bool]:
-    """Return the run that is on now (this user's; for root anybody's), and whether its runner
-    lives. A run without a runner counts as on while its sentinel watches."""
+    """Return the active run (this user's; for root anybody's), and whether its runner lives. A run
+    without a runner counts as active while its sentinel watches."""
     uid = os.getuid()
     mine = [found for found in pointers.find_all() if found.uid == uid or uid == 0]
     for found in mine:

@@ -1,6 +1,6 @@
-"""One run a host: a flock tied to the runner's life, and a pointer everybody can read.
+"""One run per host: a flock that lives as long as the runner, and a pointer everybody can read.
 
-Whether a run's runner is alive: by pid and start time, never by a file's existence.
+A runner counts as alive by its pid and start time, never because a file exists.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def runner_alive(run: RunDir) -> bool:
 
 
 def ladder_busy(run: RunDir) -> bool:
-    """Whether a rollback of this run has begun, not said its end, and still holds its lock."""
+    """Whether a rollback of this run has begun, not recorded its end, and still holds its lock."""
     try:
         size: int = run.ladder.stat().st_size
     except OSError:
@@ -41,15 +41,15 @@ def ladder_busy(run: RunDir) -> bool:
 
 
 class HostLock:
-    """Held as long as this object is; the kernel lets go when the process dies.
+    """Held as long as this object is; the kernel releases it when the process dies.
 
-    Each user has a lock of their own; a run of another user's counts when its pointer names the
-    process that holds it, wherever its file is. So a lock that somebody only holds, or a thing that
-    somebody only put there, keeps nobody out.
+    Each user has a lock of their own; another user's run counts if its pointer names the process
+    that holds that lock, wherever the file is. So nobody can keep others out just by holding a lock
+    or creating a file.
     """
 
     def __init__(self) -> None:
-        """Raises HostBusy, naming the run that holds the host."""
+        """Take the lock. Raises HostBusy, naming the run that holds the host."""
         self._fd = _opened(os.getuid())
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,14 +63,14 @@ class HostLock:
             raise
 
     def release(self) -> None:
-        """Let go; again, it changes nothing."""
+        """Release the lock; repeating it does nothing."""
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 def _opened(uid: int) -> int:
-    """The user's lock file, or the one in the user's own directory where another user has put
+    """The user's lock file, or the one in the user's own directory if another user has put
     something in its place. Raises HostBusy."""
     why = ""
     for path in _places(uid):
@@ -95,7 +95,7 @@ def _places(uid: int) -> tuple[Path, Path]:
 
 
 def held_name() -> str:
-    """What the kernel calls the host lock that this process holds; "" where it does not say."""
+    """The kernel's name for the host lock that this process holds; "" if it gives none."""
     mine = [name for pid, name in flocks() if pid == os.getpid()]
     for path in _places(os.getuid()):
         with contextlib.suppress(OSError):
@@ -107,11 +107,11 @@ def held_name() -> str:
 
 
 def refuse_others() -> None:
-    """Raises HostBusy where a run of another user's is on."""
+    """Raise HostBusy if another user's run is active."""
     for found in live_others({os.getuid()}):
         raise HostBusy(
             "another run holds this host", _words(found),
-            "where it is not to be waited for: OMNI_HOST_DIR names another directory for the lock",
+            "to run beside it, OMNI_HOST_DIR names another directory for the lock",
         )  # fmt: skip
 
 

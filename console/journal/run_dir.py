@@ -23,7 +23,7 @@ STAMP, STAMP_LENGTH = "%Y%m%d-%H%M%S", 15
 
 @dataclass(frozen=True, slots=True)
 class RunMeta:
-    """What a run was started with; secrets never in it. Kept in run.json."""
+    """The settings a run was started with, without secrets. Kept in run.json."""
 
     run_id: str
     playbook: str
@@ -38,13 +38,13 @@ class RunMeta:
     owner: str = ""
     created: float = 0.0
     lease_s: float | None = None
-    """Seconds as the command line gave it; None: the playbook's or the site's."""
+    """Seconds from the command line; None: use the playbook's or the site's."""
     lint: list[dict[str, Any]] = field(default_factory=list)
-    """What lint said and was gone past, as console.runner.prepare.admission keeps it."""
+    """Lint findings and overrides, as console.runner.prepare.admission keeps them."""
 
 
 class RunDir:
-    """Paths inside a run's directory; nothing else knows their names."""
+    """Paths inside a run's directory; no other code knows their names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class RunDir:
     guard = property(lambda self: self.path / "guard")
     gauges = property(lambda self: self.path / "samples" / "gauges.jsonl")
     switched = property(lambda self: self.path / "rollback" / "cut-over")
-    """There while clients are at this run's candidate, as far as anybody has said."""
+    """Exists while clients are at this run's candidate, as far as is recorded."""
     report = property(lambda self: self.path / "report.md")
     report_json = property(lambda self: self.path / "report.json")
 
@@ -86,7 +86,7 @@ class RunDir:
         write_atomically(self.path / "run.json", json.dumps(asdict(meta), indent=1) + "\n", 0o600)
 
     def meta(self) -> RunMeta:
-        """Raises UsageError when the directory is not a run's."""
+        """Read run.json. Raises UsageError when the directory is not a run's."""
         try:
             data: dict[str, Any] = json.loads((self.path / "run.json").read_text())
             return RunMeta(**data)
@@ -95,8 +95,8 @@ class RunDir:
 
 
 def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunDir:
-    """A new run directory, private: site files and argv may hold keys. Root reads it anyway, and
-    the pointer tells everybody else whose run it is."""
+    """Make a new, private run directory, since site files and argv may hold keys. Root reads it
+    anyway, and the pointer tells everybody else whose run it is."""
     root = paths.runs_dir()
     paths.make(root)
     stamp = time.strftime(STAMP)
@@ -111,7 +111,7 @@ def create(name: str, meta: RunMeta, playbook_text: str, site_text: str) -> RunD
 
 
 def all_runs() -> list[RunDir]:
-    """Every run, newest first. Their names tell the second; of two in one second the file does."""
+    """Every run, newest first: by the second in their names, then by the file's time."""
     root = paths.runs_dir()
     try:
         names = os.listdir(root)
@@ -126,7 +126,7 @@ def all_runs() -> list[RunDir]:
 
 
 def find_run(text: str | None) -> RunDir:
-    """A run by id, unique beginning or end of an id, or directory; without text the newest.
+    """A run by id, unique beginning or end of an id, or directory; the newest if text is empty.
 
     Raises UsageError when there is none, or more than one.
     """

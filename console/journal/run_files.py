@@ -1,8 +1,8 @@
-"""A run as its files tell it: its view and its state in one word, read once; or followed, each file
-read only when it changed; and which log files it has.
+"""A run from its files: its view, its state in one word and its logs; read once, or followed, each
+file being read again only when it changed.
 
-Journal, live list, lines of a rollback and sealed plan. Whoever can write one of them can forge
-one: foreign values are made harmless first (`cleaned`).
+The files are journal, live list, rollback lines and sealed plan. Whoever can write one can forge
+it, so foreign values are made harmless first (`cleaned`).
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ WORDS = frozenset({
 """Keys of an event, of its steps and criteria that readers take for text."""
 LISTS = frozenset({"criteria", "effects", "lessons", "lines", "steps"})
 DEEPEST = 12
-"""No real value is nested deeper; what is, is cut off."""
+"""Deepest level kept: no real value is nested deeper."""
 
 AT_LEAST_S = 2.0
-"""The journal is asked this often whatever its files look like: a change may leave no mark."""
+"""Seconds after which the journal is read even if its files look unchanged."""
 LOGS_S = 1.0
-"""How often it is looked which logs there are, at most."""
+"""Least seconds between two searches for log files."""
 
 Line = dict[str, Any]
 Stamp = tuple[int, ...]
@@ -77,7 +77,7 @@ def cleaned_event(event: Event) -> Event:
 
 
 def _typed(table: dict[str, Any]) -> dict[str, Any]:
-    """With text and lists where readers take them for granted."""
+    """The event with text and lists where readers expect them."""
     found = {key: _text(value) if key in WORDS else value for key, value in table.items()}
     for key in LISTS & found.keys():
         items = found[key] if isinstance(found[key], list) else []
@@ -90,7 +90,7 @@ def _text(value: Any) -> str:
 
 
 def stamp(*paths: Path) -> Stamp:
-    """Times and sizes of files; what is not there counts as zero."""
+    """Times and sizes of files; zero for missing ones."""
     found: list[int] = []
     for path in paths:
         try:
@@ -191,7 +191,7 @@ class Source:
                 self.restore_s = proof.expected_restore(memory, self.sealed.baseline.name)
 
     def _look_logs(self) -> None:
-        """Which logs there are; while it goes on an empty one may fill without any event."""
+        """Look which logs there are; an empty one may fill without any event."""
         now = self._clock.monotonic()
         if now - self._listed < LOGS_S:
             return
@@ -205,14 +205,14 @@ class Source:
 
 
 def _newest(lines: list[Line]) -> list[Line]:
-    """From the first line of the newest emergency on; empty when only the runner rolled back."""
+    """The lines from the newest emergency on; empty if only the runner rolled back."""
     triggers = [str(line.get("trigger", "")) for line in lines]
     emergencies = [t for t in triggers if not is_runners(t)]
     return lines[triggers.index(emergencies[-1]) :] if emergencies else []
 
 
 def copy_of(view: RunView) -> RunView:
-    """A view of one's own. What events bring (figures, lines, effects) is shared: it never
+    """An independent copy of a view. Data of events (figures, lines, effects) is shared: it never
     changes."""
     held = {one.name: getattr(view, one.name) for one in fields(view)}
     lists = {name: one for name, one in held.items() if isinstance(one, list | dict)}
@@ -225,7 +225,7 @@ def copy_of(view: RunView) -> RunView:
 @dataclass(frozen=True, slots=True)
 class LogFile:
     """One log; `name` is clean. `kind`: step, service or console (the runner's own). `step`: the id
-    of the step whose output it is, "" for another. `filled`: something is in it."""
+    of the step whose output it is, else "". `filled`: it is not empty."""
 
     name: str
     path: Path
@@ -237,7 +237,7 @@ class LogFile:
 def log_files(run: RunDir, view: RunView, plan: SealedPlan | None) -> tuple[LogFile, ...]:
     """The current step's output, the services, then older outputs, newest first; reads the disk.
 
-    The baseline is among the services where it is a host process. The last one is the runner's.
+    A baseline that is a host process counts as a service. The runner's log is the last.
     """
     outputs: list[LogFile] = []
     for step in sorted(view.steps, key=lambda s: s.started, reverse=True):
@@ -257,7 +257,7 @@ def log_files(run: RunDir, view: RunView, plan: SealedPlan | None) -> tuple[LogF
 
 
 def _services(run: RunDir, view: RunView) -> list[LogFile]:
-    """Those that are alive first."""
+    """Services, those alive first."""
     try:
         found = sorted((run.path / "logs").glob("*.log"))
     except OSError:
@@ -271,7 +271,7 @@ def _log(name: str, path: Path, kind: str) -> LogFile:
 
 
 def _size(path: Path) -> int | None:
-    """Bytes in it; None where there is no such file."""
+    """Bytes in the file; None if there is none."""
     try:
         return path.stat().st_size
     except (OSError, ValueError):
@@ -279,8 +279,8 @@ def _size(path: Path) -> int | None:
 
 
 def read_view(run: RunDir) -> RunView:
-    """Everything the journal says now, and of a run that it does not name, what it was started
-    with. Raises JournalError."""
+    """Everything the journal says now, filled up with run.json if it does not name the run. Raises
+    JournalError."""
     view = fold(events(run.journal))
     if not view.run_id and run.readable:
         meta = run.meta()
@@ -289,8 +289,8 @@ def read_view(run: RunDir) -> RunView:
 
 
 def word_of(run: RunDir, view: RunView, alive: bool) -> str:
-    """The state in one word, without a runner `interrupted` or `never began` where it is not over:
-    a run whose journal is lost has begun if its way back was sealed."""
+    """The state in one word; an unfinished run without a runner is `interrupted` or `never began`.
+    With a lost journal, it has begun if its rollback plan was sealed."""
     if view.over or alive:
         return str(view.state)
     begun = view.state is not RunState.PENDING or not (view.run_id or not run.script.exists())
@@ -305,8 +305,8 @@ def view_of(run: RunDir) -> tuple[RunView, str]:
 
 
 def left_down(run: RunDir, *, unknown: bool) -> bool:
-    """Whether a run took the baseline down and never saw it back; `unknown` where nobody can tell:
-    whatever the disk or the journal is like, the way back does not die of it."""
+    """Whether a run stopped the baseline and did not bring it back; `unknown` if that cannot be
+    told. Errors of disk or journal never raise, because a rollback depends on the answer."""
     try:
         return view_of(run)[0].outage
     except Exception:
@@ -314,10 +314,10 @@ def left_down(run: RunDir, *, unknown: bool) -> bool:
 
 
 def served_since(view: RunView, alive: bool) -> float:
-    """When the baseline answered a completion after the run took it down, Unix seconds, or 0.0:
-    what a journal cannot know whose runner is dead. Reads one small file.
+    """When the baseline answered a completion after the run took it down, Unix seconds, or 0.0: the
+    journal of a dead runner cannot know that. Reads one small file.
 
-    A proof that was there before the outage does not count, whatever the clock says.
+    A proof that existed before the outage does not count, whatever the clock says.
     """
     served = proof.last(proof.proof_file(view.site)) if view.outage and not alive else None
     if served is None:
@@ -327,8 +327,8 @@ def served_since(view: RunView, alive: bool) -> float:
 
 
 def relay_state(view: RunView, alive: bool) -> str:
-    """Of a run whose runner is dead: `gone` when the relay to its candidate is, `unwatched` when
-    nobody looks any more at what was not proven to the end; "" when it is as the journal says."""
+    """For a run whose runner is dead: `gone` if its relay is, `unwatched` if nobody watches a
+    candidate that was not proven to the end; "" if the journal is right."""
     if alive or not view.cutover:
         return ""
     one = view.services.get(proxy.NAME) or {}
@@ -338,7 +338,7 @@ def relay_state(view: RunView, alive: bool) -> str:
 
 
 def settle(view: RunView, back_at: float, relay_is: str = "") -> None:
-    """Take note of what `served_since` found (that baseline is not down) and `relay_state`."""
+    """Update the view by `served_since` (the baseline is back) and `relay_state`."""
     if back_at:
         view.outage, view.back_at = False, back_at
     if relay_is == "gone" and not view.outage:

@@ -29,7 +29,7 @@ class StepView:
     lines: list[str] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     lessons: list[str] = field(default_factory=list)
-    """Lessons that bear on it, `F-013 its title – why`."""
+    """Lessons that apply to it, `F-013 its title – why`."""
     said: str = ""
     started: float = 0.0
     duration_s: float | None = None
@@ -49,8 +49,8 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class GuardEvent:
-    """What the sentinel or its watcher said: `kind` is watching, warn, act, clear, restarted, gone
-    or breach; `data` of a breach is what console.journal.breach.Breach says. Unix seconds."""
+    """A message of the sentinel or its watcher: `kind` is watching, warn, act, clear, restarted,
+    gone or breach; a breach's `data` is that of console.journal.breach.Breach. Unix seconds."""
 
     at: float
     kind: str
@@ -74,21 +74,21 @@ class RunView:
     reason: str = ""
     detail: str = ""
     until: float = 0.0
-    """When an approval that is asked for expires, Unix seconds; 0.0 while none is."""
+    """When a pending approval expires, Unix seconds; 0.0 if none is pending."""
     outage: bool = False
     restore_s: float | None = None
-    """How long a restore takes as far as is known: an earlier run's until this has measured it."""
+    """How long a restore takes: from an earlier run until this run has measured it."""
     down_since: float = 0.0
     proof_before: float | None = None
     """Unix time of the newest proof that the baseline served when its outage began, 0.0 for none;
-    None in a journal of before this was recorded."""
+    None in an old journal without this record."""
     down_s: float = 0.0
-    """How long outages that are over took, in seconds; one that lasts began at `down_since`."""
+    """Total of finished outages, in seconds; a current one began at `down_since`."""
     back_at: float = 0.0
-    """When the baseline was seen to serve after the runner had died, Unix seconds; the journal of
-    a dead runner cannot know it (see console.journal.run_files.settle)."""
+    """When the baseline was seen to serve after the runner had died, Unix seconds; the journal of a
+    dead runner cannot know it (see console.journal.run_files.settle)."""
     restored_s: float | None = None
-    """How long it took in this run; None where the baseline was not down."""
+    """How long the restore took in this run; None if the baseline was not down."""
     steps: list[StepView] = field(default_factory=list)
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -98,25 +98,25 @@ class RunView:
     envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a checkpoint step predicts a load will take, by step id."""
     peaks: dict[str, Any] = field(default_factory=dict)
-    """What the machine used at most since the run began, as console.runner.peaks says; `at` is when
-    it was recorded, Unix seconds. Empty when nobody looked."""
+    """The machine's peaks since the run began, as console.runner.peaks says; `at` is when they were
+    recorded, Unix seconds. Empty without samples."""
     guards: tuple[GuardEvent, ...] = ()
     moved: list[dict[str, Any]] = field(default_factory=list)
     """Thresholds that a retry changed: {gate, words, who, why}; a GO on one is an override."""
     doubts: list[dict[str, Any]] = field(default_factory=list)
-    """GO verdicts that the restored baseline's figures do not bear out: {gate, verdict, words}."""
+    """GO verdicts not confirmed by the restored baseline's figures: {gate, verdict, words}."""
     verbs: list[dict[str, Any]] = field(default_factory=list)
     stages: list[dict[str, Any]] = field(default_factory=list)
     serving: dict[str, Any] = field(default_factory=dict)
     cutover: dict[str, Any] = field(default_factory=dict)
-    """Whom clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
+    """What clients of the baseline reach instead: {what, service, url, to, at, step}; `what` is
     switched, proven, stays or promoted. Empty while they reach the baseline, or nobody."""
     header: dict[str, Any] = field(default_factory=dict)
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
-    """What of the journal makes no sense, a line each; see console.journal.store."""
+    """Nonsense in the journal, a line each; see console.journal.store."""
     finished: bool = False
-    """The last event is there: `finally` steps and report included."""
+    """Whether the last event is there: `finally` steps and report included."""
     seq: int = 0
 
     @property
@@ -130,21 +130,21 @@ class RunView:
 
     @property
     def worst(self) -> str:
-        """The worst verdict that stands; a later gate does not excuse an earlier one."""
+        """The worst verdict so far; a later gate does not excuse an earlier one."""
         found = {v.verdict for v in self.verdicts} | ({"HOLD"} if self.doubts else set())
         return next((one for one in ("NO-GO", "HOLD", "GO") if one in found), "")
 
     @property
     def decision(self) -> Decision:
-        """What the worst verdict comes to; a run that ended before all its gates were asked has
-        no GO."""
+        """The decision by the worst verdict; no GO for a run that ended before all its gates were
+        judged."""
         if self.worst == "GO" and self.over and self.open_gates:
             return Decision.NONE
         return Decision(self.worst.lower().replace("-", "_"))
 
     @property
     def open_gates(self) -> list[str]:
-        """Gates that have said nothing: not reached, failed or cancelled. With one of them a GO is
+        """Gates without a verdict: not reached, failed or cancelled. While there is one, a GO is
         only a part of the answer."""
         said = {v.step for v in self.verdicts}
         return [
@@ -161,13 +161,13 @@ class RunView:
 
     @property
     def overridden(self) -> str:
-        """Who overrode a gate and why; it marks the whole run. Empty when nobody did."""
+        """Who overrode a gate and why, which marks the whole run; "" if nobody did."""
         return "; ".join(v.overridden for v in self.verdicts if v.overridden)
 
     @property
     def mark(self) -> str:
-        """What must stand beside the decision wherever it stands: REHEARSAL, OVERRIDDEN, DOUBTFUL
-        or "". A rehearsal decides nothing, so that goes first."""
+        """The word that must accompany the decision everywhere: REHEARSAL, OVERRIDDEN, DOUBTFUL or
+        "". REHEARSAL wins, as a rehearsal decides nothing."""
         if self.rehearsal:
             return "REHEARSAL"
         return "DOUBTFUL" if self.doubts else "OVERRIDDEN" if self.overridden else ""
@@ -183,14 +183,14 @@ class RunView:
 
     @property
     def current(self) -> StepView | None:
-        """The step that runs, or the last one that was touched."""
+        """The running step, or the last one that was touched."""
         touched = [s for s in self.steps if s.state is not StepState.PENDING]
         return touched[-1] if touched else None
 
 
 def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
-    """Apply events to a view (a new one without), in order; an odd one is a line of trouble, and
-    so is one that the schema lets through and no reader can use."""
+    """Apply events to a view (or a new one), in order; an odd event becomes a line of trouble, and
+    so does one that fits the schema but that no reader can use."""
     view = view or RunView()
     for event in events:
         handler = _HANDLERS.get(event.kind)
@@ -220,7 +220,7 @@ def _created(view: RunView, event: Event) -> None:
 
 
 def _targets(view: RunView, event: Event) -> None:
-    """A retry with other inputs may bring other thresholds."""
+    """Update thresholds, which a retry with other inputs may change."""
     view.header = {**view.header, "targets": event.data.get("targets", [])}
     view.moved += event.data.get("moved", [])
 
@@ -291,7 +291,7 @@ def _verdict(view: RunView, event: Event) -> None:
 
 
 def _moved_words(view: RunView, gate: str, before: list[str]) -> str:
-    """Who moved this gate's thresholds in this run, and what it had said before."""
+    """Who moved this gate's thresholds in this run, and their earlier values."""
     found = [one for one in view.moved if one["gate"] == gate]
     said = f"; before that it said {before[-1]}" if found and before else ""
     return "; ".join(f"{one['who']}: {one['why']} ({one['words']})" for one in found) + said

@@ -1,10 +1,10 @@
 """What a run keeps beside its journal: the machine over the run, and the lines of a soak.
 
-A line of RUN/samples/gauges.jsonl, one a second, is `{"at": Unix seconds, "step": id, "gpu":
-{UUID: used bytes}, "ram": used bytes, "swap": used bytes}`; what is not known is left out. When the
-file is full it is thinned to half: of two lines the later stays, with the most of both, so that no
-peak is lost. From then on a line stands for twice as many looks. A file that cannot be written
-costs lines, never the run; one that is missing or torn gives fewer rows or none.
+A line of RUN/samples/gauges.jsonl, one a second, is `{"at": Unix seconds, "step": id, "gpu": {UUID:
+used bytes}, "ram": used bytes, "swap": used bytes}`; unknown values are left out. A full file is
+thinned to half: of two lines the later stays, with the maxima of both, so that no peak is lost.
+From then on each line covers twice as many samples. A file that cannot be written loses lines, but
+never stops the run; a missing or torn one gives fewer rows or none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from console.journal.run_dir import RunDir
 
 MOST_LINES = 20_000
 PATIENCE = 200
-"""Lines that are dropped before a thinning that failed is tried again."""
+"""Lines that are dropped after a failed thinning, before it is tried again."""
 MOST_READ = 100_000
 """Lines of a file that a report takes, at most."""
 
@@ -58,14 +58,14 @@ class GaugeFile:
             self.close()
 
     def close(self) -> None:
-        """Give the descriptor back; a later `add` opens the file again."""
+        """Close the descriptor; a later `add` opens the file again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(OSError):  # a full disk may say so only now
                 os.close(fd)
 
     def _ready(self) -> bool:
-        """Open, and with room for one more line. Raises OSError."""
+        """Make sure the file is open with room for one more line. Raises OSError."""
         if self._dropping:
             self._dropping -= 1
             return False
@@ -78,7 +78,7 @@ class GaugeFile:
         return True
 
     def _open(self) -> None:
-        """Open the file, or go on with what an earlier runner left."""
+        """Open the file, or continue the one that an earlier runner left."""
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(self._path, flags, 0o600)
@@ -93,7 +93,7 @@ class GaugeFile:
         self._torn = os.write(self._fd, data) < len(data)
 
     def _thin(self) -> None:
-        """Half as many lines. Raises OSError; the file is whole then, as it was."""
+        """Halve the number of lines. If it raises OSError, the file is unchanged."""
         lines = gauge_lines(self._path)
         kept = [_most_of(*lines[at : at + 2]) for at in range(0, len(lines), 2)]
         write_atomically(self._path, b"".join(map(_bytes, kept)).decode(), 0o600)
@@ -103,12 +103,12 @@ class GaugeFile:
 
 
 def gauge_lines(path: Path) -> list[Line]:
-    """The lines of such a file, oldest first, without those that are not whole. Raises OSError."""
+    """The complete lines of such a file, oldest first. Raises OSError."""
     return [line for line in json_lines(path) if isinstance(line.get("at"), int | float)]
 
 
 def _most_of(*lines: Line) -> Line:
-    """The last line, with the most of every figure in all of them."""
+    """The last line, with the maximum of every figure over all of them."""
     most: Line = {}
     gpu: dict[str, int] = {}
     for line in lines:
@@ -129,8 +129,8 @@ def _bytes(line: Line) -> bytes:
 class SoakFile:
     """`STEP.ATTEMPT.soak.jsonl`, appended to.
 
-    An attempt whose runner died left a file without an `end` line: this one begins as a copy of
-    it, and the time in between is a gap. What ended by itself is left alone: a retry begins anew.
+    An attempt whose runner died left a file without an `end` line: this one begins as a copy of it,
+    and the time in between is a gap. A soak that ended by itself is not continued.
     """
 
     def __init__(self, run: RunDir, step: str, attempt: int, now: float) -> None:
@@ -161,7 +161,7 @@ class SoakFile:
         self._write(line)
 
     def close(self, why: str) -> None:
-        """Write the end: no later attempt goes on with this one. Raises OSError."""
+        """Write the end line, so that no later attempt continues this one. Raises OSError."""
         fd = self._fd
         if fd >= 0:
             try:
@@ -178,7 +178,7 @@ class SoakFile:
 
 
 def soak_lines(path: Path) -> list[Line]:
-    """The lines of such a file that are whole. Raises OSError."""
+    """The complete lines of such a file. Raises OSError."""
     return [line for line in json_lines(path) if isinstance(line.get("t"), int | float)]
 
 
@@ -251,7 +251,7 @@ def gauges(run: RunDir) -> list[Gauge]:
 
 
 def soak_series(run: RunDir, soak: dict[str, Any]) -> SoakSeries:
-    """What the soak's own file holds; `soak` is its entry in the journal."""
+    """The content of a soak's own file; `soak` is its entry in the journal."""
     series = SoakSeries()
     path = _beside_attempts(run, soak.get("file"))
     for row in _rows(path) if path is not None else ():
@@ -272,8 +272,8 @@ def soak_series(run: RunDir, soak: dict[str, Any]) -> SoakSeries:
 
 
 def _beside_attempts(run: RunDir, file: object) -> Path | None:
-    """A file by its name alone, in this run: the directory may have moved since, and a name in a
-    journal opens nothing elsewhere."""
+    """A file of this run by its name alone: the directory may have moved, and a name from a journal
+    must open nothing elsewhere."""
     name = Path(file).name if isinstance(file, str) else ""
     return run.path / "attempts" / name if name else None
 

@@ -65,7 +65,7 @@ class Cause(StrEnum):
 
 
 class Decision(StrEnum):
-    """What the gates came to; apart from the run's state."""
+    """The result of all gates; independent of the run's state."""
 
     NONE = ""
     GO = "go"
@@ -74,14 +74,14 @@ class Decision(StrEnum):
 
     @property
     def word(self) -> str:
-        """`NO-GO`, as people write it; empty where nothing was decided."""
+        """`NO-GO`, as people write it; empty if nothing was decided."""
         return self.value.upper().replace("_", "-")
 
 
 R = RunState
 ENDS = frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED, R.ROLLED_BACK, R.ROLLBACK_FAILED})
 STANDING = (R.PAUSED, R.WAITING_APPROVAL)
-"""A run that waits for a person."""
+"""States in which a run waits for a person."""
 _LIVE = (R.RUNNING, *STANDING)
 TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     R.PENDING: frozenset({R.RUNNING, R.FAILED, R.CANCELLED, R.ROLLING_BACK}),
@@ -117,21 +117,21 @@ PAUSE_VERBS: dict[str, frozenset[str]] = {
     Pause.APPROVAL_EXPIRED: STILL,
     Pause.HOLD: frozenset({"approve", "retry", "abort", "rollback"}),
 }
-"""What moves a paused run on, by the reason of the pause."""
+"""Verbs that end a pause, by the reason of the pause."""
 
 
 class ForbiddenTransition(ConsoleError):
-    """A bug: the machine was asked for a move that its table does not have."""
+    """A bug: the code asked for a transition that the table does not have."""
 
 
 def check_transition(current: RunState, new: RunState) -> None:
-    """Raises ForbiddenTransition unless `new` may follow `current`."""
+    """Raise ForbiddenTransition unless `new` may follow `current`."""
     if new not in TRANSITIONS[current]:
         raise ForbiddenTransition("forbidden transition", f"{current} → {new}")
 
 
 def refusal(verb: str, state: RunState, reason: str = "") -> str:
-    """Why a verb is not possible in this state and pause, or "" when it is."""
+    """Why a verb is not possible in this state and pause, or "" if it is."""
     if verb not in VERBS:
         return f"unknown verb '{verb}'"
     possible = possible_verbs(state, reason)
@@ -150,7 +150,7 @@ def possible_verbs(state: RunState, reason: str = "") -> list[str]:
 
 
 def exit_code(state: RunState, decision: Decision) -> Exit:
-    """The first that applies of 7, 6, 5, 3, 4, 0."""
+    """The first of 7, 6, 5, 3, 4, 0 that applies."""
     if state is R.SUCCEEDED:
         return {Decision.NO_GO: Exit.NO_GO, Decision.HOLD: Exit.HOLD}.get(decision, Exit.OK)
     return {

@@ -1,12 +1,12 @@
-"""The journal: one SQLite file a run, written by its runner alone, read by everyone.
+"""The journal: one SQLite file per run, written by its runner alone, read by everyone.
 
-WAL with synchronous=FULL: a committed event survives the power button. An event is an intent
-before an effect or a result after it; nothing is updated in place.
+WAL with synchronous=FULL: a committed event survives a power cut. An event is an intent before an
+effect or a result after it; nothing is updated in place.
 
-`KINDS` has every kind of event with its fields. What was written by another version, cut short or
-forged is told apart here, once, where rows are read: readers get events that have the fields named
-here with values of these types. Checked by hand: `attach` and `show` have to be quick, and a
-library that builds validators is not.
+`KINDS` has every kind of event with its fields. Rows of another version, truncated or forged ones
+are sorted out here, once, as they are read: readers get events with these fields and types. The
+checks are written by hand because `attach` and `show` have to be quick, and a validation library is
+not.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _one_of(*names: str) -> Check:
 
 
 def _every(check: Check) -> Check:
-    """A list of such values."""
+    """A check for a list of such values."""
 
     def look(value: object) -> str:
         if not isinstance(value, list):
@@ -64,7 +64,7 @@ def _every(check: Check) -> Check:
 
 
 def _fields(must: Mapping[str, Check] | None = None, **may: Check) -> Check:
-    """A table with all fields of `must`, and those of `may` where they are there; others pass."""
+    """A check for a table with all fields of `must`, and those of `may` if present; others pass."""
     known = {**(must or {}), **may}
 
     def look(value: object) -> str:
@@ -150,16 +150,16 @@ KINDS: dict[str, Check] = {
     "cutover": _fields({"what": TEXT}, service=TEXT, url=TEXT, to=TEXT),
 }  # fmt: skip
 HEAD = _fields({"at": AT, "kind": TEXT, "step": TEXT, "attempt": COUNT})
-"""What every event has beside its data."""
+"""Fields that every event has beside its data."""
 
 
 def what_is_odd(
     at: object, kind: object, step: object, attempt: object, data: object, version: int
 ) -> str:
-    """Why a row is no event of this schema, in a line; "" when it is one."""
+    """Why a row is no event of this schema, in a line; "" if it is one."""
     why = HEAD({"at": at, "kind": kind, "step": step, "attempt": attempt})
     if not why and kind not in KINDS:
-        why = "nobody here knows this kind"
+        why = "this program does not know this kind"
     if not why and data is None:
         why = "its data is no JSON object, or one that is too long or too deep"
     why = why or KINDS[str(kind)](data)
@@ -167,7 +167,7 @@ def what_is_odd(
 
 
 def senseless(kind: object, why: str, version: int = SCHEMA_VERSION) -> str:
-    """The line of trouble for an event that readers pass over."""
+    """The line of trouble for an event that readers skip."""
     newer = f"; the journal is of version {version}, this program knows {SCHEMA_VERSION}"
     said = ascii(kind).strip("'")[:40]
     return f"an event of the journal makes no sense: {said}: {why}" + (
@@ -176,7 +176,7 @@ def senseless(kind: object, why: str, version: int = SCHEMA_VERSION) -> str:
 
 
 MOST = 4_000_000
-"""Characters of an event's data; a longer one was not written by this program."""
+"""Most characters of an event's data; this program writes no longer one."""
 _CREATE = """
 CREATE TABLE IF NOT EXISTS event (
   seq INTEGER PRIMARY KEY,
@@ -194,7 +194,7 @@ class JournalError(ConsoleError):
 
 
 class NewerJournal(JournalError):
-    """A newer program began it: it can be read as far as it is understood, and not gone on with."""
+    """A newer program began the journal: it can be read in part, but not continued."""
 
     exit_code = Exit.USAGE
 
@@ -247,16 +247,16 @@ class Journal:
 
 
 class Reader:
-    """A viewer's side: read only, short transactions, a fresh statement each time.
+    """Reads a journal for viewers: read only, short transactions, a fresh statement each time.
 
-    `mode=ro` needs a writable directory for the WAL index; where there is none (another
-    user's run) the file is read as it stands, `immutable=1`, and opened anew on every read.
+    `mode=ro` needs a writable directory for the WAL index; without one (another user's run) the
+    file is read as it stands, `immutable=1`, and opened anew on every read.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.version = SCHEMA_VERSION
-        """Of the schema that the file was written with; known when it was read."""
+        """Schema version of the file; known after the first read."""
         self._db: sqlite3.Connection | None = None
 
     def since(self, seq: int) -> list[Event]:
@@ -309,7 +309,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def check_version(path: Path) -> None:
-    """Raises NewerJournal where a newer program began it, JournalError where it cannot be read."""
+    """Raise NewerJournal if a newer program began it, JournalError if it is unreadable."""
     reader = Reader(path)
     try:
         reader.since(2**62)
@@ -319,16 +319,16 @@ def check_version(path: Path) -> None:
 
 
 def _refuse_newer(version: int, path: Path) -> None:
-    """A journal that a newer program began is not gone on with. Raises NewerJournal."""
+    """Refuse to continue a journal that a newer program began. Raises NewerJournal."""
     if version > SCHEMA_VERSION:
         raise NewerJournal(
             f"the journal is of version {version}, and this program writes {SCHEMA_VERSION}",
-            f"{path}", "go on with the program that began the run",
+            f"{path}", "continue with the version that began the run",
         )  # fmt: skip
 
 
 def _event(row: tuple[Any, ...], version: int) -> Event:
-    """A row as an event; one that the schema does not have says so, and readers pass it over."""
+    """A row as an event; one outside the schema is marked odd, and readers skip it."""
     seq, at, kind, step, attempt, text = row
     data = _data(text)
     sound = data if _sound(data, DEEPEST) else None
@@ -345,7 +345,7 @@ def _event(row: tuple[Any, ...], version: int) -> Event:
 
 
 def _data(text: object) -> dict[str, Any] | None:
-    """A JSON object; None where there is none."""
+    """A JSON object; None if it is none."""
     try:
         value = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -354,7 +354,7 @@ def _data(text: object) -> dict[str, Any] | None:
 
 
 def _sound(value: object, depth: int) -> bool:
-    """Whether it ends, and its whole numbers are no longer than stored ones. Readers clean text."""
+    """Whether a value has at most `depth` levels and 64-bit integers; readers clean its text."""
     if isinstance(value, dict):
         return depth > 0 and all(_sound(one, depth - 1) for one in value.values())
     if isinstance(value, list):

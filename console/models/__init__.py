@@ -1,1 +1,1 @@
-"""Model files: their headers, where they are from, and whether they fit."""
+"""Model files: their headers, their sources, and whether they fit."""

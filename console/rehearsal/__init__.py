@@ -1,1 +1,1 @@
-"""The same run with stand-ins at the image boundary."""
+"""Runs the same playbook with stand-ins for images and GPUs."""

@@ -1,8 +1,8 @@
 """The stand-in image, made from the running interpreter: nothing is downloaded, it works offline.
 
-One base image, and for every image of a playbook a tag of its own on top of it that says what it
-stands in for and what goes wrong in it. Tags lie under `omni-rehearsal/`: no real one is touched.
-Stand-in files, which a playbook expects, and a made-up checkpoint are made here, too.
+There is one base image, and on top of it one tag for every image of a playbook, with what it stands
+in for and the fault in it. Tags lie under `omni-rehearsal/`, so no real one is touched. Stand-in
+files that a playbook expects, and a made-up checkpoint, are made here, too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Files = dict[str, Path]
 
 LABEL = "omni.rehearsal"
 LAYOUT = "3"
-"""Raised by hand when the image's layout changes."""
+"""Version of the image's layout: increase it when the layout changes."""
 IMPORT_S = 300.0
 _SERVER = (
     "import torch\nfrom console.rehearsal.inside.server import main\n"
@@ -77,7 +77,7 @@ MODULES = {
     "sglang/__init__.py": "__version__ = '0.5.7.stand.in'\n",
     "sglang/launch_server.py": _SERVER.format(name="sglang.launch_server"),
 }
-"""Python modules that the stand-in image has, by path; each says that it stands in."""
+"""Python modules of the stand-in image, by path; each announces that it stands in."""
 COMMANDS = ("llama-server", "llama-bench", "llama-sweep-bench", "cuobjdump", "nvidia-smi")
 PYTHONS = ("/usr/local/bin/python", "/usr/local/bin/python3", "/usr/local/bin/python3.11",
            "/usr/bin/python3", "/opt/venv/bin/python", "/opt/venv/bin/python3")  # fmt: skip
@@ -85,7 +85,7 @@ SEARCH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 
 def interpreter() -> Path:
-    """The program behind this interpreter, out of any virtual environment."""
+    """The program behind this interpreter, outside any virtual environment."""
     return Path(sys.executable).resolve()
 
 
@@ -100,8 +100,8 @@ def engine() -> Path:
 
 
 def files() -> Files:
-    """What an image needs to run this very interpreter: itself, its libraries, a few tools;
-    everything but this project's own code and the model."""
+    """What an image needs to run this interpreter: itself, its libraries, a few tools; everything
+    except this project's own code and the model."""
     found: Files = {str(interpreter()): interpreter()}
     standard = Path(sysconfig.get_path("stdlib"))
     found |= {str(path): path for path in _tree(standard)}
@@ -127,7 +127,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _libraries(programs: Iterable[Path]) -> set[Path]:
-    """Shared libraries of all of them, as the system's own loader finds them."""
+    """The shared libraries of all these programs, as the system's own loader finds them."""
     done = subprocess.run(
         ["ldd", *map(str, programs)], capture_output=True, text=True, check=False, timeout=60,
         env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
@@ -152,7 +152,7 @@ def base_tag() -> str:
 
 
 def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], None]) -> str:
-    """The base image's tag; made where this interpreter's is not there. Raises ConsoleError."""
+    """The base image's tag, made first if this interpreter has none. Raises ConsoleError."""
     tag = base_tag()
     if image_info(client, tag) is not None:
         return tag
@@ -172,7 +172,7 @@ def ensure_base(client: docker.DockerClient, cache: Path, say: Callable[[str], N
 
 
 def ensure_stand_in(client: docker.DockerClient, base: str, tag: str, told: Settings) -> None:
-    """A tag on the base with these settings. Raises EngineError."""
+    """Make a tag on the base with these settings. Raises EngineError."""
     recipe = io.BytesIO(dockerfile(base, told).encode())
     api: Any = client.api
 
@@ -191,7 +191,7 @@ def dockerfile(base: str, told: Settings) -> str:
 
 
 def _key() -> str:
-    """What the base image is made of: this Python, the engine, and the stand-ins' own code."""
+    """Identifies the base image's contents: this Python, the engine, and the stand-ins' code."""
     from importlib import metadata
 
     engine()
@@ -277,7 +277,7 @@ CONFIG = {
 
 
 def put_expected(path: Path, least: Any, mapping: Mapping) -> None:
-    """A file of at least `least` bytes; beside a program of an engine, the others of its build."""
+    """Make a file of at least `least` bytes; for an engine's program, its other files too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name in COMMANDS:
         for name in COMMANDS:
@@ -294,7 +294,7 @@ def put_expected(path: Path, least: Any, mapping: Mapping) -> None:
 
 
 def python(path: Path) -> None:
-    """An interpreter of an environment that is not here: this one, with the stand-in modules."""
+    """Stands in for the interpreter of a missing environment: this one, with stand-in modules."""
     modules = place.directory() / "modules"
     for name, text in MODULES.items():
         file = modules / name
@@ -304,13 +304,13 @@ def python(path: Path) -> None:
 
 
 def _pad(path: Path, size: int) -> None:
-    """A script may be longer than what it does: comments behind `exit` are never read."""
+    """Pad a script to a size: comments after `exit` are never read."""
     with path.open("a") as file:
         file.write("exit\n#" + "." * (size - os.fstat(file.fileno()).st_size) + "\n")
 
 
 def _in_a_container(name: str, mapping: Mapping) -> str:
-    """A command of the stand-in image, under the candidate's quota, ended by a rollback."""
+    """Run a command in the stand-in image, under the candidate's quota; a rollback ends it."""
     told = packed(mapping.for_image(name))
     return (
         f"exec docker run --rm --init --cpus {mapping.cpus:.4f} --network none "
@@ -321,15 +321,15 @@ def _in_a_container(name: str, mapping: Mapping) -> str:
 
 
 CHECKPOINT_WORD = "stand-in"
-"""A checkpoint step's repository that means this."""
+"""The repository in a checkpoint step that means the made-up checkpoint."""
 
 
 def put_checkpoint(gguf: bool) -> Path:
-    """A small made-up checkpoint for `source=stand-in`: what a preflight can read where no hub is.
-    Its directory, made where it is not there. Raises OSError.
+    """Make a small checkpoint for `source=stand-in`, readable by a preflight without a hub; return
+    its directory. Raises OSError.
 
-    Names, config.json and headers are true to their kind; the weights are holes. What a preflight
-    says of it says nothing of a real one.
+    Names, config.json and headers are realistic; the weights are holes. A preflight's verdict on it
+    says nothing about a real one.
     """
     where = place.work() / "checkpoint" / ("gguf" if gguf else "bf16")
     where.mkdir(parents=True, exist_ok=True)
@@ -347,7 +347,7 @@ def put_checkpoint(gguf: bool) -> Path:
 
 
 def _header() -> tuple[bytes, int]:
-    """A safetensors header, with its length in front, and the bytes of the weights behind it."""
+    """A safetensors header, preceded by its length, and the size of the weights after it."""
     table, at = {}, 0
     for name, shape in _tensors().items():
         size = 2 * shape[0] * shape[1]
@@ -358,7 +358,7 @@ def _header() -> tuple[bytes, int]:
 
 
 def _tensors() -> dict[str, tuple[int, int]]:
-    """Matrices by name; what is smaller than a matrix is left out."""
+    """Matrices by name; anything smaller than a matrix is left out."""
     inner = HEADS * HEAD
     made = {"model.embed_tokens.weight": (VOCABULARY, WIDTH), "lm_head.weight": (VOCABULARY, WIDTH)}
     for n in range(LAYERS):

@@ -1,6 +1,6 @@
-"""Everything a rehearsal is made of, before a run is: mapping, site, playbook, images, the fault.
+"""Prepares a rehearsal before its run exists: mapping, site, playbook, images, the fault.
 
-A fault is what a rehearsal is told to let go wrong: one abort criterion each, and the grey zone.
+A fault is what shall go wrong in a rehearsal: one for each abort criterion, and the grey zone.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ FAULTS = {
 }
 
 MOST_RAM, LEAST_RAM = 4 << 30, 1 << 30
-"""What a stand-in load may eat before the guard stops it, bytes."""
+"""Bytes that a stand-in load may eat before the guard stops it."""
 EATEN_S = 10.0
 MODEL = "baseline.gguf"
 REFERENCE_TOK_S = 10.9
-"""What a baseline without a reference is taken to do."""
+"""Assumed speed of a baseline without a reference."""
 WORKSTATION = (
     {"uuid": "GPU-rehearsal-0", "name": "RTX PRO 6000 (scripted)", "memory": "96GiB",
      "compute": "12.0"},
@@ -56,12 +56,12 @@ WORKSTATION = (
      "compute": "12.0"},
 )  # fmt: skip
 HELD = 0.84
-"""Of each card that a stand-in holds; the seeds' baseline holds 115 GB of 128 GiB."""
+"""Share of each card that a stand-in takes; the seeds' baseline takes 115 GB of 128 GiB."""
 DEFAULT_BYTES = 32 << 30
 
 
 def known(name: str) -> str:
-    """The name, as given; empty for none. Raises UsageError with the list for any other."""
+    """The fault's name, as given; empty for none. Raises UsageError with the list for any other."""
     if name and name not in FAULTS:
         listed = "\n".join(f"{one:<12} {what}" for one, what in FAULTS.items())
         raise UsageError(f"there is no fault '{one_line(name, 40)}'", listed, "--fault NAME")
@@ -70,7 +70,7 @@ def known(name: str) -> str:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What a run of it is started with."""
+    """The arguments to start its run with."""
 
     site: Site
     playbook: Playbook
@@ -96,7 +96,7 @@ def engine(host: str) -> docker.DockerClient:
 
 
 def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
-    """A mapping for the playbook as it is written, without anything measured or started."""
+    """A mapping for the playbook as written, without measuring or starting anything."""
     services = frozenset(site.model.services)
     written = load_playbook(
         path, given, site_services=services, aliases=site.model.names, planning=True
@@ -116,10 +116,10 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
 def fill(
     path: Path, given: dict[str, str], site: Site, mapping: Mapping, *, planning: bool
 ) -> Rehearsal:
-    """Site and playbook by a mapping; writes the site and what the playbook expects to find."""
+    """Apply a mapping to site and playbook; writes the site and the files the playbook expects."""
     workspace.enter(mapping.for_image("this host"))
     for value in mapping.inputs.values():
-        _lay(Path(value))
+        _make_moved(Path(value))
     rewriter = Rewriter(mapping, site.model.engine.host)
     # by its real name: a preflight knows the baseline's own weights by it
     model = (
@@ -194,7 +194,7 @@ def make_images(client: docker.DockerClient, made: Rehearsal) -> None:
 
 
 def measured(mapping: Mapping, cpus_per_tok_s: float) -> Mapping:
-    """The mapping with the quota that gives its speed; a load that eats RAM is to be quick."""
+    """The mapping with the measured quota; a load that eats RAM gets a fast one."""
     cpus = 1.0 if mapping.fault == "ram" else mapping.speed * cpus_per_tok_s
     return replace(mapping, cpus=cpus)
 
@@ -224,8 +224,8 @@ def _inputs(playbook: Playbook, given: dict[str, str]) -> dict[str, str]:
     return moved
 
 
-def _lay(path: Path) -> None:
-    """What stands at a moved path: an interpreter by its name, else a directory."""
+def _make_moved(path: Path) -> None:
+    """Make what a moved path needs: an interpreter, judged by its name, else a directory."""
     if path.name.startswith("python"):
         image.python(path)
     else:

@@ -1,7 +1,7 @@
 """A playbook with stand-ins at the image boundary: the same text, other images, ports and times.
 
-It works on the filled-in document, before it is validated, so that everything behind it is the
-ordinary console. Every change is a line in `notes`: plan and report show them.
+The filled-in document is rewritten before its validation, so all later code is the ordinary
+console. Every change is a line in `notes`, for plan and report.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ DISK = "1GiB"
 """A rehearsal's images take a few hundred MB."""
 KEPT = ("command", "entrypoint", "environment", "working_dir", "shm_size", "ipc", "ulimits", "user",
         "init", "stop_grace_period")  # fmt: skip
-"""Of a compose service; the operator's file is only read."""
+"""Keys kept of a compose service; the operator's file is only read."""
 RESOLVE_S = 30.0
 Tree = dict[str, Any]
 
 
 def of_run(run_dir: Path, engine_host: str) -> Rewriter | None:
-    """What turns a run's playbook into its rehearsal; None for a real run. Raises UsageError."""
+    """The rewriter for a run that is a rehearsal; None for a real run. Raises UsageError."""
     path = run_dir / place.MAPPING
     return Rewriter(place.read_mapping(path), engine_host) if path.exists() else None
 
 
 class Rewriter:
-    """Rewrites playbooks and site services by one mapping; `notes` and `images` grow meanwhile.
+    """Rewrites playbooks and site services by one mapping, collecting `notes` and `images`.
 
     `images`: real name → stand-in. `built`: those that a build step of the playbook makes.
     """
@@ -74,12 +74,12 @@ class Rewriter:
         return made
 
     def record(self) -> dict[str, Any]:
-        """What a plan and a run's journal say of it."""
+        """The rehearsal's entry for a plan and a run's journal."""
         return {"fault": self.mapping.fault, "speed": self.mapping.speed,
                 "notes": list(dict.fromkeys(self.notes))}  # fmt: skip
 
     def tag(self, name: str) -> str:
-        """The stand-in of an image; what goes wrong in it is part of its tag."""
+        """The stand-in of an image; the injected fault is part of its tag."""
         if name not in self.images:
             told = packed(self.mapping.for_image(name)).encode()
             digest = hashlib.sha256(told + self.mapping.base.encode()).hexdigest()[:8]
@@ -126,7 +126,7 @@ class Rewriter:
         _drop(one, "profile", "project")
 
     def _process(self, service: Tree, service_name: str) -> None:
-        """A model server becomes a container, for its quota; anything else stays a process."""
+        """Turn a model server into a container, for its quota; others stay processes."""
         argv = [self._argument(one) for one in service["process"].get("argv") or ()]
         program = Path(str(argv[0])).name if argv else ""
         if not (set(SERVERS) & set(argv) or program == "llama-server"):
@@ -222,7 +222,7 @@ class Rewriter:
             self.notes.append(f"{unless['file']} stands there: that work is taken as done")
 
     def _host(self, host: Tree, where: str, base: Path) -> None:
-        """What a host step looks at is the rehearsal's: ports, images, files and disks."""
+        """Point a host step at the rehearsal's ports, images, files and disks."""
         host["ports"] = [self.mapping.port(one) for one in host.get("ports") or ()]
         for key in ("images", "torch"):
             if host.get(key):
@@ -239,7 +239,7 @@ class Rewriter:
             cutover["port"] = self.mapping.port(cutover["port"])
 
     def _find_images(self, tree: Tree) -> None:
-        """Names first: a command may name an image before the step that builds it."""
+        """Collect names first: a command may name an image before its build step."""
         for step in steps(tree):
             build = step.get("build")
             if isinstance(build, dict) and build.get("tag"):
@@ -281,8 +281,8 @@ def _drop(table: Tree, *keys: str) -> None:
 
 
 def _make(file: Any, least: Any, mapping: Mapping) -> bool:
-    """A file of the work directory that a step asks for: made, as a stand-in, and made anew where
-    an earlier rehearsal left one, which names its image and quota."""
+    """Make a file of the work directory that a step asks for, as a stand-in; replace that of an
+    earlier rehearsal, which names other images and quotas."""
     if not isinstance(file, str) or not file.startswith(f"{place.work()}/"):
         return False
     path = Path(file)
@@ -322,7 +322,7 @@ def _stand_in(service: str, found: Tree, tag: str, mapping: Mapping) -> Tree:
 
 
 def _written(content: Tree) -> Path:
-    """The file, named after its content. Raises OSError."""
+    """Write the file, named after its content. Raises OSError."""
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = place.directory() / "stacks" / f"{digest}.json"
@@ -332,7 +332,7 @@ def _written(content: Tree) -> Path:
 
 
 def _moved(source: str) -> str:
-    """A path of the playbook's machine in the rehearsal's work directory; made if need be."""
+    """A path of the playbook's machine inside the rehearsal's work directory; made if need be."""
     if source.startswith(str(place.directory())):
         return source
     path = place.work() / source.lstrip("/")
@@ -341,7 +341,7 @@ def _moved(source: str) -> str:
 
 
 def _aside(path: str) -> str:
-    """Where a report goes that would be filed as a real trial's."""
+    """Another place for a report that would else be filed as a real trial's."""
     if path.startswith(str(place.directory())):
         return path
     return str(place.directory() / "reports" / Path(path).name)

@@ -1,9 +1,8 @@
-"""How fast a rehearsal is: how much CPU its stand-ins get, and how much shorter a playbook's times.
+"""How fast a rehearsal is: how much CPU its stand-ins get, and how a playbook's times shrink.
 
-The quota is what gives a stand-in its speed. How much CPU a token takes is measured on this
-machine with the baseline's very container, at the quota it then runs with, and remembered. A
-playbook's own gates stay as they are written, and say what is rehearsed: only the quota of the
-candidate's stand-in is chosen by them.
+A CPU quota sets a stand-in's speed. The CPU cost of a token is measured on this machine with the
+baseline's own container, at the quota it then runs with, and remembered. A playbook's gates stay as
+they are written; they only determine the quota of the candidate's stand-in.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ PERIOD_US = 100_000
 INNER = 8000
 TOKENS, ROUNDS = 32, 3
 NEAR = 0.1
-"""A quota whose speed is that near to its target is taken."""
+"""A quota is accepted if its speed is within this share of the target."""
 TRIES = 5
 FIRST = 0.009
-"""CPUs per tok/s to begin with, before anything was measured."""
+"""CPUs per tok/s assumed before anything was measured."""
 READY_S = 120.0
 LABEL = "omni.rehearsal.recipe"
 Say = Callable[[str], None]
@@ -52,7 +51,7 @@ def memory_file() -> Path:
 
 
 def known(base: str) -> float | None:
-    """CPUs per tok/s as measured for this image; None before the first time."""
+    """CPUs per tok/s measured for this image; None before the first time."""
     try:
         return float(json.loads(memory_file().read_text())[base])
     except (OSError, ValueError, KeyError, TypeError):
@@ -62,7 +61,8 @@ def known(base: str) -> float | None:
 def bring_up(
     client: docker.DockerClient, mapping: Mapping, port: int, tok_s: float, say: Say
 ) -> float:
-    """Start it, measure it, set its quota; CPUs per tok/s. Raises ConsoleError."""
+    """Start the container, measure it, set its quota; return CPUs per tok/s; may raise
+    ConsoleError."""
     per = known(mapping.base) or FIRST
     tag = image.stands_for("baseline:1")
     image.ensure_stand_in(client, mapping.base, tag, mapping.told)
@@ -83,7 +83,7 @@ def bring_up(
 def calibrate(
     measure: Callable[[], float], limit: Callable[[float], None], per: float, tok_s: float, say: Say
 ) -> float:
-    """CPUs per tok/s at which `measure` gives `tok_s`. Raises ServiceError when it stays away."""
+    """CPUs per tok/s at which `measure` gives `tok_s`. Raises ServiceError if it never does."""
     for _ in range(TRIES):
         limit(per * tok_s)
         seen = measure()
@@ -109,7 +109,7 @@ def _measure(url: str) -> float:
 
 
 def _start(client: docker.DockerClient, tag: str, port: int) -> None:
-    """Without a limit at first: it is to be there soon."""
+    """Start without a quota at first, so that it is ready soon."""
     from docker import types
 
     api: Any = client.api
@@ -144,23 +144,23 @@ def _limit(client: docker.DockerClient, cpus: float) -> None:
 
 
 def stop(client: docker.DockerClient) -> None:
-    """Stop it; it is kept, as any container is. Raises EngineError."""
+    """Stop the container and keep it. Raises EngineError."""
     api: Any = client.api
     if inspect(client, container()) is not None:
         ask("Stopping the stand-in baseline", lambda: api.stop(container(), timeout=5), 30.0)
 
 
 ABOVE, BELOW = 1.4, 0.7
-"""A GO is aimed this far above its threshold, an abort this far below its own: what a token costs
-drifts by a fifth in minutes where a machine is shared."""
+"""Factors on a threshold to aim at for a GO and for an abort: on a shared machine the cost of a
+token drifts by a fifth within minutes."""
 FALLBACK = 12.0
-"""tok/s that a playbook without a gate on speed is taken to ask for."""
+"""tok/s assumed for a playbook without a gate on speed."""
 SPEEDS = ("tok_s", "decode_tok_s", "tg_tok_s")
 
 RUNS, TOKENS = 5, 32
 SOAK_TOKENS = 2
 SOAK_S, ANSWER_S = 20.0, 0.7
-"""A soak's least duration, and what one of its short answers takes at most, seconds."""
+"""A soak's least duration, and the most that one of its short answers takes, seconds."""
 STABLE_S, WATCH_S = 2.0, 10.0
 SAMPLES = 10
 
@@ -176,7 +176,7 @@ class TargetSpeeds:
     grey: float | None
 
     def speed(self, fault: str) -> float:
-        """Raises UsageError where the playbook has no zone in between."""
+        """The speed for a fault. Raises UsageError if the playbook has no zone in between."""
         if fault == "grey" and self.grey is None:
             raise UsageError(
                 "this playbook has no grey zone",
@@ -187,7 +187,7 @@ class TargetSpeeds:
 
 
 def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> TargetSpeeds:
-    """From every criterion on generated tokens a second; relative ones by the baseline's figure."""
+    """Target speeds from every criterion on generated tok/s; relative ones by the baseline."""
     goes: list[float] = []
     aborts: list[float] = []
     zones: list[float] = []
@@ -205,15 +205,15 @@ def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> 
 
 
 def _value(found: Threshold | None, baseline_tok_s: float, operators: tuple[str, ...]) -> float:
-    """The threshold in tok/s; 0.0 where there is none of that kind."""
+    """The threshold in tok/s; 0.0 if there is none of that kind."""
     if found is None or found.op not in operators:
         return 0.0
     return found.value * (baseline_tok_s if found.relative else 1.0)
 
 
 def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
-    """Make times of a playbook and of its steps shorter, in place: what is measured stays, for
-    less long. Each change is a line in `notes`."""
+    """Shorten the times of a playbook and its steps, in place: it measures the same, for less long.
+    Each change is a line in `notes`."""
     for name, service in (tree.get("services") or {}).items():
         ready = service.get("ready") if isinstance(service, dict) else None
         if isinstance(ready, dict):
@@ -231,7 +231,7 @@ def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
 
 
 def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
-    """Long enough for as many requests as the gates want, each of two tokens."""
+    """A duration for as many requests as the gates want, each of two tokens."""
     soak = step["soak"]
     needs = max([SAMPLES, *_asked(steps, str(step.get("id")))])
     _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)

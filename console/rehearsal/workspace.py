@@ -1,8 +1,8 @@
-"""Where a rehearsal keeps its things, the environment of its processes, and how others join it.
+"""The directories of a rehearsal, the environment of its processes, and how others join it.
 
-It has a directory, a host directory (lock and pointers) and a site of its own, so that it can go on
-beside the real baseline and a real run, and a rollback of the one never touches the other. Standard
-library only: `omni-console rollback --rehearse` reads this.
+It has its own directory, host directory (lock and pointers) and site, so that it can run beside the
+real baseline and a real run, and neither's rollback touches the other. Standard library only,
+because `omni-console rollback --rehearse` uses it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from console.rehearsal.inside.settings import HOLDS_VARIABLE, VARIABLE, Settings
 from console.runtime.spec import ROLE_VARIABLE
 
 PREFIX = "omni-rehearsal/"
-"""Of the names of stand-in images."""
+"""Prefix of stand-in image names."""
 SHIFT = 10_000
 TOO_MUCH = 0.99
-"""Of each card that a load over the VRAM budget takes."""
+"""Share of each card that a load over the VRAM budget takes."""
 LOOPBACK = re.compile(r"(?<![\w.-])(127\.0\.0\.1|localhost|0\.0\.0\.0)([: ])(\d{2,5})(?!\d)")
 
 STAND_INS = Path(__file__).with_name("standins")
 MAPPING = "rehearsal.json"
-"""In a run's directory: what was put in the place of what. Its presence makes a run a rehearsal."""
+"""File in a run's directory with all replacements; a run that has it is a rehearsal."""
 LOOKS = ("images", "version", "info", "image inspect", "image ls")
-"""What a step's own `docker` may do without naming a stand-in."""
+"""`docker` subcommands that a step may use without naming a stand-in."""
 
 _part = ""
 
@@ -44,8 +44,8 @@ _part = ""
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """`ports`: published → moved, as text (it goes through JSON). `cpus`: of a candidate's
-    container. `ram_below`: bytes of available RAM at which the guard stops a load. `speed`: tok/s
-    aimed at. `inputs`: values given by the rehearsal, not by the operator."""
+    container. `ram_below`: bytes of available RAM at which the guard stops a load. `speed`: target
+    tok/s. `inputs`: values given by the rehearsal, not by the operator."""
 
     base: str
     fault: str = ""
@@ -57,7 +57,7 @@ class Mapping:
     inputs: dict[str, str] = field(default_factory=dict)
 
     def port(self, value: object) -> Any:
-        """A port moved; anything that is not a known port as it is."""
+        """The moved port; an unknown port unchanged."""
         moved = self.ports.get(str(value))
         return value if moved is None else str(moved) if isinstance(value, str) else moved
 
@@ -80,7 +80,7 @@ class Mapping:
 
 
 def read_mapping(path: Path) -> Mapping:
-    """What `to_json` gave. Raises UsageError."""
+    """Parse the output of `to_json`. Raises UsageError."""
     try:
         data = json.loads(path.read_text())
         return Mapping(**{**data, "told": Settings(**data["told"])})
@@ -89,7 +89,7 @@ def read_mapping(path: Path) -> Mapping:
 
 
 def move_ports(ports: Iterable[int]) -> dict[str, int]:
-    """Each port 10,000 up, or the next one that is free. Raises UsageError without any."""
+    """Move each port up by 10,000, or to the next free one. Raises UsageError without any."""
     moved: dict[str, int] = {}
     for port in sorted(set(ports)):
         wanted = port + SHIFT if port + SHIFT < 65_000 else port - SHIFT
@@ -118,7 +118,7 @@ def directory() -> Path:
 
 @contextmanager
 def only_planned() -> Iterator[None]:
-    """A directory of its own: what a plan writes must not change a rehearsal that is under way."""
+    """Use a separate directory, so that a plan changes no rehearsal that is under way."""
     global _part
     _part = "plan"
     try:
@@ -128,12 +128,12 @@ def only_planned() -> Iterator[None]:
 
 
 def own_name(thing: str) -> str:
-    """The name of a rehearsal's container: one a user and state directory, in the same engine."""
+    """The name of a rehearsal's container, unique per user and state directory in the engine."""
     return f"omni-rehearsal-{_owner()}-{thing}"
 
 
 def role_label() -> str:
-    """The label by which this user's rehearsals know what they started, and nobody else's."""
+    """The label by which only this user's rehearsals recognise what they started."""
     return f"omni.rehearsal.{_owner()}.role"
 
 
@@ -147,7 +147,7 @@ def holds() -> Path:
 
 
 def work() -> Path:
-    """Paths that a playbook names lie below, so that nothing is written where they really are."""
+    """The directory for paths that a playbook names, so that the real ones are never written."""
     return directory() / "work"
 
 
@@ -163,8 +163,8 @@ def prepare() -> None:
 
 
 def enter(told: Settings) -> None:
-    """Take on what every process of a rehearsal has in its environment, for this one and all it
-    starts: scripted cards, its own lock, and commands that stand in, which are written."""
+    """Set up the environment of every process of a rehearsal, for this one and its children:
+    scripted cards, its own lock, and stand-in commands, which are written here."""
     prepare()
     python = os.environ.get("PYTHONPATH", "")
     before = os.environ.get("PATH", os.defpath)
@@ -185,8 +185,8 @@ def enter(told: Settings) -> None:
 
 
 def _commands(search: str, told: dict[str, str]) -> None:
-    """Commands of the host that a step may call and a rehearsal stands in for. A step gets few
-    variables: what they have to know is written into them."""
+    """Stand-ins for host commands that a step may call. A step gets few variables, so their
+    settings are written into them."""
     import shutil
 
     docker = shutil.which("docker", path=search.replace(f"{directory()}/bin:", "")) or "docker"
@@ -207,8 +207,9 @@ def _ldd() -> str:
 
 
 def _docker(docker: str) -> str:
-    """The real one for the console itself; of a step's own words only what looks, and what names a
-    stand-in: a rehearsal never tags a real image, nor starts or stops a real container."""
+    """`docker` for steps: the real one for the console itself; from a step only commands that look
+    or that name a stand-in, so that no real image is tagged and no real container started or
+    stopped."""
     looks = "|".join(f'"{words} "*' for words in LOOKS)
     return (
         f'[ -n "$OMNI_STEP" ] || exec {docker} "$@"\n'
@@ -220,7 +221,7 @@ def _docker(docker: str) -> str:
 
 
 def script(text: str, path: Path) -> None:
-    """An executable; one that is being run is replaced, not written over."""
+    """Write an executable; replaces the file, because it may be running."""
     paths.make(path.parent)
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(f"#!/bin/sh\n{text}\n")
@@ -229,8 +230,8 @@ def script(text: str, path: Path) -> None:
 
 
 def join() -> str:
-    """Join the rehearsal that is here from another terminal: take on its environment, which is its
-    lock, its site and its scripted cards; its site file. Raises UsageError."""
+    """Join this user's rehearsal from another terminal: take on its environment (lock, site and
+    scripted cards) and return its site file. Raises UsageError."""
     own = paths.rehearsal_dir()
     try:
         found = json.loads((own / "environment.json").read_text())

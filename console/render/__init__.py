@@ -1,1 +1,1 @@
-"""Facts as words and rows, once for the command line, the screens and the report."""
+"""Facts as words and rows, shared by the command line, the screens and the report."""

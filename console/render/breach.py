@@ -1,7 +1,8 @@
-"""A breach as a page: why, what was killed and how fast, the curve, what came after, what next.
+"""A breach as a page: its cause, what was killed and how fast, the curve, what followed, what to
+do.
 
-Made from RUN/guard/breach.json, the recording and the rollback's own lines, so that it works as
-well for an old run after a reboot. Reads files: not on the UI loop.
+Made from RUN/guard/breach.json, the recording and the rollback's own lines, so it also works for an
+old run after a reboot. Reads files: do not call it on the UI loop.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from console.render.guard import deeds, limit_words, wall_of
 from console.render.text_chart import Curve, curve_of
 
 AFTER_S = 20.0
-"""What the curve shows after the kill, of LAST_S in all."""
+"""Seconds of the curve after the kill, out of LAST_S in all."""
 Words = tuple[str, str]
 """A paragraph and its tone."""
 
@@ -38,7 +39,7 @@ Words = tuple[str, str]
 @dataclass(frozen=True, slots=True)
 class BreachPage:
     """What the page shows: paragraphs above and below the curves, which go from `begin` to `end`
-    (monotonic seconds of that boot), the kill at `moment`."""
+    (monotonic seconds of that boot), with the kill at `moment`."""
 
     above: tuple[Words, ...]
     below: tuple[Words, ...] = ()
@@ -61,7 +62,7 @@ class Found:
 
 
 def read(run: RunDir) -> Found:
-    """What there is of a run; a breach without a recording, and the other way round, too."""
+    """Read what a run has; a breach without a recording works, and a recording without a breach."""
     recorded = load(run, LAST_S)
     found = recorded.breach if recorded is not None else breach(run)
     at = wall_of(found) or 0.0
@@ -70,7 +71,7 @@ def read(run: RunDir) -> Found:
 
 
 def page(found: Found | None, view: GuardView) -> BreachPage:
-    """The page of a run; without a breach what the guard watches for, and what it sees."""
+    """The page of a run; without a breach, what the guard watches for and what it sees."""
     if found is None:
         return BreachPage((("No breach: no run yet, nothing was ever guarded here.", "bold"),))
     if not found.breach:
@@ -87,14 +88,14 @@ def page(found: Found | None, view: GuardView) -> BreachPage:
 
 
 def title(found: Found) -> str:
-    """When it was, and in which run."""
+    """When the breach was, and in which run."""
     at = wall_of(found.breach)
     when = "at a time that is not known" if at is None else utc(at, "%Y-%m-%d %H:%M:%S")
     return f"{when}  {found.run.id}"
 
 
 def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> str:
-    """Why, in one sentence: the breach's own word, else what the recorder noted of it."""
+    """The cause in one sentence: from the breach itself, else from the recorder's notes."""
     if found.get("reason"):
         return str(found["reason"])
     if reasons := each(found.get("reasons")):
@@ -118,7 +119,7 @@ def _above(found: Found) -> Iterable[Words]:
 
 
 def _since(found: Found, at: float | None) -> Iterable[Words]:
-    """When memory was back and the baseline served, as the rollback wrote it."""
+    """When memory was free again and the baseline served, as the rollback recorded it."""
     if at is None:
         return
     back = ""
@@ -146,13 +147,13 @@ def _below(found: Found, view: GuardView) -> Iterable[Words]:
 
 
 def _lacks(view: GuardView) -> Iterable[Words]:
-    """What it must not kill, cannot watch and did not get."""
+    """What the guard must not kill, cannot watch, and which protections it did not get."""
     missing = (f"not obtained: {one}" for one in view.missing)
     return [(text, "warn") for text in (*view.spared, *view.trouble, *missing)]
 
 
 def _advice(limit: Limit | None) -> Iterable[str]:
-    """What may be changed before the next try, by what was short."""
+    """What to change before the next try, by the resource that was short."""
     metric = limit.metric if limit is not None else ""
     if metric.startswith("gpu."):
         yield "shorten the context, offload fewer layers or take a smaller quantization (an input)"
@@ -186,7 +187,7 @@ def _moment(found: Found) -> float | None:
 def _curves(
     found: Found, moment: float | None, view: GuardView
 ) -> tuple[tuple[Curve, ...], float, float]:
-    """What crossed comes first; then RAM available, and swap where it was used."""
+    """The curve that crossed its limit, then RAM available, and swap if it was used."""
     rows = _samples(found)
     if not rows:
         return (), 0.0, 0.0
@@ -210,11 +211,11 @@ def _curves(
 
 
 Sample = tuple[float, int, int, int]
-"""Monotonic time, RAM available, swap used, RAM in all (0: not known)."""
+"""Monotonic time, RAM available, swap used, total RAM (0: unknown)."""
 
 
 def _samples(found: Found) -> list[Sample]:
-    """What the breach kept of the time before it, and what the recording still has, in order."""
+    """Samples kept with the breach, then those still in the recording, in order."""
     rows: dict[float, Sample] = {}
     wall, mono = wall_of(found.breach), number(found.breach.get("mono"))
     known = wall is not None and mono is not None
@@ -230,7 +231,7 @@ def _samples(found: Found) -> list[Sample]:
 
 
 def _swap(inside: Sequence[Sample], first: Crossed | None, view: GuardView) -> tuple[Curve, ...]:
-    """Where some was used."""
+    """The swap curve, if any was used."""
     used = tuple((row[0], float(row[2])) for row in inside)
     most = max(value for _, value in used)
     crossed_it = first is not None and first.column == SWAP
@@ -246,7 +247,7 @@ def _level(limit: Limit | None, metric: str) -> float | None:
 
 
 def _empty(found: Found, view: GuardView) -> BreachPage:
-    """No breach: what would be one, and what the sentinel did not get."""
+    """The page without a breach: what would be one, and which protections the sentinel lacks."""
     above: list[Words] = [("No breach in this run: the guard has stopped nothing.", "bold")]
     below: list[Words] = []
     if view.limits:

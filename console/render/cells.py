@@ -1,8 +1,8 @@
-"""Figures and signs as cells of a terminal: for the console's strip and `omni-console gauges`.
+"""Figures and signs as terminal cells, for the console's strip and `omni-console gauges`.
 
 Rows are made of parts: a text and a tone ("" plain, "dim", "warn", "bad"). A figure keeps its place
-and width from tick to tick, so that only what changed has to be drawn. What is not known is said in
-words, never as a zero.
+and width from tick to tick, so that only changes are redrawn. An unknown figure is a word, never a
+zero.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of signs, legible without colour, each one cell (but `celsius`). The first eight are
-    states of a step; `levels` runs from low to high; `mark` stands in a bar where a guard acts,
+    """One set of signs, legible without colour, each one cell (except `celsius`). The first eight
+    are states of a step; `levels` runs from low to high; `mark` stands in a bar where a guard acts,
     `line` in a curve, `up` points at a moment."""
 
     pending: str
@@ -79,7 +79,7 @@ def glyphs() -> Glyphs:
 
 
 def cells(text: str) -> int:
-    """Cells a terminal gives to this clean text."""
+    """The number of cells that a terminal uses for this clean text."""
     if text.isascii():
         return len(text)
     return sum(
@@ -88,7 +88,7 @@ def cells(text: str) -> int:
 
 
 def fitted(text: str, width: int, ellipsis: str = "~") -> str:
-    """Exactly `width` cells: padded at the right, or cut with a sign."""
+    """The text in exactly `width` cells: padded at the right, or cut with a sign."""
     if cells(text) > width:
         while text and cells(text) > width - 1:
             text = text[:-1]
@@ -105,7 +105,8 @@ def plain(row: Row) -> str:
 
 
 def pair(used: int, total: int) -> str:
-    """`91.2/95.6 GiB`, `23.1/377 GiB`, `0 B/207 GiB`: as wide for any `used` of one `total`."""
+    """`91.2/95.6 GiB`, `23.1/377 GiB`, `0 B/207 GiB`: the same width for any `used` of one
+    `total`."""
     scale, unit = (GIB, "GiB") if total >= GIB else (1024**2, "MiB")
     whole = total / scale
     right = f"{whole:.1f}" if whole < 100 else f"{whole:.0f}"
@@ -128,7 +129,7 @@ def rate(count: float | None) -> str:
 
 
 def age_words(at: float, now: float) -> str:
-    """`stale 12 s` for what is older than STALE_S, else nothing."""
+    """`stale 12 s` for a sample older than STALE_S, else nothing."""
     age = now - at
     if age <= STALE_S:
         return ""
@@ -136,8 +137,8 @@ def age_words(at: float, now: float) -> str:
 
 
 def bar(filled: float | None, width: int, signs: Glyphs, mark: float | None) -> str:
-    """A share as a bar, full only at 100 %; blank where it is not known. `mark`: the share at
-    which a guard acts has a sign in its cell."""
+    """A share as a bar, full only at 100 %; blank if unknown. `mark`: the share at which a guard
+    acts; its cell gets a sign."""
     if filled is None:
         return " " * width
     full = min(width, max(0, int(filled * width)))
@@ -169,7 +170,7 @@ def head(why: str) -> str:
 
 
 def aged(row: Row, stale: str, width: int, signs: Glyphs) -> Row:
-    """The row cut to `width`, its figures dimmed and their age at the end where they are old."""
+    """The row cut to `width`; old figures are dimmed, with their age at the end."""
     room = width - len(stale) - 1 if stale else width
     row = cut(row, room, signs)
     if not stale:

@@ -1,4 +1,4 @@
-"""Who serves the baseline's clients while they are at a candidate, in words. Pure."""
+"""Who serves the baseline's clients during a cutover, in words. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def service(view: RunView) -> str:
 
 
 def state(view: RunView) -> str:
-    """promoted by whom, not promoted, being watched, or not proven yet; for a dead runner, as
-    console.journal.run_files.relay_state has it, that nobody watches, or no relay is left."""
+    """Promoted by whom, not promoted, being watched, or not proven yet; if the runner is dead, that
+    nobody watches or no relay is left (console.journal.run_files.relay_state)."""
     what = view.cutover.get("what")
     if what == "promoted":
         return f"promoted by {one_line(str(view.cutover.get('who', '')), 60)}"
@@ -34,7 +34,7 @@ def state(view: RunView) -> str:
 
 
 def next_words(view: RunView) -> str:
-    """What is open to the operator now, for the report."""
+    """What the operator can do now, for the report."""
     url = clean(str(view.cutover.get("url", "")), 200)
     if view.cutover.get("what") == "promoted":
         return (

@@ -1,4 +1,4 @@
-"""What a step does to the world, in lines an operator reads before pressing enter. Pure."""
+"""What a step does to the machine, in lines that an operator reads before starting. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _checkpoint(asked: measuring.CheckpointStep) -> Iterator[str]:
         parts.append(f"the arguments of {asked.service}")
     if asked.args:
         parts.append(shlex.join(asked.args))
-    words = ", ".join(part for part in parts if part) or "as its format asks"
+    words = ", ".join(part for part in parts if part) or "as the file format requires"
     yield f"works out whether it fits, loaded by: {one_line(words, 300)}"
     if asked.to:
         yield f"and whether the disk of {one_line(asked.to)} holds it"
@@ -102,7 +102,7 @@ def _download(asked: measuring.DownloadStep) -> Iterator[str]:
 
 
 def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
-    """One line each: argv, where it runs, what it starts, what decides."""
+    """One line per effect: argv, where it runs, what it starts, what decides."""
     if not step.when:
         yield "skipped: not applicable (when is false)"
         return
@@ -247,7 +247,7 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
 
 
 def build_argv(step: Step) -> list[str]:
-    """`docker build …` as it is run."""
+    """The `docker build …` command as it is run."""
     build = step.build
     assert build is not None
     options = [

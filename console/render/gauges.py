@@ -1,6 +1,6 @@
 """Gauges as rows of text: cards, RAM, swap, memory pressure and disks, and where guards act. Pure.
 
-Fields keep their width. One card a row, two in a row where there is room.
+Fields keep their width. One card per row, or two in a wide row.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LONGEST, SHORTEST = 40, 8
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One gauge: `row` is of a fixed width, `brief` as short as it can be told."""
+    """One gauge: `row` has a fixed width, `brief` is as short as possible."""
 
     row: Row
     brief: Row
@@ -65,7 +65,7 @@ class Field:
 def host_rows(
     sample: Sample, width: int, now: float, signs: Glyphs, marks: Marks = NO_MARKS
 ) -> list[Row]:
-    """As many rows as the fields need at this width, each field where it first finds room."""
+    """As few rows as the fields need at this width; each goes into the first row with room."""
     rows: list[list[Part]] = []
     for group in _groups(sample, signs, width, marks):
         for row in rows:
@@ -81,7 +81,7 @@ def host_rows(
 
 
 def host_brief(sample: Sample, now: float, signs: Glyphs, width: int = 0) -> Row:
-    """One row, what is worst first; with a `width`, as many fields as fit."""
+    """One row, the worst first; with a `width`, as many fields as fit."""
     stale = age_words(sample.at, now)
     room = width - len(stale) - 1 if stale else width
     parts: list[Part] = []
@@ -110,7 +110,7 @@ def host_fields(sample: Sample, signs: Glyphs, marks: Marks = NO_MARKS) -> list[
 
 
 def _groups(sample: Sample, signs: Glyphs, width: int, marks: Marks) -> list[Row]:
-    """What belongs together stays in one row; a narrow screen has no room for the bar."""
+    """Fields that share a row; a narrow screen has no room for the bar."""
     fields = host_fields(sample, signs, marks)
     if sample.memory is None:
         return [field.row for field in fields]
@@ -168,7 +168,7 @@ def _rates(memory: MemorySample, level: Level) -> Field:
 
 
 def _disk(disk: DiskSample, signs: Glyphs) -> Field:
-    """The end of a path says more than its beginning."""
+    """A disk's field; a long path is shortened to its end, which tells more."""
     path = disk.path
     while cells(path) > PATH_CELLS:
         path = signs.ellipsis + path[2:]
@@ -179,8 +179,8 @@ def _disk(disk: DiskSample, signs: Glyphs) -> Field:
 
 
 def marked_rows(sample: Sample, marks: Marks, width: int, signs: Glyphs) -> list[Row]:
-    """Every figure that a guard may watch as a bar of its own, with its mark, its limit and what is
-    left to it: a row each for RAM, swap, cards and disks; what is not known is said in words."""
+    """Each figure that a guard may watch as a bar with its mark, its limit and the remaining
+    margin: a row each for RAM, swap, cards and disks; unknown figures are words."""
     rows: list[Row] = []
 
     def add(name: str, used: int | None, total: int | None, mark: float | None, why: str) -> None:
@@ -225,8 +225,8 @@ def all_rows(
     sample: Sample, width: int, now: float, signs: Glyphs,
     trends: Mapping[str, Trend], max_rows: int = 0, marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
-    """Every gauge in `width` cells, cards first, then the host. Where `max_rows` (0: any number) is
-    less than that takes, the host goes into one row first, then the cards, then all of it."""
+    """Every gauge in `width` cells, cards first, then the host. If that takes more than `max_rows`
+    (0: no limit), the host is put into one row, then the cards, then everything."""
     cards = gpu_rows(sample.gpu, width, now, signs, trends, marks)
     host = host_rows(sample, width, now, signs, marks)
     if not max_rows or len(cards) + len(host) <= max_rows:
@@ -256,7 +256,7 @@ def short_name(name: str, width: int) -> str:
 
 
 def trend_value(gpu: GpuSample) -> float | None:
-    """What a card's trend is about: utilisation, else memory."""
+    """The figure for a card's trend: utilisation, else memory."""
     known = gpu.utilisation
     return known if known is not None else share(gpu.used_bytes, gpu.total_bytes)
 
@@ -279,7 +279,7 @@ def power(gpu: GpuSample) -> str:
 
 
 def memory_of(gpu: GpuSample) -> str:
-    """Used and total, or why not, in words."""
+    """Used and total memory, or why they are unknown, in words."""
     if gpu.used_bytes is not None and gpu.total_bytes is not None:
         return pair(gpu.used_bytes, gpu.total_bytes)
     if gpu.total_bytes is not None:
@@ -299,7 +299,7 @@ def gpu_row(
 ) -> Row:
     """One card in `width` cells; `memory` is how wide its `used/total` column is.
 
-    As room shrinks the name goes first, then trend, watts and bar.
+    As room shrinks, the name is dropped first, then trend, watts and bar.
     """
     label: Part = (f"{f'GPU{gpu.index}':<5}", "dim")
     if dark(gpu):
@@ -351,7 +351,7 @@ def gpu_rows(
     report: GpuReport | None, width: int, now: float, signs: Glyphs, trends: Mapping[str, Trend],
     marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
-    """All cards: a row each, two in a row from 120 cells on; or why there are none."""
+    """All cards: a row each, or two per row from 120 cells on; or why there are none."""
     if report is None:
         return [(("GPU  ", "dim"), ("asking NVML", "dim"))]
     stale = age_words(report.at, now)
@@ -374,7 +374,7 @@ def gpu_rows(
 
 
 def gpu_brief(report: GpuReport | None, now: float, signs: Glyphs) -> Row:
-    """All cards in as few cells as they can be told in."""
+    """All cards in as few cells as possible."""
     if report is None or report.trouble or not report.gpus:
         return gpu_rows(report, 1000, now, signs, {})[0]
     parts: list[Part] = []

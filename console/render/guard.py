@@ -1,7 +1,8 @@
 """The guard in words: one line for the console and for `gauges --watch`, limits and leases, events,
 and what was done after a breach.
 
-Rows are parts of (text, tone), as in console.render.cells; a state is a word before it is a colour.
+Rows are parts of (text, tone), as in console.render.cells; a state is a word before it is a
+colour.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from console.recovery.guard.record.read import utc
 from console.render.cells import Part, Row, amount, cells, rate
 
 SOON_S = 600.0
-"""A time to exhaustion further off than this is no news."""
+"""A time to exhaustion longer than this is not shown."""
 UNIX = 1e9
-"""No machine has been up for that many seconds: what is more is a Unix time."""
+"""Larger times are Unix times: no machine has been up for that many seconds."""
 PROTECTIONS = {
     "priority": "top priority", "oom_score_adj": "OOM protection", "memory": "locked memory",
     "kill path": "a whole kill path",
 }  # fmt: skip
-"""What a sentence of what it did not get begins with → what that is."""
+"""First words of a message on a missing protection → the protection's name."""
 
 
 def line(view: GuardView, now: float, width: int = 0, key: str = "b") -> Row:
-    """`guard ok  RAM full in 41 s  RAM +1.2 GiB/s  acts at RAM left <32 GiB`; what does
-    not fit in `width` cells (0: any number) is left out from its end. `now`: monotonic seconds.
-    `key` shows more in the console; without a console there is none."""
+    """`guard ok  RAM full in 41 s  RAM +1.2 GiB/s  acts at RAM left <32 GiB`; what does not fit in
+    `width` cells (0: no limit) is dropped from its end. `now`: monotonic seconds. `key` opens the
+    details in the console; "" outside it."""
     view = replace(view, word=view.word_at(now))
     parts = [*_state(view, key)]
     if view.alone and view.word != guards.ACTED:
@@ -51,7 +52,7 @@ def line(view: GuardView, now: float, width: int = 0, key: str = "b") -> Row:
 
 
 def lines(view: GuardView, now: float, width: int) -> list[Row]:
-    """The line; what a crash left is told in as many as it takes."""
+    """The line; after a crash as many lines as its message takes."""
     if view.word != guards.ENDED or not view.after or view.run is None:
         return [line(view, now, width)]
     words = f"{view.after}: omni-console recorder {view.run.id[-4:]} shows it"
@@ -111,7 +112,7 @@ def _facts(view: GuardView, key: str) -> list[Part]:
 
 
 def filling(view: GuardView) -> str:
-    """`RAM full in 18 s`, or "" where nothing fills up soon."""
+    """`RAM full in 18 s`, or "" if nothing fills up soon."""
     if view.tte_s is None or view.tte_s > SOON_S:
         return ""
     return f"{view.filling} full in {seconds(view.tte_s)}"
@@ -124,7 +125,7 @@ def seconds(count: float) -> str:
 
 
 def age(view: GuardView, now: float) -> str:
-    """`data 4 s old` where it is older than OLD_S; without a time of its own that is said."""
+    """`data 4 s old` if it is older than OLD_S; data without a time is marked as such."""
     if view.word not in (guards.OK, guards.WARN, guards.SILENT, guards.GONE):
         return ""
     if view.at is None:
@@ -134,7 +135,7 @@ def age(view: GuardView, now: float) -> str:
 
 
 def lacks(missing: tuple[str, ...]) -> str:
-    """`lacks locked memory, top priority`: protections that it did not get."""
+    """`lacks locked memory, top priority`: protections that the sentinel did not get."""
     names = [text.partition(":")[0] for text in missing]
     return f"lacks {', '.join(PROTECTIONS.get(one, one) for one in names)}"
 
@@ -150,7 +151,7 @@ def acted(breach: dict[str, Any], when: str = "") -> list[Part]:
 
 
 def wall_of(breach: dict[str, Any]) -> float | None:
-    """When it happened, Unix seconds; None where it does not say."""
+    """When an event happened, Unix seconds; None if it does not say."""
     for key in ("wall", "at"):
         at = number(breach.get(key))
         if at is not None and at > UNIX:
@@ -177,7 +178,7 @@ def _value(limit: Limit) -> float:
 
 
 def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
-    """`baseline returns in 4:12 unless somebody attaches`; "" where there is no lease."""
+    """`baseline returns in 4:12 unless somebody attaches`; "" without a lease."""
     if lease is None or lease.left_s is None:
         return ""
     left = f"{int(lease.left_s) // 60}:{int(lease.left_s) % 60:02d}"
@@ -189,7 +190,7 @@ def lease_words(lease: Lease | None, *, brief: bool = False) -> str:
 
 
 LATE_S, GAP_S = 1.0, 0.1
-"""A figure older than the first, and a look later than the second, are told so."""
+"""Figures older than the first, and samples later than the second, are marked."""
 OF = {"sum": " of all cards together", "max": " of the fullest card", "min": " of any card"}
 MARKS = {
     "watching": "watching", "warn": "WARNS", "act": "ACTS", "clear": "calm", "restarted": "NEW",
@@ -244,8 +245,8 @@ def event_words(event: GuardEvent) -> str:
 
 
 def deeds(breach: Mapping[str, Any]) -> list[str]:
-    """What was done, a line for each victim: what it held, by which stages, how fast; and how late
-    it was looked. `breach`: as the journal or breach.json has it."""
+    """What was done, a line per victim: the memory it held, the stages used, how fast; and how late
+    the sample was. `breach`: as the journal or breach.json has it."""
     limit = limit_in(breach)
     for_s = limit.for_s if limit is not None else 0.0
     killed = [killed_row(one) for one in each(breach.get("killed")) if isinstance(one, dict)]
@@ -255,8 +256,8 @@ def deeds(breach: Mapping[str, Any]) -> list[str]:
 
 def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
     """`cand (container), held 4.0 GiB, by cgroup.kill 18 ms after the sample that showed it, gone
-    after 220 ms`. `row`: see console.journal.breach.killed_row; `for_s`: of the limit, since a kill
-    is counted from when it had been passed for that long."""
+    after 220 ms`. `row`: see console.journal.breach.killed_row; `for_s`: the limit's duration, from
+    whose end the kill is timed."""
     text = clean(str(row.get("name") or "?"), 80)
     if row.get("kind") and "(" not in text:
         text += f" ({clean(str(row['kind']), 40)})"
@@ -275,7 +276,7 @@ def killed_words(row: Mapping[str, Any], for_s: float = 0.0) -> str:
 
 
 def held_words(held: object) -> str:
-    """`held 616.0 MiB and 1.0 GiB of swap, 1.2 s before`; "" where it is not known."""
+    """`held 616.0 MiB and 1.0 GiB of swap, 1.2 s before`; "" if unknown."""
     ram = held.get("ram") if isinstance(held, dict) else None
     if not isinstance(held, dict) or not isinstance(ram, int | float):
         return ""
@@ -287,7 +288,7 @@ def held_words(held: object) -> str:
 
 
 def gap_words(breach: Mapping[str, Any]) -> str:
-    """`nobody had looked for 0.25 s before the sample that showed it`, where that is long."""
+    """`nobody had looked for 0.25 s before the sample that showed it`, if that is long."""
     gap = breach.get("gap_s")
     if not isinstance(gap, int | float) or gap <= GAP_S:
         return ""
@@ -295,5 +296,5 @@ def gap_words(breach: Mapping[str, Any]) -> str:
 
 
 def soon(seconds: float) -> str:
-    """Milliseconds below a second."""
+    """A duration, in milliseconds if below a second."""
     return f"{seconds * 1000:.0f} ms" if 0 <= seconds < 1 else format_duration(seconds)

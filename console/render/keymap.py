@@ -1,7 +1,7 @@
-"""The one registry of keys for bindings, footer, help, palette and docs/reference/keys.md.
+"""The single registry of keys for bindings, footer, help, palette and docs/reference/keys.md.
 
-A scope is where a key works. `app` keys work everywhere; the others where their screen or widget
-has the focus. `changes` marks what alters the world (refused under --readonly); `dangerous` what
+A scope is where a key works. `app` keys work everywhere; the others while their screen or widget
+has the focus. `changes` marks what alters anything (refused under --readonly); `dangerous` what
 stops something.
 """
 
@@ -14,12 +14,12 @@ SCOPES = {
     "runs": "The list of runs", "plan": "A playbook's plan", "preflight": "Preflight",
     "lessons": "The lessons",
 }  # fmt: skip
-"""What a scope is called in the help and in the list of keys."""
+"""Names of the scopes in the help and in the list of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing a key does. `id` names the method `action_<id>`; `keys` in Textual's names."""
+    """What a key does. `id` names the method `action_<id>`; `keys` in Textual's names."""
 
     id: str
     keys: tuple[str, ...]
@@ -37,7 +37,7 @@ class Action:
 
     @property
     def first(self) -> str:
-        """The key a footer shows."""
+        """The key that a footer shows."""
         return _KEY_NAMES.get(self.keys[0], self.keys[0])
 
 
@@ -64,30 +64,30 @@ ACTIONS: tuple[Action, ...] = (
     Action("runs", ("3",), "Runs", "Every run, newest first; Enter shows one.", "app"),
     Action("host", ("4",), "Host", "What `omni-console doctor` says about this machine.", "app", footer=False),
     Action("preflight", ("5",), "Preflight", "Can a checkpoint work here? Size, architecture and memory before a download.", "app", footer=False),
-    Action("lessons", ("6",), "Lessons", "What was learnt before; what bears on the step, plan or playbook shown stands first.", "app", footer=False),
+    Action("lessons", ("6",), "Lessons", "Lessons of earlier trials; those that apply to the step, plan or playbook shown come first.", "app", footer=False),
     Action("prove", ("v",), "Verify", "Ask the baseline for one short completion, now, and note the answer.", "app", footer=False),
     Action("toggle_mouse", ("M",), "Mouse", "Mouse on or off; off lets the terminal select text.", "app", footer=False),
     Action("back", ("escape",), "Back", "Leave a dialog, a search or a screen. Never stops anything.", "app", footer=False),
     Action("leave", ("q",), "Quit", "Close the console. A run goes on without it.", "app"),
     # the run on show
-    Action("next", ("n",), "Next", "Run the next step, then stand still.", "run", changes=True),
+    Action("next", ("n",), "Next", "Run the next step, then pause.", "run", changes=True),
     Action("auto", ("a",), "Auto", "Run on to the next gate or approval.", "run", changes=True),
-    Action("pause", ("p",), "Pause", "Stand still after the current step.", "run", changes=True),
-    Action("approve", ("y",), "Approve", "Answer an approval, or override a gate that holds (with a reason). A typed word where the playbook asks for one.", "run", changes=True),
+    Action("pause", ("p",), "Pause", "Pause after the current step.", "run", changes=True),
+    Action("approve", ("y",), "Approve", "Answer an approval, or override a gate that holds (with a reason). Asks for a typed word if the playbook wants one.", "run", changes=True),
     Action("reject", ("N",), "Reject", "Turn an approval down.", "run", changes=True),
     Action("retry", ("r",), "Retry", "Try the failed step again; an input may be changed first.", "run", changes=True),
     Action("skip", ("s",), "Skip", "Leave the step out. Needs a reason.", "run", changes=True),
-    Action("abort", ("x",), "Abort", "Stop the run in order; what is alive is rolled back. Asks first.", "run", changes=True, dangerous=True),
-    Action("resume", ("u",), "Resume", "Go on with a run whose runner died.", "run", changes=True),
+    Action("abort", ("x",), "Abort", "Stop the run and roll back what it started. Asks first.", "run", changes=True, dangerous=True),
+    Action("resume", ("u",), "Resume", "Resume a run whose runner died.", "run", changes=True),
     Action("report", ("o",), "Report", "Read the run's report.", "run"),
-    Action("breach", ("b",), "Breach", "What the guard stopped, and why: the curve before it, what was killed, what to do next; its limits where nothing was.", "run"),
+    Action("breach", ("b",), "Breach", "What the guard stopped and why: the curve before, what was killed, what to do next; or its limits, if nothing was.", "run"),
     Action("focus_log", ("l",), "Log", "Put the focus on the log pane.", "run", footer=False),
     Action("zoom", ("z", "plus"), "Zoom", "The log pane over the whole screen, and back.", "run", footer=False),
     # the log pane, when it has the focus
     Action("follow", ("f",), "Follow", "Follow the end of the log; scrolling up pauses, this or G goes on.", "log"),
     Action("bottom", ("G", "end"), "End", "Go to the newest line and follow.", "log", footer=False),
     Action("top", ("g", "home"), "Top", "Go to the oldest line kept.", "log", footer=False),
-    Action("search", ("slash",), "Search", "Search: a regular expression, or plain text where it is none.", "log"),
+    Action("search", ("slash",), "Search", "Search: a regular expression, or plain text if it is not one.", "log"),
     Action("match_next", ("n",), "Next match", "The next match further down.", "log", footer=False),
     Action("match_previous", ("N",), "Previous match", "The next match further up.", "log", footer=False),
     Action("filter", ("ampersand",), "Filter", "Show matching lines only; begin with ! for those that do not match; empty shows all.", "log"),
@@ -116,5 +116,5 @@ def of_scope(scope: str) -> tuple[Action, ...]:
 
 
 def action(action_id: str) -> Action:
-    """One action by id; KeyError where there is none."""
+    """One action by id; KeyError if there is none."""
     return {found.id: found for found in ACTIONS}[action_id]

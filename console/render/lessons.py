@@ -1,4 +1,4 @@
-"""Lessons as lines of text, for a shell and for a screen alike. Pure; what comes out is clean."""
+"""Lessons as lines of clean text, for a shell and for a screen alike. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def row(lesson: Lesson) -> str:
 
 
 def entry(registry: Registry, lesson: Lesson, width: int, today: date) -> list[Line]:
-    """A whole lesson, at most `width` wide but for code; empty parts are left out."""
+    """A whole lesson, at most `width` wide except for code; empty parts are left out."""
     model = lesson.model
     out: list[Line] = [(text, "bold") for text in _wrap(f"{model.id}  {clean(model.title)}", width)]
     out += [(text, tone_of(lesson)) for text in _wrap(_head(model), width)]
@@ -46,7 +46,7 @@ def entry(registry: Registry, lesson: Lesson, width: int, today: date) -> list[L
 
 
 def due_words(lesson: Lesson, today: date) -> str:
-    """`due since 2026-04-27 (209 days)`, or when it will be."""
+    """`due since 2026-04-27 (209 days)`, or when it will be due."""
     day = lesson.model.due or ""
     days = (today - date.fromisoformat(day)).days if day else 0
     if not day:
@@ -63,7 +63,7 @@ def _head(model: LessonModel) -> str:
 
 
 def _parts(registry: Registry, lesson: Lesson, today: date) -> Iterator[tuple[str, list[str], str]]:
-    """(label, paragraphs, tone) in the order they are read."""
+    """(label, paragraphs, tone) in reading order."""
     model = lesson.model
     yield "lesson", [model.lesson], "bold"
     yield "contradicts", _contradictions(registry, model), "warn"
@@ -96,7 +96,7 @@ def _review(lesson: Lesson, today: date) -> list[str]:
 
 
 def _contradictions(registry: Registry, model: LessonModel) -> list[str]:
-    """Its own, then those that others tell and it does not."""
+    """Its own contradictions, then those that only other lessons state."""
     found, told = [], {to for one in model.contradictions for to in one.with_}
     for one in model.contradictions:
         others = ("with itself" if other == model.id else other for other in one.with_)

@@ -14,18 +14,18 @@ LABEL = 9
 """Cells of the figures at the left edge."""
 LEAST = 10
 FLAT = 0.5
-"""A curve that moves within less of its height is drawn from its least to its most."""
+"""A curve that varies by less than this share of its height is scaled to its own range."""
 CALM_S = 2.5
-"""Samples may be so far apart at rest, seconds: what lies between two of them is no gap."""
+"""Seconds between samples at rest: a longer pause is a gap."""
 DASH = 6
 """The line of the limit shows through the curve at every sixth cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One figure: `points` are (seconds, bytes or None where it was not known), oldest first;
-    `top` is the height of the chart, `limit` where the guard acts, `below`: it acts under it;
-    `bottom` is not 0 where it would be flat; `unit` as in console.recovery.guard.config."""
+    """One figure: `points` are (seconds, bytes or None if unknown), oldest first; `top` is the
+    height of the chart, `limit` where the guard acts, `below`: it acts under it; `bottom` is not 0
+    for an otherwise flat curve; `unit` as in console.recovery.guard.config."""
 
     name: str
     points: tuple[tuple[float, float | None], ...]
@@ -45,8 +45,8 @@ def curve_of(found: Crossed, shift: float = 0.0) -> Curve:
 
 
 def columns(curve: Curve, begin: float, end: float, width: int) -> list[float | None]:
-    """The worst of each span: the least where a guard acts below, else the most; None where
-    nothing is known. A span between two samples repeats the one before, one sample's gap long."""
+    """The worst of each span: the least if a guard acts below, else the most; None if unknown. A
+    span between two samples repeats the earlier one, for as long as the usual sample interval."""
     spans: list[float | None] = [None] * width
     if end <= begin or not width:
         return spans
@@ -62,7 +62,7 @@ def columns(curve: Curve, begin: float, end: float, width: int) -> list[float | 
 
 
 def _bridged(spans: list[float | None], curve: Curve, span_s: float) -> list[float | None]:
-    """Columns narrower than the pace of the samples are no gaps; real gaps stay."""
+    """Fill columns narrower than the sample interval; real gaps stay."""
     times = [at for at, value in curve.points if value is not None]
     steps = sorted(b - a for a, b in pairwise(times))
     pace = steps[len(steps) // 2] if steps else 0.0
@@ -82,7 +82,7 @@ def chart(
 ) -> list[Row]:  # fmt: skip
     """`height` rows of `width` cells: the curve, its limit as a line, `moment` as a sign under it.
 
-    Where nothing is known a `?` stands at the bottom: a gap is no zero.
+    Unknown spans have a `?` at the bottom: a gap is no zero.
     """
     cells = max(LEAST, width - LABEL)
     values = columns(curve, begin, end, cells)
@@ -97,7 +97,7 @@ def chart(
 
 
 def _scaled(curve: Curve, values: Sequence[float | None]) -> Curve:
-    """From the least to the most of curve and limit, where it would be a flat bar else."""
+    """The curve scaled from the least to the most of curve and limit, if it would be flat else."""
     known = [one for one in (*values, curve.limit) if one is not None]
     if not known or (span := max(known) - min(known)) >= FLAT * curve.top:
         return curve
@@ -106,7 +106,7 @@ def _scaled(curve: Curve, values: Sequence[float | None]) -> Curve:
 
 
 def _share(curve: Curve, value: float) -> float:
-    """How high it stands, 0 to 1."""
+    """A value's height, 0 to 1."""
     return (value - curve.bottom) / (curve.top - curve.bottom)
 
 
@@ -149,7 +149,7 @@ def _label(curve: Curve, level: int, height: int, line: int | None) -> tuple[str
 
 
 def _figure(curve: Curve, value: float) -> str:
-    """At most eight cells; to the tenth where the scale is a part of the whole."""
+    """A figure in at most eight cells; to the tenth if the scale does not begin at 0."""
     if not curve.unit.startswith("B"):
         return f"{value:.0f} {curve.unit}".rstrip()
     exact = format_bytes(value) if curve.bottom else ""
@@ -172,7 +172,7 @@ def _pointer(at: int, cells: int, signs: Glyphs) -> Row:
 
 
 def _joined(parts: Sequence[tuple[str, str]]) -> Row:
-    """Neighbours of one tone as one part."""
+    """Merge neighbours of one tone into one part."""
     out: list[tuple[str, str]] = []
     for text, tone in parts:
         if out and out[-1][1] == tone:

@@ -31,16 +31,16 @@ RETRYABLE = frozenset(
     {Cause.EXIT_CODE, Cause.SIGNAL, Cause.TIMEOUT, Cause.START_ERROR, Cause.OUTPUT_INVALID,
      Cause.NOT_READY, Cause.OOM_KILL}
 )  # fmt: skip
-"""Never after a guard, a cancel, a gate or a precondition."""
+"""Causes of failure that may be retried: never a guard, cancel, gate or precondition."""
 
 LOSSES = RETRYABLE - {Cause.TIMEOUT}
-"""What a step says whose service or command somebody killed."""
+"""Causes that a step reports when its service or command was killed from outside."""
 
 
 def input_error(context: Context, changes: dict[str, Any], why: str) -> str:
-    """Why these inputs cannot be taken, or "" when they can.
+    """Return why these inputs are refused, or "" when they are accepted.
 
-    One that moves a gate's threshold needs a reason: it overrides what was to be decided.
+    A change that moves a gate's threshold needs a reason, because it overrides the decision.
     """
     try:
         fresh = make_plan(_load(context, changes), context.plan.site, context.view.restore_s)
@@ -54,7 +54,7 @@ def input_error(context: Context, changes: dict[str, Any], why: str) -> str:
 
 
 def moved_thresholds(before: Plan, after: Plan) -> list[tuple[str, str]]:
-    """(gate, `METRIC >= 500 tok/s -> >= 5 tok/s`) for every criterion that is not what it was."""
+    """List (gate, `METRIC >= 500 tok/s -> >= 5 tok/s`) for every criterion that has changed."""
     found = []
     nothing: dict[str, Any] = {}
     pairs = zip_longest(targets(before), targets(after), fillvalue=nothing)
@@ -75,7 +75,7 @@ def _asked(target: dict[str, Any]) -> str:
 
 
 def change_inputs(context: Context, changes: dict[str, Any], who: str, why: str) -> None:
-    """Go on with other inputs; what runs under a specification that changed is stopped."""
+    """Continue with other inputs, and stop services whose specification changed with them."""
     if not changes:
         return
     fresh = _load(context, changes)
@@ -172,7 +172,7 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
 
 
 def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done | None:
-    """`when` false, `requires` false (raises), `unless` true: three different words."""
+    """Skip if `when` is false, fail if `requires` is false, skip if `unless` is true."""
     if step is None:
         return None
     if not step.when:
@@ -191,7 +191,7 @@ def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done 
 
 
 def _cancelled(attempt: Attempt, planned: PlannedStep) -> None:
-    """Stopped by whoever asked, or by the guard, which nobody asked."""
+    """Record the step as cancelled, with the cause if the guard stopped it."""
     verb = attempt.context.control.stop_verb
     data = {"detail": "stopped by the operator"}
     if verb is not None and verb.cause:

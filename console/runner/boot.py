@@ -1,7 +1,7 @@
-"""The boot-time unit, and whether a run of before the reboot left the baseline down.
+"""The unit that runs at boot, and whether a run before the reboot left the baseline down.
 
-A unit calls `rollback --if-interrupted`. It is of type `exec`, so that a load of minutes holds up
-no target, and of KillMode `process`, because a baseline of host processes has to outlive it.
+The unit calls `rollback --if-interrupted`. Its type is `exec`, so that a slow model load delays no
+target; its KillMode is `process`, so that a baseline of host processes outlives the unit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from console.rehearsal.workspace import MAPPING
 
 PASSED = ("PATH", "LD_LIBRARY_PATH", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT",
           "XDG_STATE_HOME", "XDG_CONFIG_HOME", "OMNI_SITE", "OMNI_HOST_DIR")  # fmt: skip
-"""What the unit takes along of the environment it is installed from: places, never secrets."""
+"""Environment variables that the unit keeps from its installation: paths, never secrets."""
 
 UNIT = """\
 [Unit]
@@ -52,10 +52,11 @@ After=network-online.target local-fs.target docker.service podman.socket
 
 
 def left_down() -> RunDir | None:
-    """This user's run that took the baseline down and never saw it back; None where there is none.
+    """Return this user's run that stopped the baseline and did not bring it back, or None.
 
-    Runs that the one which is pointed at has set aside count with it, and the newest where none
-    is. A run that is pointed at and whose journal cannot be read counts: a rollback does no harm.
+    Looks at the run that the pointer names and those set aside for it; without a pointer, at the
+    newest. A named run with an unreadable journal counts, because a needless rollback is
+    harmless.
     """
     mine = records.read(os.getuid())
     if mine is not None:
@@ -70,7 +71,7 @@ def left_down() -> RunDir | None:
 
 
 def install(one: Unit, site: str | None) -> None:
-    """Write and enable the unit; it is not started now. Raises ConsoleError."""
+    """Write and enable the unit without starting it. Raises ConsoleError."""
     if not SYSTEMD.exists() or not shutil.which("systemctl"):
         raise UsageError("this machine is not run by systemd", str(SYSTEMD), "")
     if one.system and os.getuid() != 0:
@@ -90,7 +91,7 @@ def install(one: Unit, site: str | None) -> None:
 
 
 def remove(one: Unit) -> bool:
-    """Disable and delete it; False where it was not there. Raises ConsoleError."""
+    """Disable and delete the unit; return False if it was not there. Raises ConsoleError."""
     if not one.path.exists() and not one.enabled():
         return False
     one.systemctl("disable", one.name)
@@ -100,7 +101,7 @@ def remove(one: Unit) -> bool:
 
 
 def text_of(one: Unit, site: str | None, environment: dict[str, str]) -> str:
-    """The unit file. Raises UsageError for what no unit file can say."""
+    """Return the unit file's text. Raises UsageError for values a unit file cannot express."""
     foreign = one.user != pwd.getpwuid(os.getuid()).pw_name
     names = PASSED[:1] if foreign else PASSED
     given = [f"{name}={value}" for name in names if (value := environment.get(name))]

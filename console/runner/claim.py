@@ -1,9 +1,8 @@
-"""A run's claim on the host: the lock that keeps other runs out, and the pointer that says it is
-on.
+"""A run's claim on the host: the lock that excludes other runs, and the pointer to the active run.
 
-A rollback may begin at the same moment. It takes its own lock first and then ends the runners that
-it can find; a runner makes itself known first and then looks whether a rollback has its lock. So
-one of the two always sees the other.
+A rollback may begin at the same moment. It takes its own lock, then ends the runners that it finds.
+A runner first announces itself, then checks whether a rollback holds its lock. So one of the two
+always sees the other.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ NEWEST = 8
 
 
 def host_lock(*, patient: bool) -> HostLock:
-    """The host's lock. `patient`: whoever holds it may be a refused run that is just leaving, so it
-    is waited for. Raises HostBusy."""
+    """Take the host's lock. With `patient`, wait for a holder that may be a refused run about to
+    exit. Raises HostBusy."""
     deadline = time.monotonic() + (CLOSER_WAIT_S if patient else 0.0)
     while True:
         try:
@@ -43,8 +42,8 @@ def host_lock(*, patient: bool) -> HostLock:
 
 
 def announce(run: RunDir) -> None:
-    """Write pointer and live.jsonl, then look for another user's run and for a rollback
-    under way. Raises HostBusy for either, and OSError."""
+    """Write the pointer and live.jsonl, then check for another user's run and for a rollback under
+    way. Raises HostBusy for either, and OSError."""
     meta, me, is_rolling_back = run.meta(), myself(), _rolling_back_places(run)
     paths.make(run.rollback)
     records.set_aside(os.getuid(), run.rollback)
@@ -66,8 +65,8 @@ def announce(run: RunDir) -> None:
 
 
 def _rolling_back_places(run: RunDir) -> list[Path]:
-    """Where a rollback may have its lock: in the run that it ends, which may be this one, the one
-    that is pointed at, or the newest; or in the site's own place."""
+    """Directories where a rollback may hold its lock: those of this run, of the run that the
+    pointer names and of the newest runs, and the site's own."""
     earlier = records.read(os.getuid())
     pointed = [Path(earlier.run_dir) / sealed.ROLLBACK] if earlier is not None else []
     newest = [one.rollback for one in islice(all_runs(), NEWEST)]
@@ -76,8 +75,8 @@ def _rolling_back_places(run: RunDir) -> list[Path]:
 
 
 def withdraw(run: RunDir) -> None:
-    """It never was: standby and sentinel leave, nothing points at it, and an interrupted run
-    that was pointed at before is again the one that a rollback finds."""
+    """Undo the claim of a run that never began: end standby and sentinel, remove the pointer, or
+    point it back at the interrupted run it named before, so that a rollback finds that."""
     standby.trigger(run.rollback, standby.QUIT)
     dismiss(run)
     records.clear(run.id)
@@ -86,8 +85,8 @@ def withdraw(run: RunDir) -> None:
 
 
 def leave(run: RunDir) -> None:
-    """It is over and owes nothing; an interrupted run that was pointed at before is again the one
-    that a rollback finds, unless its baseline is back."""
+    """Give up the claim of a run that is over; point back at the interrupted run that was named
+    before, unless the baseline is back."""
     records.clear(run.id)
     if records.read(os.getuid()) is None:
         earlier = records.before(os.getuid(), run.rollback)
@@ -95,5 +94,5 @@ def leave(run: RunDir) -> None:
 
 
 def myself() -> live.Live:
-    """This runner, as it stands in live.jsonl."""
+    """This runner's entry in live.jsonl."""
     return live.Live("runner", "runner", os.getpid(), process.start_time(os.getpid()) or 0)

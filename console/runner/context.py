@@ -1,4 +1,4 @@
-"""What an executor is handed: the run, its services, one attempt with its deadline and log."""
+"""What an executor is given: the run, its services, and one attempt with its deadline and log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ VRAM_S = 5.0
 
 
 class StepFailed(Exception):
-    """A step did not do what it should: the cause as a word, the detail for the operator."""
+    """A step failed: the cause as a word, the detail for the operator."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Done:
 
 @dataclass
 class Context:
-    """One run's parts. `record` makes an event durable before anything else happens."""
+    """The parts of one run. `record` makes an event durable before anything else happens."""
 
     run: RunDir
     meta: RunMeta
@@ -90,7 +90,7 @@ class Context:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def way_back(self) -> SealedPlan:
-        """The sealed plan of this run. Raises ConsoleError where it is nowhere."""
+        """The sealed plan of this run. Raises ConsoleError if it cannot be found."""
         return self.sealed or of_run(self.run.path)
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
@@ -108,9 +108,9 @@ class Context:
         self.record("step.state", step, attempt, state=str(state), **data)
 
     def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
-        """Go to a state of the run: where verbs are judged, then in the journal.
+        """Go to a state of the run: first for the judgement of verbs, then in the journal.
 
-        In this order: whoever reads of the new state in the journal may answer it at once.
+        In this order, because whoever reads the new state in the journal may answer it at once.
         """
         if self.view.state is not state:
             check_transition(self.view.state, state)
@@ -118,7 +118,7 @@ class Context:
         self.record("run.state", state=str(state), reason=reason, detail=detail)
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
-        """Name an effect in live.jsonl the moment it can be named: a rollback reads it there."""
+        """Write an effect to live.jsonl as soon as it has a name: a rollback reads it there."""
         group = cgroup.of_process(handle.pid, handle.start) if handle.pid else ""
         entry = live.of_handle(handle, group)
         if kind:
@@ -135,7 +135,7 @@ class Context:
             raise StepFailed(Cause.PRECONDITION, f"secret '{secret.name}': {error}") from error
 
     def path(self, text: str) -> Path:
-        """A path of the playbook, relative to the playbook's directory."""
+        """Resolve a path of the playbook against the playbook's directory."""
         return self.plan.playbook.base / Path(text).expanduser()
 
 
@@ -176,7 +176,7 @@ class Attempt:
     def find(
         self, pattern: str, texts: list[str], *, lines: bool = False
     ) -> list[matching.Spans | None]:
-        """A pattern of the playbook, stopped in time. Raises StepFailed (output_invalid)."""
+        """Search a playbook's pattern, with a time limit. Raises StepFailed (output_invalid)."""
         try:
             return matching.find(pattern, texts, lines=lines, within_s=self.remaining())
         except matching.TooSlow as error:
@@ -185,20 +185,20 @@ class Attempt:
             raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=said) from error
 
     def say(self, text: str, *, always: bool = False) -> None:
-        """Progress for viewers, at most one event a second: the journal is durable, not chatty."""
+        """Report progress to viewers, at most once a second, as each event is synced to disk."""
         now = self.context.clock.monotonic()
         if always or now - self._said >= SAY_INTERVAL_S:
             self._said = now
             self.context.record("step.say", self.step, self.number, text=clean(text, 300))
 
     def hide(self, secret: str) -> None:
-        """Keep a secret out of the log from here on. Output is looked at line by line, so of one
-        with several lines each is kept out; shorter than 4, a line would blot out innocent text."""
+        """Keep a secret out of the log from now on. Output is filtered line by line, so each line
+        of the secret is hidden; lines under 4 characters are not, as they occur in normal text."""
         parts = (p for p in (secret, *secret.splitlines()) if len(p) >= 4)
         self.known |= Known(tuple(parts))
 
     def sink(self, data: bytes) -> None:
-        """Output of the step: whole lines, secrets replaced, into the capped attempt log."""
+        """Write whole lines of the step's output, secrets replaced, to the capped attempt log."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()[-LOG_LIMIT:]
         if len(self._rest) > 1_000_000:  # a line without an end is cut, or it would fill memory
@@ -211,7 +211,7 @@ class Attempt:
         return [clean(line) for line in [*self._tail][-count:]]
 
     def output(self) -> list[str]:
-        """The last lines of output, as text; for patterns."""
+        """The last lines of output as one text, for patterns."""
         return list(self._tail)
 
     def close(self) -> None:
@@ -247,7 +247,7 @@ Executor = Callable[[Context, Any, Attempt], Done]
 
 
 def outage(context: Context, attempt: Attempt) -> None:
-    """Record that the baseline is down from here on, and which proof of its serving came before."""
+    """Record that the baseline is down from now on, and the last proof that it served before."""
     before = proof.last(proof.proof_file(context.plan.site.name))
     context.record(
         "outage", attempt.step, attempt.number, down=True, proof=before.at if before else 0.0
@@ -255,7 +255,7 @@ def outage(context: Context, attempt: Attempt) -> None:
 
 
 def wait_released(context: Context, attempt: Attempt) -> str:
-    """Wait while the GPUs' used memory falls; what was seen, in words."""
+    """Wait until the GPUs' used memory stops falling; return in words what was seen."""
     uuids = [gpu.uuid for gpu in context.plan.site.model.gpus]
     if not uuids:
         return "no GPUs in the site file"

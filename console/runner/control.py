@@ -1,7 +1,7 @@
-"""The control socket: verbs of the operator, each acknowledged and bound to what was seen.
+"""The control socket: the operator's verbs, each acknowledged and bound to what the operator saw.
 
-A verb names the step, attempt and evidence it was meant for; when these have moved on it is
-refused, so that a late key press cannot approve something else. One JSON line each way.
+A verb names its step, attempt and evidence. If these have changed meanwhile the verb is refused, so
+that a late key press cannot approve something else. Each message is one line of JSON.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Verb:
 
 
 class Control:
-    """Where the runner stands, and what was asked of it; shared by runner and socket threads."""
+    """Where the runner stands and what was asked of it; shared by runner and socket threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Control:
         self.on_verb: Callable[[Verb, str, int], None] = lambda verb, step, attempt: None
 
     def set(self, **values: Any) -> None:
-        """The runner says where it is now; verbs for what was before are refused from here on."""
+        """Announce where the runner is; verbs for an earlier place are refused from now on."""
         with self._lock:
             for name, value in values.items():
                 setattr(self, name, value)
@@ -73,7 +73,7 @@ class Control:
                 self._forget()
 
     def _forget(self) -> None:
-        """A second press of a key was for what was before; what stops the run stays."""
+        """Drop repeated key presses meant for what is over; keep verbs that stop the run."""
         kept: list[Verb] = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -93,28 +93,28 @@ class Control:
         }  # fmt: skip
 
     def attend(self) -> None:
-        """Somebody sits in front of this run."""
+        """Note that an operator is viewing this run now."""
         self.attended_at = time.monotonic()
 
     def is_attended(self, now: float, within_s: float) -> bool:
-        """Whether somebody did in the last seconds; `now` is monotonic."""
+        """Whether an operator viewed the run in the last seconds; `now` is monotonic."""
         return now - self.attended_at <= within_s
 
     def halt(self, verb: Verb) -> None:
-        """Stop the run without being asked, recorded or not; what stops already goes on."""
+        """Stop the run without a verb, even if it cannot be recorded; no-op if it stops already."""
         with self._lock:
             if self.stop_verb is None:
                 self._stop(verb)
 
     def _stop(self, verb: Verb) -> None:
-        """Recorded last, and whether that is possible or not: on a full disk it has to work."""
+        """Stop first and record afterwards if possible: it must work on a full disk."""
         self.stop_verb = verb
         self.cancelled.set()
         self.inbox.put(verb)
         self._write_down(verb)
 
     def _write_down(self, verb: Verb) -> str:
-        """Record it; returns "" when that was possible, else why not."""
+        """Record the verb; return "" if that worked, else why not."""
         try:
             self.on_verb(verb, self.step, self.attempt)
         except (ConsoleError, OSError) as error:
@@ -132,7 +132,7 @@ class Control:
                 return ""
             no = self._write_down(verb)
             if no:
-                return f"the journal does not take it, so nothing was done: {no}"
+                return f"the journal cannot be written, so nothing was done: {no}"
             if verb.verb == "pause":
                 self.pause_asked = True
             else:
@@ -164,14 +164,14 @@ class Control:
         if verb.verb == "approve":
             return self._approve_why_not(verb, seen)
         if verb.verb == "skip" and self.implicit:
-            return "this row is the plan's own and cannot be skipped; abort stops the run"
+            return "the plan added this step, so it cannot be skipped; abort stops the run"
         if verb.verb == "skip" and self.is_gate:
             return "a gate cannot be skipped; approve overrides it, with a reason"
         return ""
 
     def _approve_why_not(self, verb: Verb, seen: dict[str, Any]) -> str:
         if "evidence" not in seen:
-            return "an approval names the evidence it was shown"
+            return "an approval must name the evidence that it was shown"
         if self.state is RunState.PAUSED:
             return "" if verb.why.strip() else "overriding a gate needs a reason"
         if self.confirm and verb.args.get("confirm") != self.confirm:
@@ -180,7 +180,7 @@ class Control:
 
 
 class Server:
-    """The runner's socket, in threads of its own; a stuck client costs one thread."""
+    """The runner's socket, served by its own threads; a stuck client blocks only its thread."""
 
     def __init__(self, path: Path, control: Control) -> None:
         self.path = path
@@ -245,7 +245,7 @@ class Server:
 
 
 def send(path: Path, message: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
-    """One verb to a runner and its answer. Raises ControlError when no runner answers."""
+    """Send one verb to a runner and return its answer. Raises ControlError when none answers."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.settimeout(timeout_s)
         try:
@@ -265,7 +265,7 @@ def send(path: Path, message: dict[str, Any], timeout_s: float = 5.0) -> dict[st
 
 @contextlib.contextmanager
 def short_address(path: Path) -> Iterator[str]:
-    """A socket address for a path of any length: 108 bytes are all a sockaddr_un has."""
+    """A socket address for a path of any length: sockaddr_un holds only 108 bytes."""
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"

@@ -1,4 +1,4 @@
-"""What a cutover means on this site: the relay as a service, words for the plan, what misfits."""
+"""What a cutover means on this site: the relay as a service, plan lines, and what prevents it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ RELAY_READY_S = 30.0
 
 
 def door(site: Site, cut: CutoverStep) -> str:
-    """HOST:PORT where clients are: the baseline's, or the address that the step names."""
+    """HOST:PORT where clients connect: the baseline's, or the address that the step names."""
     url = site.model.baseline.url
     host = cut.listen or urlsplit(url).hostname or "127.0.0.1"
     return f"[{host}]:{relay.port_of(url)}" if ":" in host else f"{host}:{relay.port_of(url)}"
 
 
 def relay_spec(site: Site, cut: CutoverStep, to: ServiceSpec) -> ServiceSpec:
-    """The relay of a cutover as a host process; it is ready when the candidate answers there."""
+    """The relay of a cutover as a host process, ready when the candidate answers through it."""
     argv = relay.argv(door(site, cut), relay.address(to.url), to.name)
     ready = Ready(to.ready.path, RELAY_READY_S)
     url = site.model.baseline.url
@@ -48,7 +48,7 @@ def relays(
 
 
 def words(step: Step, site: Site, services: dict[str, ServiceSpec]) -> Iterator[str]:
-    """A cutover in the plan, one line an effect."""
+    """A cutover in the plan, one line per effect."""
     cut = step.cutover
     assert cut is not None
     to = services.get(cut.to)
@@ -71,7 +71,7 @@ def words(step: Step, site: Site, services: dict[str, ServiceSpec]) -> Iterator[
 
 
 def misfits(plan: Plan) -> list[str]:
-    """Why a cutover of this plan cannot work on this site; in words, none where all can."""
+    """Why a cutover of this plan cannot work on this site, in words; empty if it can."""
     found: list[str] = []
     base = plan.site.model.baseline.url
     for _, step in plan.playbook.steps():
@@ -90,7 +90,7 @@ def misfits(plan: Plan) -> list[str]:
 
 
 def narrow(plan: Plan) -> list[str]:
-    """Cutovers whose relay listens for fewer clients than the baseline does at this moment."""
+    """Cutovers whose relay would listen on fewer addresses than the baseline does now."""
     base = plan.site.model.baseline.url
     cuts = [s for _, s in plan.playbook.steps() if s.cutover is not None and s.when]
     if not cuts or not wide(relay.port_of(base)):

@@ -1,8 +1,8 @@
-"""Named fault points: where a test makes the runner die, to see that nothing is lost.
+"""Named fault points, where tests make the runner die to show that nothing is lost.
 
 `OMNI_FAULT=after_intent` kills the runner with SIGKILL the first time it gets there;
-`OMNI_FAULT=after_intent@bench` only at step `bench`. Without the variable a point costs a look
-at a constant.
+`OMNI_FAULT=after_intent@bench` only at step `bench`. Without the variable a point only compares a
+constant.
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ def point(name: str, step: str = "") -> None:
 
 
 def die() -> None:
-    """End this process as nothing else would: no handler runs, nothing is put away."""
+    """End this process at once with SIGKILL: no handler or cleanup runs."""
     os.kill(os.getpid(), signal.SIGKILL)

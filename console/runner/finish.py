@@ -1,4 +1,4 @@
-"""The end of a run: what is alive is stopped, the baseline is back, and the end is on record.
+"""The end of a run: stop what is running, bring the baseline back, and record the outcome.
 
 The baseline comes back by the same rollback procedure that an emergency uses.
 """
@@ -36,10 +36,10 @@ STANDBY_WORD_S = 2.0
 
 
 def bring_back(context: Context, step: str, attempt: int) -> Result:
-    """Stop what is alive, start the baseline, prove it; every stage goes into the journal.
+    """Stop what is running, start and prove the baseline; record every stage in the journal.
 
-    The standby does it; when that is gone, this process rolls back itself. The sentinel only
-    warns meanwhile: what fills the memory now is the baseline.
+    The standby does it, or this process if the standby is gone. The sentinel only warns meanwhile,
+    because it is the baseline that fills the memory now.
     """
     if context.guard is None:
         return _bring_back(context, step, attempt)
@@ -51,7 +51,7 @@ def bring_back(context: Context, step: str, attempt: int) -> Result:
 
 
 def restored(context: Context, seconds: float | None) -> None:
-    """The plan's last row is done when a rollback did it: nobody is to wait for it."""
+    """Mark the plan's restore row as done after a rollback, so that nobody waits for it."""
     view = context.view.step(RESTORE)
     if view is not None and view.state is StepState.PENDING:
         context.record(
@@ -81,7 +81,7 @@ def _bring_back(context: Context, step: str, attempt: int) -> Result:
 
 
 def record_result(context: Context, result: Result, step: str = "", attempt: int = 0) -> None:
-    """Write into the journal how things stand after a rollback, whoever did it."""
+    """Record in the journal how things stand after a rollback, whoever did it."""
     for name in list(context.view.services):
         context.record("service", step, attempt, service=name, alive=False)
     if context.view.cutover:
@@ -96,8 +96,8 @@ def record_result(context: Context, result: Result, step: str = "", attempt: int
 
 
 def _most_quiet_s(context: Context) -> float:
-    """Seconds of silence after which the standby counts as stuck. Without a plan on the disk nobody
-    else could roll back, so the standby is waited for."""
+    """Seconds of silence after which the standby counts as stuck; infinite without a sealed plan on
+    disk, because then only the standby can roll back."""
     try:
         return quiet_limit(context.way_back())
     except ConsoleError:
@@ -106,11 +106,11 @@ def _most_quiet_s(context: Context) -> float:
 
 R = RunState
 ATTEMPTED = STEP_ENDS | {StepState.FAILED, StepState.IN_DOUBT}
-"""A final step is attempted once, and never again by a rollback after the end."""
+"""States of a final step that was attempted; a rollback after the end does not repeat it."""
 LOOKS, LOOK_S = 3, 1.0
 """A baseline counts as down after so many looks in vain, with so many seconds between."""
 TAIL = (RESTORE, BASELINE_AGAIN)
-"""Rows that belong to the end of a run, whatever became of the steps before."""
+"""Rows that belong to the end of a run, however the steps before ended."""
 
 
 class Flow(Enum):
@@ -123,7 +123,7 @@ class Flow(Enum):
 
 
 class Ending:
-    """From the last step to the last line of the journal."""
+    """What a run does after its last step, up to the last line of the journal."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -172,7 +172,7 @@ class Ending:
 
     def _must_restore(self) -> bool:
         """Whether something is up that ends with the run, or the baseline does not answer: it may
-        have died without this run's doing, or with the runner that this one goes on for."""
+        have died by itself, or together with an earlier runner of this run."""
         view = self.context.view
         keeps = {name for name, spec in self.context.plan.services.items() if spec.keep}
         return view.outage or bool(set(view.services) - keeps) or self._is_down()
@@ -189,8 +189,8 @@ class Ending:
         return True
 
     def _stays(self) -> bool:
-        """Whether the run ends with clients at a candidate: no step is left, nothing speaks
-        against it, and candidate and relay live."""
+        """Whether the run ends with clients at a candidate: all steps done, not cancelled, the
+        decision is not against it, and candidate and relay are alive."""
         view, cut = self.context.view, self.context.view.cutover
         if cut.get("what") not in ("stays", "promoted") or self.context.control.cancelled.is_set():
             return False
@@ -231,7 +231,7 @@ class Ending:
             self.context.enter(R.ROLLBACK_FAILED, why, one_line(result.detail, 300))
 
     def run_finally(self) -> None:
-        """Last, in every case, with their own budget; they cannot change the outcome."""
+        """Run the final steps in every case, with their own budget; the outcome stays."""
         point("before_finally")
         self.context.control.set(cancelled=threading.Event(), step="", attempt=0)
         for planned in self.context.plan.steps:
@@ -241,8 +241,8 @@ class Ending:
                 run_attempts(self.context, planned)
 
     def report(self) -> None:
-        """Every run leaves a report, whether its playbook asks for one or not; those it asked
-        for are written anew, now that the end is known."""
+        """Write the report that every run leaves; rewrite the ones that its playbook asked for, now
+        that the end is known."""
         steps = [p.step for p in self.context.plan.steps if p.kind == "report"]
         copies = [self.context.path(s.report.to) for s in steps if s and s.report and s.report.to]
         try:

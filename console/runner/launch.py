@@ -1,4 +1,4 @@
-"""Starting a run or going on with one: a directory, then a runner that outlives its terminal."""
+"""Starts a run or resumes one: a run directory, then a runner that outlives its terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 HANDSHAKE_S = 300.0
-"""A big baseline may take its time for the one completion; the wait is shown."""
+"""Wait for the runner's word; a big baseline is slow to answer its one completion."""
 
 UNIT_S = 30.0
 """How long systemd may take to start or end the unit."""
@@ -52,8 +52,8 @@ class NotStarted(ConsoleError):
 
 
 def launch(run: RunDir, *options: str, timeout_s: float = HANDSHAKE_S) -> Detachment:
-    """Start the runner and wait until it says that it has begun. Raises NotStarted when it
-    refused."""
+    """Start the runner and wait until it says that it has begun. Raises NotStarted if it
+    refuses."""
     how = detachment()
     argv = [*module_argv("console.cli"), "runner", str(run.path), *options]
     if how.unit:
@@ -126,7 +126,7 @@ def _start_unit(argv: list[str]) -> None:
 
 
 def _stop_unit(run: RunDir) -> None:
-    """At best effort: a runner that begins all the same is shown by `runs`."""
+    """Stop the unit, best effort; a runner that begins all the same shows up in `runs`."""
     argv = ["systemctl", "--user", "kill", "--kill-who=main", "--signal=KILL", unit_of(run)]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         children.run(argv, UNIT_S, env=os.environ)
@@ -175,8 +175,7 @@ def _judge(word: bytes, run: RunDir) -> None:
 
 
 def check_resume(run: RunDir, from_step: str = "") -> None:
-    """Raises UsageError when this run is not one to go on with, NewerJournal when a newer program
-    began it."""
+    """Raise UsageError if this run cannot be resumed, NewerJournal if a newer program began it."""
     alive, word = runner_alive(run), ""
     try:
         view = read_view(run)
@@ -197,9 +196,8 @@ def check_resume(run: RunDir, from_step: str = "") -> None:
 
 
 def resume(run: RunDir, from_step: str = "") -> Detachment:
-    """Go on with a run whose runner died, from `from_step` where one is given: a new runner reads
-    the journal back. Raises UsageError when there is nothing to go on with, NotStarted when the
-    runner refused."""
+    """Resume a run whose runner died, from `from_step` if given: a new runner reads the journal.
+    Raises UsageError if there is nothing to resume, NotStarted if the runner refused."""
     check_resume(run, from_step)
     return launch(run, "--resume", *([f"--from={from_step}"] if from_step else []))
 
@@ -218,13 +216,13 @@ def begin(
     overrides: Mapping[str, str] | None = None,
     rehearsal: str = "",
 ) -> RunDir:
-    """A new run whose runner has begun; `say` gets clean sentences while it does.
+    """Start a new run and return it once its runner has begun; `say` gets clean progress sentences.
 
-    `expect`: the digest of the plan that was shown; another playbook or site is refused then.
-    `lease_s`: instead of the playbook's lease. `overrides`: lint rules to go past, with a reason
-    for each. `rehearsal`: the mapping of a rehearsal, as JSON. Blocks for as long as the baseline
-    takes for one completion. Raises NotStarted (the runner refused), LintRefused or another
-    ConsoleError; no trace is left.
+    `expect`: digest of the plan that was shown; a playbook or site changed since is refused.
+    `lease_s`: replaces the playbook's lease. `overrides`: lint rules to override, each with a
+    reason. `rehearsal`: a rehearsal's mapping, as JSON. Blocks until the baseline has answered one
+    completion. Raises NotStarted (the runner refused), LintRefused or another ConsoleError; no
+    trace is left.
     """
     from console.runner.main import owner
 
@@ -252,7 +250,7 @@ def begin(
 
 
 def _same(playbook: Playbook, site: Site, expect: str) -> None:
-    """Raises ConsoleError for a playbook that can only be planned, or is another than was shown."""
+    """Raise ConsoleError if the playbook can only be planned, or differs from the one shown."""
     if playbook.missing:
         words = ", ".join(one_line(x) for x in playbook.missing)
         raise ConsoleError("this playbook was loaded for its plan only", words)
@@ -267,8 +265,8 @@ def _linted(
     playbook: Playbook, site: Site, overrides: Mapping[str, str], say: Callable[[str], None],
     *, blockers: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """What lint says, told and ready to be recorded. `blockers`: ask for a reason to go past
-    them; a rehearsal costs nothing, and is how one is looked at. Raises LintRefused."""
+    """Run lint, tell the operator, and return what to record. `blockers`: demand a reason for each;
+    a rehearsal does not, as it costs nothing. Raises LintRefused."""
     from console.checks.lint.rule import facts_of
     from console.runner.prepare import admission
     from console.runner.prepare.plan import make_plan

@@ -1,4 +1,4 @@
-"""The runner: walks the plan, one step at a time, every effect between an intent and a result.
+"""The runner: walks the plan one step at a time, each effect between an intent and a result.
 
 It is the only writer of the journal. Verbs come through the control socket; nothing here draws.
 """
@@ -35,7 +35,7 @@ class Runner:
         self.failed = False
 
     def run(self) -> None:
-        """Walk, close, finish. Raises only what is a bug or a journal that cannot be written."""
+        """Walk, close, finish. Raises only for a bug or a journal that cannot be written."""
         preload(step.kind for step in self.context.plan.steps)
         state, ending = self.context.view.state, Ending(self.context)
         if state is R.ROLLING_BACK:
@@ -55,8 +55,8 @@ class Runner:
     # -- forward ---------------------------------------------------------------------------
 
     def _guarded_walk(self) -> Flow:
-        """A fault of the console's own fails the step it is at, as any failure does: the journal
-        and the report name it, and what is up comes down."""
+        """Walk the steps; a bug of the console fails the step it occurs in: journal and report name
+        it, and everything running is stopped."""
         try:
             return self._walk()
         except (ConsoleError, OSError):
@@ -93,7 +93,7 @@ class Runner:
         return Flow.END
 
     def _before(self, planned: PlannedStep) -> Flow:
-        """Between steps is where a pause takes hold and where stepping stops."""
+        """Pause, or stop for stepping; both take hold only between steps."""
         self.control.set(
             step=planned.id, attempt=0, is_gate=planned.kind == "gate", implicit=planned.implicit
         )
@@ -109,7 +109,7 @@ class Runner:
         return Flow.ON
 
     def _step(self, planned: PlannedStep) -> Flow:
-        """Run a step until it is settled; what follows is decided by its end and the operator."""
+        """Run a step until it is settled; its end and the operator decide what follows."""
         view = self.context.view.step(planned.id)
         if view is not None and view.state is StepState.SKIPPED:
             return Flow.ON
@@ -128,7 +128,7 @@ class Runner:
         return self._judged(planned)
 
     def _on_failure(self, planned: PlannedStep, cause: Cause) -> Flow | None:
-        """None means: try again."""
+        """Apply the step's `on_failure`; None means: try again."""
         step = planned.step
         policy = step.on_failure if step is not None else "stop"
         up = self.context.view.outage or bool(self.context.view.services)
@@ -149,7 +149,7 @@ class Runner:
         return self._settle(planned, self._pause(reason, f"{planned.id}: {cause}"))
 
     def _settle(self, planned: PlannedStep, verb: Verb) -> Flow | None:
-        """What the operator made of a step that stands still; None means: try again."""
+        """Wait for the operator's decision on a failed step; None means: try again."""
         if verb.verb in ("abort", "rollback"):
             return self._stop_flow()
         if verb.verb == "skip":
@@ -161,12 +161,12 @@ class Runner:
         return None
 
     def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
-        """A step that had failed when the runner died: it is asked about again, not repeated."""
+        """Ask again about a step that failed before the runner died; do not repeat it."""
         flow = self._on_failure(planned, cause)
         return self._step(planned) if flow is None else flow
 
     def _doubt(self, planned: PlannedStep) -> Flow:
-        """An intent without a result: an effect that may have happened is never repeated alone."""
+        """Ask about a step in doubt: an effect that may have happened is never repeated alone."""
         if self.context.meta.headless:
             self.failed = True
             return Flow.END
@@ -175,7 +175,7 @@ class Runner:
         return self._step(planned) if flow is None else flow
 
     def _judged(self, planned: PlannedStep) -> Flow:
-        """Where a step leads that is done; one that its `when` left out has judged nothing."""
+        """Where a finished step leads; one that its `when` left out has judged nothing."""
         view = self.context.view.step(planned.id)
         skipped = view is not None and view.state is StepState.SKIPPED
         if planned.step is None or planned.kind not in JUDGES or skipped:
@@ -222,7 +222,7 @@ class Runner:
         return Flow.ON
 
     def _pause(self, reason: Pause, detail: str) -> Verb:
-        """Stand still until a verb comes that moves on."""
+        """Wait until a verb comes that moves on."""
         self.context.enter(R.PAUSED, str(reason), detail)
         while True:
             try:

@@ -59,12 +59,12 @@ from console.runner.services import RunServices
 
 WARM_READY_S = 10.0
 FENCED_S = 5.0
-"""Seconds that a standby that was triggered may take to end its runner."""
-UNGUARDED = "nobody guards what is up: the baseline is brought back now"
+"""Seconds that a triggered standby may take to end its runner."""
+UNGUARDED = "no sentinel guards the load: the baseline is brought back now"
 
 
 def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: str) -> int:
-    """Entry of `omni-console runner RUN`; says one JSON word on `ready_fd`, then runs."""
+    """Entry of `omni-console runner RUN`: write one JSON line to `ready_fd`, then run."""
     for number in (signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     word = _Word(run, ready_fd)
@@ -102,12 +102,12 @@ def main(run: RunDir, *, ready_fd: int, resume: bool, close: bool, from_step: st
 
 
 def _walk(context: Context, server: Server, lock: HostLock, *, resumed: bool, closing: bool) -> int:
-    """From the first step to the end of the process; the exit code."""
+    """Go from the first step to the end of the process; return the exit code."""
     code = Exit.OK
     try:
         if not closing:
             # in a thread: the main one may hold the very lock that stopping the run takes
-            end = partial(threading.Thread, target=_asked_to_end, args=(context,), daemon=True)
+            end = partial(threading.Thread, target=_on_sigterm, args=(context,), daemon=True)
             signal.signal(signal.SIGTERM, lambda *_: end().start())
             _watch_machine(context, resumed=resumed)
         Runner(context).run()
@@ -133,17 +133,17 @@ def _trace() -> None:
         traceback.print_exc()
 
 
-def _asked_to_end(context: Context) -> None:
-    """SIGTERM, from systemd or a `kill`: the baseline must not stay down because of it. The
-    standby ends this process; where it does not, the run rolls itself back."""
+def _on_sigterm(context: Context) -> None:
+    """Handle SIGTERM from systemd or `kill` without leaving the baseline down: the standby ends
+    this process, or else the run rolls itself back."""
     if standby.trigger(context.run.rollback, standby.EMERGENCY):
         time.sleep(FENCED_S)
     context.control.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
 
 
 def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
-    """The baseline must not pay for a dead runner: the standby rolls back, or this process, which
-    lets go of the host when it is through: the closer that it starts then needs it."""
+    """Bring the baseline back when this runner cannot go on: by the standby, or by this process,
+    which then releases the host for the closer that it starts."""
     waits = standby.is_standing_by(run.rollback, running=True)
     if not (waits and standby.trigger(run.rollback, standby.EMERGENCY)):
         plan = context.way_back() if context is not None else sealed.of_run(run.path)
@@ -151,14 +151,14 @@ def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
 
 
 class _Word:
-    """The one line the launcher waits for: on a pipe, or in a file for a systemd unit."""
+    """The one line that the launcher waits for: on a pipe, or in a file for a systemd unit."""
 
     def __init__(self, run: RunDir, fd: int) -> None:
         self.run = run
         self.fd = fd
 
     def refuse(self, error: Exception, more: str = "") -> Exit:
-        """Say why no run starts, and `more` with it; the exit code that goes with it."""
+        """Say why no run starts, with `more`; return the matching exit code."""
         if not isinstance(error, ConsoleError):
             _trace()
             words = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
@@ -171,7 +171,7 @@ class _Word:
         return error.exit_code
 
     def say(self, word: dict[str, Any]) -> bool:
-        """Say it; False when nobody listens any more."""
+        """Write the line; False if nobody listens any more."""
         data = json.dumps(word).encode() + b"\n"
         if self.fd >= 0:
             try:
@@ -187,9 +187,9 @@ class _Word:
 
 
 def _context(run: RunDir, *, closing: bool = False) -> Context:
-    """Everything from the run's own copies: the files the operator edits are not looked at.
+    """Build the context from the run's own copies, never from the files that the operator edits.
 
-    `closing`: a path that has vanished since must not keep the end from being written down.
+    `closing`: tolerate paths that have vanished, so that the end can still be recorded.
     """
     meta = run.meta()
     site = load_site(run.site)
@@ -215,14 +215,14 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
 
 
 def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Server:
-    """Up to the first step: what is not sealed is not started. Raises ConsoleError."""
+    """Do everything before the first step; nothing starts unsealed. Raises ConsoleError."""
     run = context.run
     if resume or close:
         fold(events(context.run.journal), context.view)
     if resume and not context.view.run_id:
         raise ConsoleError(
-            "the journal of this run is gone", str(run.journal),
-            "without it nobody knows what was done; omni-console rollback still works",
+            "the journal of this run is missing", str(run.journal),
+            "without it nothing tells what was done; omni-console rollback still works",
         )  # fmt: skip
     if close:
         live.append(run.live, myself())
@@ -254,8 +254,8 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
 
 
 def _fits(context: Context) -> None:
-    """A guard that is breached already, or watches over nothing, costs no outage: no run starts.
-    Raises UsageError."""
+    """Refuse a run whose guard is breached already or has nothing to watch, before it costs an
+    outage. Raises UsageError."""
     from console.host.gpu.inventory import Cards
     from console.host.machine import look
     from console.runner.executors.benchmark import engine
@@ -277,11 +277,11 @@ def _fits(context: Context) -> None:
 
 
 def _can_be_stopped(context: Context) -> None:
-    """An outage that would not happen must not be believed in. Raises BaselineNotReady."""
+    """Refuse a plan whose outage would fail to stop the baseline. Raises BaselineNotReady."""
     if context.services.find("baseline") is None:
         url = context.plan.site.model.baseline.url
         who = listener(url)
-        what = f"process {who.pid} ({who.words})" if who else "what"
+        what = f"process {who.pid} ({who.words})" if who else "something"
         end = f"`kill {who.pid}`" if who else "end it by hand"
         raise BaselineNotReady(
             "no run starts: the baseline could not be stopped",
@@ -309,7 +309,7 @@ def _warm_up(context: Context) -> None:
         if child.poll() is not None or clock.monotonic() > deadline:
             raise ConsoleError(
                 "the standby for the rollback did not start", f"see {directory / 'warm.log'}",
-                "no run starts without a way back",
+                "no run starts without a standby",
             )  # fmt: skip
         clock.sleep(0.01)
 
@@ -322,14 +322,14 @@ def _guard(context: Context) -> None:
 
 
 def _watch_machine(context: Context, *, resumed: bool) -> None:
-    """Take the peaks of the machine once a second from here on."""
+    """Sample the machine's peaks once a second from here on."""
     before = context.view.peaks if resumed else None
     context.peaks = Peaks(context.run, lambda: context.control.step, context.clock, before)
     context.peaks.start()
 
 
 def _end(context: Context, server: Server) -> None:
-    """Let go of everything; the standby stays only when the run is not over."""
+    """Release everything; the standby stays only when the run is not over."""
     server.close()
     context.services.close()
     over = context.view.over

@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 EVENT = "peaks"
 GAP_S = 10.0
-"""A figure that was not read for longer is not sure any more."""
+"""A figure that was not read for this many seconds is uncertain from then on."""
 STALE_S = 3.0
-"""A card's figure that is older is left out of the file."""
+"""A card's figure older than this is left out of the file."""
 SMALL = 0.01
-"""What rose by less does not get an event of its own; a gate that asks gets the exact figure."""
+"""A smaller rise gets no event of its own; a gate still gets the exact figure."""
 POLL_S = 0.05
 CARD = ("used", "temperature")
 HOST = ("ram_used", "swap_used", "swap_in", "pressure")
 
 
 class Peak:
-    """The most of one figure, and whether it was looked at all the time; seconds are monotonic."""
+    """The highest value of one figure, and whether samples had gaps; times are monotonic."""
 
     def __init__(self, since: float, most: float | None = None, gap: str = "") -> None:
         self.most = most
@@ -55,7 +55,7 @@ class Peak:
         self._miss = ""
 
     def look(self, at: float, value: float | None, why: str = "") -> None:
-        """A look at `at`; None: it could not be read, because of `why`."""
+        """Take in a sample at `at`; None means that it could not be read, because of `why`."""
         if value is None:
             self._miss = why
             return
@@ -64,7 +64,7 @@ class Peak:
         self.read_at, self._miss = at, ""
 
     def unsure(self, now: float) -> str:
-        """Why the most that was seen may not be the most there was; "" when it is."""
+        """Why the highest value seen may not be the true peak; "" if it is."""
         if self._gap or (late := self._late(now)):
             return self._gap or late
         if self.most is None:
@@ -81,9 +81,9 @@ class Peak:
 
 
 class Peaks:
-    """Looks from `start` to `close`; `before` is what an earlier runner of this run saw.
+    """Samples from `start` to `close`; `before` is what an earlier runner of this run saw.
 
-    No method blocks, `settle` apart, and none raises.
+    No method raises, and only `settle` blocks.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Peaks:
     # -- the thread ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Returns at once: imports and threads come in a thread of their own."""
+        """Start sampling and return at once: imports happen in the sampling thread."""
         thread = threading.Thread(target=self._begin, name="peaks", daemon=True)
         with contextlib.suppress(RuntimeError):  # no thread left: nobody looks, gates hold
             thread.start()
@@ -136,14 +136,14 @@ class Peaks:
                 sampler.start()
 
     def close(self) -> None:
-        """Stop looking; two seconds at most, when NVML hangs."""
+        """Stop sampling; takes two seconds at most, even when NVML hangs."""
         with self._lock:
             self._closed, sampler = True, self._sampler
         if sampler is not None:
             sampler.close()
 
     def take(self, sample: Sample) -> None:
-        """One look at the machine."""
+        """Sample the machine once."""
         with self._lock:
             self._n += 1
             self._looked_at, self.gpu = sample.at, sample.gpu
@@ -177,7 +177,7 @@ class Peaks:
     # -- the runner ------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
-        """The data of an event, as the module's first lines say."""
+        """The data of a "peaks" event, as described at the top of this module."""
         now = self._clock.monotonic()
         with self._lock:
             return {
@@ -188,7 +188,7 @@ class Peaks:
             }
 
     def settle(self, cancelled: threading.Event) -> None:
-        """Wait for a look at everything that is not older than this call, GAP_S at most."""
+        """Wait for a sample of everything taken after this call, GAP_S at most."""
         asked = self._clock.monotonic()
         while self._behind(asked) and self._clock.monotonic() - asked <= GAP_S:
             if self._clock.wait(cancelled, POLL_S):
@@ -202,7 +202,7 @@ class Peaks:
 
 
 def record(context: Context, step: str, attempt: int, *, exact: bool = False) -> None:
-    """Into the journal what rose since the last time; `exact`: in any case. Raises JournalError."""
+    """Record in the journal what rose since last time, or all if `exact`. Raises JournalError."""
     if context.peaks is None:
         return
     found = context.peaks.figures()
@@ -211,7 +211,7 @@ def record(context: Context, step: str, attempt: int, *, exact: bool = False) ->
 
 
 def before_gate(context: Context, planned: PlannedStep, attempt: int) -> None:
-    """A gate on the machine's figures judges exact ones that are no older than the gate."""
+    """Record exact figures that are no older than the gate which judges them."""
     criteria = (planned.step.gate if planned.step is not None else None) or []
     if context.peaks is not None and any(one.metric in GAUGE_METRICS for one in criteria):
         context.peaks.settle(context.control.cancelled)
@@ -219,7 +219,7 @@ def before_gate(context: Context, planned: PlannedStep, attempt: int) -> None:
 
 
 def differs(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether a figure came, went, or moved by more than SMALL."""
+    """Whether a figure appeared, vanished, or moved by more than SMALL."""
     old, new = dict(_flat(before)), dict(_flat(now))
     return old.keys() != new.keys() or any(_moved(old[key], new[key]) for key in new)
 

@@ -1,7 +1,7 @@
-"""Accepting a cutover: proved once more, recorded with who and why; nothing is moved by it.
+"""Accepts a cutover: proves the candidate once more and records who and why; it moves nothing.
 
-What a person changes so that a rollback restores the promoted candidate is only told (`site_lines`,
-`first`).
+The console only tells what a person must change so that a rollback restores the promoted candidate
+(`site_lines`, `first`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def first(spec: ServiceSpec, url: str) -> list[str]:
 
 
 def measured(service: str, view: RunView) -> float | None:
-    """tok/s of the run's last benchmark of a service."""
+    """tok/s of a service from the run's last benchmark of it."""
     rates = [
         number(view.metrics.get(scope, {}).get("tok_s", {}).get("value"))
         for scope, bench in view.benchmarks.items()
@@ -101,8 +101,8 @@ def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
 
 
 def on_port(argv: tuple[str, ...], old: int, new: int) -> tuple[tuple[str, ...], bool]:
-    """An argv with its port changed where it stands as a word or behind `=` or `:`; and whether
-    it did."""
+    """An argv with its port replaced, found as a word or after `=` or `:`; and whether it was
+    found."""
     form = re.compile(rf"(^|=|:){old}$")
     changed = tuple(form.sub(rf"\g<1>{new}", word) for word in argv)
     return changed, changed != argv
@@ -113,8 +113,8 @@ def _name(spec: ServiceSpec) -> str:
 
 
 def _create(spec: ServiceSpec, runs: ContainerSpec, url: str) -> list[str]:
-    """`docker create` of the candidate's container as the operator's own: without the console's
-    labels, which a rollback stops."""
+    """`docker create` for the candidate as the operator's own container: without the console's
+    labels, since a rollback stops what carries them."""
     argv = ["docker", "create", "--name", _name(spec), "--restart", "unless-stopped"]
     here = relay.port_of(spec.url)
     for host, inside in runs.ports:
@@ -138,14 +138,14 @@ def _create(spec: ServiceSpec, runs: ContainerSpec, url: str) -> list[str]:
 
 
 def outage_words(view: RunView) -> str:
-    """How long the way back took lately, for whoever decides."""
+    """How long recent restores took, for whoever decides."""
     known = view.restore_s
-    return f"back in {format_duration(known)}" if known else "how fast was never measured"
+    return f"back in {format_duration(known)}" if known else "its duration was never measured"
 
 
 @dataclass(frozen=True, slots=True)
 class CutOver:
-    """A cutover that stands: its relay, its run, and what clients reach."""
+    """A cutover in force: its relay, its run, and what clients reach."""
 
     relay: Relay
     run: RunDir
@@ -154,7 +154,7 @@ class CutOver:
 
 
 def standing(site: Site) -> CutOver:
-    """The cutover to accept. Raises UsageError where there is none, or its run is still on."""
+    """Return the cutover to accept. Raises UsageError if there is none, or its run is active."""
     url = site.model.baseline.url
     found = relay.at(url)
     if found is None:
@@ -164,10 +164,10 @@ def standing(site: Site) -> CutOver:
         )  # fmt: skip
     run = RunDir(paths.runs_dir() / found.run)
     if not found.run or not run.readable:
-        raise UsageError("the run that cut over is not on record", f"relay, pid {found.pid}")
+        raise UsageError("the run of this cutover has no record", f"relay, pid {found.pid}")
     if runner_alive(run) or ladder_busy(run):
         raise UsageError(
-            f"run {run.id} is still on", "it may yet go back",
+            f"run {run.id} is still active", "it may still end the cutover",
             f"omni-console attach {run.id[-4:]}; promote when it has ended",
         )  # fmt: skip
     view = read_view(run)
@@ -185,8 +185,8 @@ def standing(site: Site) -> CutOver:
 
 
 def _serves_itself(cut: CutOver, engine: str) -> None:
-    """Raise BaselineNotReady where the candidate of the run is not what answers behind the relay:
-    it may have died since, and another server have taken its port."""
+    """Raise BaselineNotReady if it is not the run's candidate that answers behind the relay: it may
+    have died since, and another server may have taken its port."""
     name, run = cut.spec.name, cut.run
     known = handle_of(name, cut.view.services.get(name, {}))
     named = [Handle(name, "", one.container, name, one.pid, one.start)
@@ -195,14 +195,12 @@ def _serves_itself(cut: CutOver, engine: str) -> None:
     try:
         up = [one for one in named if _runs_now(one, cut, engine)]
         told = [stranger(run.id, one, cut.spec) for one in up]
-        who = (
-            min(told, key=len) if up else f"{name} does not run any more, or not at {cut.spec.url}"
-        )
+        who = min(told, key=len) if up else f"{name} does not run, or not at {cut.spec.url}"
     except EngineError as error:  # nobody knows what answers
         who = f"whether {name} runs is not known: {error}"
     if who:
         raise BaselineNotReady(
-            "not promoted: clients are not at the candidate that was measured", who,
+            "not promoted: clients do not reach the candidate that was measured", who,
             "omni-console rollback brings the baseline back",
         )  # fmt: skip
 
@@ -217,7 +215,7 @@ def _runs_now(handle: Handle, cut: CutOver, engine: str) -> bool:
 
 
 def _started(run: RunDir, name: str) -> tuple[ServiceSpec, str]:
-    """The service as the run started it, and the run's engine, by the run's own copies. Raises
+    """The service as the run started it, and the run's engine, from the run's own copies. Raises
     ConsoleError."""
     meta, site = run.meta(), load_site(run.site)
     site.base = Path(meta.site_base)
@@ -226,7 +224,7 @@ def _started(run: RunDir, name: str) -> tuple[ServiceSpec, str]:
 
 
 def proven(site: Site) -> Completion:
-    """One completion on the production port, now. Raises BaselineNotReady."""
+    """Get one completion on the production port now. Raises BaselineNotReady."""
     ask, url = site.model.baseline.completion, site.model.baseline.url
     done = complete(url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout)
     if not done.ok:
@@ -238,8 +236,8 @@ def proven(site: Site) -> Completion:
 
 
 def accept(site: Site, cut: CutOver, who: str, why: str) -> Promotion:
-    """Record it in the run's directory, journal and report. Raises HostBusy, OSError,
-    ConsoleError; no run is on meanwhile."""
+    """Record the promotion in the run's directory, journal and report while no run is active.
+    Raises HostBusy, OSError, ConsoleError."""
     lock = HostLock()
     try:
         # Since the cutover was looked at, a rollback may have ended it, and a run made another.

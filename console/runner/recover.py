@@ -1,4 +1,4 @@
-"""A run whose runner died: what its journal left open is settled before anything goes on."""
+"""A run whose runner died: settles what its journal left open before anything continues."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from console.runtime.docker.client import ask
 from console.runtime.spec import RUN_LABEL, SERVICE_LABEL, Handle, role_label
 
 UP = ("process", "step")
-"""Kinds of live.jsonl that no run may leave without a guard."""
+"""Kinds in live.jsonl that must never be left without a guard."""
 LEFTOVER_GRACE_S = 2.0
 OPEN = frozenset({StepState.RUNNING, StepState.RETRY_WAIT})
 
 
 def settle_intents(context: Context, from_step: str = "") -> None:
-    """An intent without a result: repeatable kinds run again, `unless` may prove the rest done;
-    what remains is in_doubt, and the operator decides. From `from_step` on all run again."""
+    """Settle each intent without a result: repeatable steps run again, and so do those with
+    `unless`; the others become in_doubt for the operator. From `from_step` on all run again."""
     again = False
     for view in list(context.view.steps):
         if context.view.over and not view.final:
@@ -65,7 +65,7 @@ def settle_intents(context: Context, from_step: str = "") -> None:
 
 
 def end_leftovers(context: Context, step: str) -> None:
-    """What a dead runner's step left running must not run beside its second attempt."""
+    """End what a dead runner's step left running, before its second attempt starts."""
     for pid, start in process.by_cookie(context.run.id, step):
         process.stop_group(pid, start, grace_s=LEFTOVER_GRACE_S, clock=context.clock)
     planned = context.plan.at(step)
@@ -79,9 +79,9 @@ def end_leftovers(context: Context, step: str) -> None:
 
 
 def end_unrecorded(context: Context) -> None:
-    """End what carries the run's mark and stands in no record: its runner died after it had started
-    a candidate and before it could name it. Nobody else would ever end that, or adopt it. A
-    container is recorded before it starts: what runs inside is none of these."""
+    """End processes and containers with the run's mark but no record: the runner died between
+    starting a candidate and naming it, and nothing else would ever end or adopt it. A container is
+    recorded before it starts, so processes inside one do not count."""
     entries = [entry for entry in live.read(context.run.live) if entry.pid]
     known = {os.getpid(), *(entry.pid for entry in entries)}
     for entry in entries:
@@ -94,7 +94,7 @@ def end_unrecorded(context: Context) -> None:
 
 
 def _recorded(context: Context) -> dict[str, Handle]:
-    """Services that may be alive: those of the journal, and those only live.jsonl knows because
+    """Services that may be alive: those of the journal, and those found only in live.jsonl because
     the runner died between the effect and its event."""
     handles: dict[str, Handle] = {}
     for entry in live.read(context.run.live):
@@ -110,7 +110,7 @@ def _recorded(context: Context) -> dict[str, Handle]:
 
 
 def adopt_services(context: Context) -> None:
-    """Services that survived their runner are taken over, with a new tailer each."""
+    """Take over services that survived their runner, with a new tailer each."""
     for name, handle in _recorded(context).items():
         try:
             alive = context.services.driver(name).status(handle).alive
@@ -123,9 +123,9 @@ def adopt_services(context: Context) -> None:
 
 
 def refuse_resume(run: RunDir) -> None:
-    """Refuse, before anything is touched, a run that a rollback has ended without the journal's
-    knowing (what it says is up is not), and any run while the clients of its baseline are at the
-    candidate of another one. Raises UsageError and BaselineNotReady."""
+    """Refuse to resume a run that a rollback ended without the journal (which still lists its
+    services as up), and any run while clients of its baseline are at another run's candidate.
+    Raises UsageError and BaselineNotReady."""
     try:
         view = read_view(run)
     except (ConsoleError, OSError):
@@ -144,15 +144,15 @@ def refuse_resume(run: RunDir) -> None:
         other = proxy.at(url)
         if other is not None and other.run not in ("", run.id):
             raise BaselineNotReady(
-                "no run goes on: the baseline does not serve",
+                "no run resumes: the baseline does not serve",
                 f"{other.service} answers at {url}, by the cutover of {other.run}",
                 "omni-console rollback ends that cutover",
             )
 
 
 def is_unguarded(run: RunDir) -> bool:
-    """Whether something of a run that is not over is up, or the baseline down, with no sentinel.
-    Where no journal can tell, it is taken for granted: a rollback does no harm."""
+    """Whether an unfinished run has something up, or the baseline down, and no sentinel. An
+    unreadable journal counts as yes: a needless rollback does no harm."""
     if is_watched(run):
         return False
     try:
@@ -165,7 +165,7 @@ def is_unguarded(run: RunDir) -> bool:
 
 
 def close_after_rollback(context: Context) -> None:
-    """Write into the journal what an emergency rollback did while no runner was there."""
+    """Record in the journal what an emergency rollback did without a runner."""
     lines, _ = read_lines(context.run.rollback / PROGRESS_FILE)
     last = [line for line in lines if line.get("rung") == "done"]
     if not last:

@@ -1,4 +1,4 @@
-"""The services of a run: drivers by name, what is alive, and one log tailer each."""
+"""The services of a run: a driver for each, what is alive, and one log tailer each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CAP_INTERVAL_S = 2.0
 
 
 class RunServices:
-    """Starts, stops and watches the run's services; the engine is connected to when needed."""
+    """Starts, stops and watches the run's services; connects to the engine when needed."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -95,12 +95,12 @@ class RunServices:
         return ContainerDriver(spec, self.client, site=site, say=self._say)
 
     def _say(self, text: str) -> None:
-        """A driver's decision (reused, renamed aside, …) becomes the step's progress."""
+        """Show a driver's decision (reused, renamed aside, …) as the step's progress."""
         if self._attempt is not None:
             self._attempt.say(text, always=True)
 
     def start(self, name: str, attempt: Attempt) -> Handle:
-        """Start a service and follow its log; the intent is in the journal already."""
+        """Start a service and follow its log; the journal already has the intent."""
         self._attempt = attempt
         log = self.context.run.log(name)
         launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle))
@@ -114,8 +114,8 @@ class RunServices:
         return handle
 
     def _named(self, name: str, handle: Handle) -> None:
-        """The effect can be named: live.jsonl and the journal have it before it does anything,
-        so that a start that fails half way is undone as well."""
+        """Record an effect in live.jsonl and the journal before it acts, so that a start that fails
+        halfway is undone too."""
         point("effect_begun", name)
         self.context.alive(handle)
         self._hold(name, handle)
@@ -130,7 +130,7 @@ class RunServices:
         )  # fmt: skip
 
     def can_start(self, name: str) -> None:
-        """What would keep a service from starting, asked before the baseline goes down for it.
+        """Check what would keep a service from starting, before the baseline goes down.
 
         Raises EngineError, ServiceError or StepFailed.
         """
@@ -150,13 +150,13 @@ class RunServices:
                 raise StepFailed(Cause.START_ERROR, f"{one_line(program)}: not found")
 
     def model(self, name: str, asked: str) -> str:
-        """The model that a service is asked for: what a step says, else the baseline's own."""
+        """The model name to request from a service: the step's, else the baseline's own."""
         base = self.context.plan.site.model.baseline
         return asked or (base.completion.model if name == "baseline" else "")
 
     def take_over(self, name: str, attempt: Attempt) -> bool:
-        """Take what runs already into the run; False where nothing does, or where its model has
-        changed since it was started: then it is stopped."""
+        """Take over a running service; False if none runs, or if its model file has changed since
+        it was started, in which case it is stopped."""
         found = self.find(name)
         if found is None:
             return False
@@ -186,14 +186,14 @@ class RunServices:
             self._tailers[name] = tailer
 
     def _cap_logs(self) -> None:
-        """A host process writes its log itself, with nothing between that could cap it."""
+        """Cap the logs of host processes, which write them directly."""
         while not self._closed.wait(CAP_INTERVAL_S):
             for name, handle in list(self.handles.items()):
                 if handle.pid:
                     keep_end(self.context.run.log(name), LOG_LIMIT)
 
     def find(self, name: str) -> Handle | None:
-        """The live handle of a service: this run's, or one that still runs from before."""
+        """The live handle of a service, of this run or still running from before."""
         known = self.handles.get(name)
         if known is not None and self.driver(name).status(known).alive:
             return known
@@ -201,13 +201,13 @@ class RunServices:
         return self.driver(name).find()
 
     def use(self, spec: ServiceSpec) -> None:
-        """A service of the console's own, as this step needs it."""
+        """Set the specification of one of the console's own services for this step."""
         if self.specs.get(spec.name) != spec:
             self.specs[spec.name] = spec
             self._drivers.pop(spec.name, None)
 
     def change(self, specs: dict[str, ServiceSpec]) -> None:
-        """Take new specifications; what runs under one that changed is stopped first."""
+        """Take new specifications; stop services whose specification changed first."""
         for name, spec in specs.items():
             if spec != self.specs.get(name):
                 if name in self.handles:
@@ -216,7 +216,7 @@ class RunServices:
         self.specs = specs
 
     def wait(self, name: str, attempt: Attempt) -> float:
-        """Wait until a service is ready; seconds waited. Raises StepFailed with cause and log."""
+        """Wait until ready; return the seconds. Raises StepFailed with cause and log."""
         spec, driver = self.spec(name), self.driver(name)
         handle = self.handles.get(name) or self.find(name)  # a dead one is waited for: it says why
         if handle is None:
@@ -245,7 +245,7 @@ class RunServices:
         return waited
 
     def explain(self, name: str) -> StepFailed | None:
-        """Why a service that should serve does not, with its last log lines; None if it lives."""
+        """Why a service fails to serve, with its last log lines; None if it is alive."""
         handle = self.handles.get(name)
         if handle is None:
             return None
@@ -273,7 +273,7 @@ class RunServices:
         return True
 
     def gone(self, name: str) -> None:
-        """Forget a service that does not run any more."""
+        """Forget a service that no longer runs."""
         tailer = self._tailers.pop(name, None)
         if tailer is not None:
             tailer.stop()
@@ -290,9 +290,9 @@ class RunServices:
 
 
 def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> None:
-    """Stop a baseline that came back during its outage, by its engine (`restart: always`) or a
-    person: two engines would be loaded. Raises StepFailed where a step that `starts` a service
-    would load it beside something on no record that answers in the baseline's place."""
+    """Stop a baseline that its engine (`restart: always`) or a person started during its outage, so
+    that two engines are not loaded. Raises StepFailed if a step that `starts` a service would load
+    it beside an unrecorded server in the baseline's place."""
     services = context.services
     try:
         back = services.find("baseline") is not None
@@ -314,8 +314,8 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
 
 
 def refuse_stranger(context: Context, name: str) -> None:
-    """Raise StepFailed where something else than a service answers at its address: a server may
-    have taken the port while the service loaded, and would be measured in its place."""
+    """Raise StepFailed if another server answers at the service's address: it may have taken the
+    port while the service loaded, and would be measured in its place."""
     handle = context.services.handles.get(name)
     who = stranger(context.run.id, handle, context.services.spec(name)) if handle else ""
     if who:
@@ -326,10 +326,10 @@ def refuse_stranger(context: Context, name: str) -> None:
 
 
 def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
-    """What answers at a service's address in its place, in words; "" where that is the service.
+    """What else answers at a service's address, in words; "" if it is the service itself.
 
-    It is known of processes, and of containers in the host's network: in any other network the
-    engine holds the port. Where the service's own processes are not known, nothing is said.
+    Only processes and containers in the host's network can be told apart: in other networks the
+    engine holds the port. "" too if the service's own processes are not known.
     """
     own = _own_pids(run_id, handle, spec)
     if not own:
@@ -346,7 +346,7 @@ def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
 
 
 def handle_of(name: str, data: Mapping[str, Any]) -> Handle | None:
-    """The handle of a service as the journal has it; None where it does not say what it is."""
+    """The handle of a service from its journal entry; None if the entry is incomplete."""
     if "kind" not in data:
         return None
     return Handle(
@@ -370,8 +370,7 @@ def _own_pids(run_id: str, handle: Handle, spec: ServiceSpec) -> set[int]:
 
 
 def _began(handle: Handle) -> float | None:
-    """When the oldest process of a service was started, in Unix seconds; None where that is not
-    known."""
+    """When the oldest process of a service was started, in Unix seconds; None if unknown."""
     pids = [handle.pid] if handle.pid else pids_of_container(handle.container)
     starts = [start for pid in pids if (start := process.start_time(pid)) is not None]
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -379,7 +378,7 @@ def _began(handle: Handle) -> float | None:
 
 
 def _died(state: Status) -> Cause:
-    """Why something that had served does not run any more; shells count signals from 128."""
+    """Why a service that had served no longer runs; shells report signal N as 128 + N."""
     if state.oom_killed:
         return Cause.OOM_KILL
     code = state.exit_code or 0

@@ -1,1 +1,1 @@
-"""Starting, probing and ending model servers."""
+"""Starts, probes and ends model servers."""

@@ -32,8 +32,7 @@ CALL_S = 2.0
 """Deadline of an ordinary call; starting may take START_S, stopping its grace plus STOP_EXTRA_S."""
 START_S = 30.0
 OLDEST_PODMAN = 5
-"""Before this major version it gives a container no cards, whatever it is asked for, and says so
-nowhere."""
+"""Older major versions silently give a container no cards."""
 MESSAGE_LIMIT = 600
 STOP_EXTRA_S = 5.0
 _START = "`sudo systemctl start docker` starts it; DOCKER_HOST names another socket"
@@ -76,8 +75,8 @@ def socket_path(docker_host: str = "") -> str:
 
 
 def podman(version: Mapping[str, Any]) -> str:
-    """The version of Podman, which answers to Docker's API, by the engine's own `/version`; empty
-    where it is another engine."""
+    """The version of Podman, which answers to Docker's API, by the engine's own `/version`; "" for
+    another engine."""
     parts = version.get("Components")
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict) and part.get("Name") == "Podman Engine":
@@ -86,7 +85,7 @@ def podman(version: Mapping[str, Any]) -> str:
 
 
 def too_old(version: Mapping[str, Any]) -> str:
-    """Why an engine that says this of itself is not used, in one sentence; empty where it is."""
+    """Why an engine with this version is not used, in one sentence; "" if it is."""
     number = podman(version)
     major = number.partition(".")[0]
     if major.isdigit() and int(major) < OLDEST_PODMAN:
@@ -124,7 +123,7 @@ class RawEngine:
 
     def of_compose(self, argv: Sequence[str]) -> str:
         """The id of the container that this `docker compose … up … SERVICE` made, running or not,
-        by its labels; empty for none, and for several."""
+        by its labels; "" for none or several."""
         told = list(itertools.pairwise(argv))
         files = [Path(word) for flag, word in told if flag == "-f"]
         project = next((word for flag, word in told if flag == "-p"), "")
@@ -167,7 +166,7 @@ class RawEngine:
         return self._call("kill", "POST", path, ok=(409,)).status != 409
 
     def unpause(self, name: str) -> None:
-        """Let a paused container go on, with all that it has in memory."""
+        """Resume a paused container with everything it has in memory."""
         self._call("unpause", "POST", _of(name, "unpause"))
 
     def last_lines(self, name: str, count: int = 20) -> list[str]:
@@ -201,7 +200,7 @@ class RawEngine:
         raise EngineRefused(f"the container engine cannot {what}", words)
 
     def _exchange(self, what: str, seconds: float, method: str, path: str, **more: Any) -> Reply:
-        """One request; the ways a daemon can be away become words."""
+        """Send one request; turn the ways a daemon can be away into words."""
         try:
             return Link("docker", self._dial, seconds).exchange(method, path, **more)
         except (TimeoutError, BlockingIOError):
@@ -210,7 +209,7 @@ class RawEngine:
         except FileNotFoundError:
             raise EngineError("no container engine", f"no socket at {self.path}", _START) from None
         except PermissionError:
-            title = "the container engine is not open to this user"
+            title = "the container engine is this user may not use it"
             detail = f"no permission for {self.path}"
             raise EngineError(title, detail, "the docker group, or root, may use it") from None
         except ConnectionRefusedError:
@@ -280,8 +279,8 @@ def _demultiplex(body: bytes) -> bytes:
 
 
 def unfit_as_baseline(container: Mapping[str, Any], url: str) -> tuple[str, str]:
-    """Why an inspected container cannot be the baseline at `url`, and what to do; ("", "") where
-    nothing speaks against it."""
+    """Why an inspected container cannot be the baseline at `url`, and what to do; ("", "") if it
+    can."""
     host = _table(container, "HostConfig")
     again = "make it again with a port of its own (-p HOST:CONTAINER) and without --rm"
     if host.get("AutoRemove") is True:
@@ -302,8 +301,8 @@ NO_PORT = "no port"
 
 
 def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
-    """Where on this machine an inspected container is published, in words, if that is not at a URL
-    of this machine; "" otherwise, and where it is not known."""
+    """Where on this machine an inspected container is published instead of a local URL, in words;
+    "" otherwise, and if unknown."""
     host = _table(container, "HostConfig")
     bindings = _table(host, "PortBindings")
     if not bindings or not is_local(url) or host.get("NetworkMode") == "host":

@@ -1,8 +1,8 @@
 """Does it serve? HTTP with a total deadline, health, a real completion, slot progress.
 
-Standard library only: the emergency side asks these questions too. Every call makes a fresh
-connection (llama-server announces keep-alive after a stream and then drops it), knows no proxy,
-and ends at its deadline whatever the other side does: a drip-fed reply cannot outlast it.
+Standard library only, because the emergency side uses it too. Every call makes a fresh connection
+(llama-server announces keep-alive after a stream and then drops it), uses no proxy, and ends at its
+deadline whatever the other side does: a drip-fed reply cannot outlast it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _TimedSocket:
         self._sock.sendall(data)
 
     def close(self) -> None:
-        """Nothing: http.client closes before the body is read, and the exchange closes for good."""
+        """Do nothing: http.client closes before the body is read; the exchange closes it."""
 
 
 def _left(deadline: float) -> float:
@@ -146,7 +146,7 @@ class Link(http.client.HTTPConnection):
     ) -> Reply:  # fmt: skip
         """Send, receive at most `limit` bytes of body, close.
 
-        Raises OSError and http.client.HTTPException as they come; ValueError over the limit.
+        OSError and http.client.HTTPException pass through; raises ValueError over the limit.
         """
         try:
             sent = {**(headers or {}), "Connection": "close"}
@@ -218,7 +218,7 @@ def _link(url: str, timeout_s: float) -> tuple[Link, str]:
 
 
 def _fetch_again(url: str, **more: Any) -> tuple[Reply, str]:
-    """A fetch, and a note on it; an empty-bodied 400 is a transport error and gets one retry."""
+    """A fetch, and a note on it; a 400 without a body is a transport error and gets one retry."""
     reply = fetch(url, **more)
     if reply.status != 400 or reply.body:
         return reply, ""
@@ -337,7 +337,7 @@ def busy(
 ) -> bool:
     """True when a slot of llama-server decodes: its `n_decoded` grew between two looks.
 
-    A server without /slots is not busy as far as anybody can tell: False.
+    False for a server without /slots, which cannot be judged.
     """
     before = _slots(url, timeout_s)
     if not before:

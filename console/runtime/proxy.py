@@ -1,8 +1,8 @@
-"""The relay of a cutover: a process that hands connections on the production port to a candidate.
+"""The relay of a cutover: a process that passes connections on the production port to a candidate.
 
-It is no engine and knows no HTTP: bytes go both ways as they come. It is known by what it is, its
-own command line, so that whoever looks can tell it from the baseline whatever record is lost.
-Standard library only; the emergency side looks for it too.
+It is no engine and knows no HTTP: bytes go both ways as they come. It is recognised by its command
+line, so that it can be told from the baseline even if every record is lost. Standard library only,
+because the emergency side looks for it too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NAME = "cutover"
 """The relay as a service of a run: its log, its record, its line in live.jsonl."""
 MODULE = "console.services.relay"
-"""The name it is started and found by: a rollback.sh that was sealed earlier knows no other."""
+"""The module it is started as and found by; an already sealed rollback.sh knows no other."""
 _MODULES = (MODULE.encode(), b"console.runtime.proxy")
 BACKLOG = 512
 WIDE = ("0.0.0.0", "[::]")
@@ -37,7 +37,7 @@ WIDE = ("0.0.0.0", "[::]")
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A relay that runs: where it listens, where it leads, to which service, for which run."""
+    """A running relay: where it listens, where it leads, to which service, for which run."""
 
     pid: int
     start: int
@@ -45,7 +45,7 @@ class Relay:
     to: str
     service: str
     run: str
-    """"" for a relay of another user's: what its environment names is that user's word."""
+    """"" for another user's relay, whose environment could claim anything."""
     uid: int
 
     @property
@@ -54,7 +54,7 @@ class Relay:
 
 
 def argv(listen: str, to: str, service: str) -> tuple[str, ...]:
-    """How a relay is started. `listen` and `to` are HOST:PORT."""
+    """The command that starts a relay. `listen` and `to` are HOST:PORT."""
     return (*module_argv(MODULE), listen, to, service)
 
 
@@ -66,8 +66,8 @@ def address(url: str) -> str:
 
 
 def hosts(url: str) -> tuple[str, ...]:
-    """Hosts that a relay for this URL may have been told to listen on, as its command line has
-    them; none where it may be any: a name is not looked up, which could take long."""
+    """Hosts that a relay for this URL may listen on, as its command line has them; empty if it may
+    be any, as for a name, which is not looked up because that could take long."""
     host = address(url).rpartition(":")[0]
     if host == "localhost":
         own: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
@@ -79,7 +79,7 @@ def hosts(url: str) -> tuple[str, ...]:
 
 
 def is_at(listen: str, url: str) -> bool:
-    """Whether a relay's HOST:PORT is where a URL points; a wildcard or a name may be anywhere."""
+    """Whether a URL points to a relay's HOST:PORT; a wildcard or a name may be anywhere."""
     host, _, port = listen.rpartition(":")
     known = hosts(url)
     anywhere = not known or (host != "localhost" and not _is_number(host))
@@ -92,15 +92,15 @@ def _is_number(host: str) -> bool:
 
 
 def at(url: str) -> Relay | None:
-    """The relay that listens where a URL of this machine points; None where none does."""
+    """The relay that listens where a URL of this machine points; None if there is none."""
     return next(iter(all_at(url)), None)
 
 
 def all_at(url: str) -> list[Relay]:
     """Every relay that was started for the address of a URL of this machine.
 
-    Anybody may start a process with such a command line: another user's counts only where that
-    user really has the port.
+    Anybody may start a process with such a command line, so another user's counts only if that user
+    really has the port.
     """
     found = [one for one in every() if is_at(one.listen, url)]
     if all(one.uid == os.getuid() for one in found):
@@ -115,7 +115,7 @@ def every() -> list[Relay]:
 
 
 def recorded(records_dir: Any, url: str) -> Relay | None:
-    """The same as `at` by its record alone: one file is read, for whoever looks often."""
+    """The same as `at`, but from its record alone: a single file to read, for frequent looks."""
     known = process.read_record(records_dir, NAME)
     found = _relay(known[0]) if known is not None else None
     return found if found is not None and is_at(found.listen, url) else None
@@ -154,7 +154,7 @@ def _split(text: str) -> tuple[str, int]:
 
 
 def main(words: list[str]) -> int:
-    """Listen and hand on until SIGTERM, which cuts every connection: the port is wanted back."""
+    """Listen and pass on until SIGTERM, which cuts every connection to free the port."""
     import asyncio
     import resource
 
@@ -185,7 +185,7 @@ async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> 
     except OSError as error:
         _say(f"cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}")
         return 1
-    _say(f"{listen[0]}:{listen[1]} is handed to {service} at {to[0]}:{to[1]}")
+    _say(f"{listen[0]}:{listen[1]} is passed on to {service} at {to[0]}:{to[1]}")
     await over.wait()
     server.close()
     door.cut()

@@ -1,7 +1,7 @@
-"""Connections of the relay: two sockets each, bytes handed on with back-pressure, ends kept apart.
+"""Connections of the relay: two sockets each, bytes passed on with back-pressure, ends kept apart.
 
-A half-closed side stays half-closed; a side that is lost takes the other with it. A candidate that
-refuses is told to the client as a reset: nothing else can be said without knowing its protocol.
+A half-closed side stays half-closed; if one side is lost, the other is cut. If a candidate refuses,
+the client's connection is reset: no other answer is possible without knowing the protocol.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ SOFT = struct.pack("ii", 0, 0)
 
 
 def hard(listening: Iterable[Any]) -> None:
-    """Whatever is accepted starts as one that is reset at its end, until `Side` has set it up.
-
-    A relay that is killed in between would leave a connection that holds the port.
-    """
+    """Let accepted sockets reset when they end, until `Side` has set them up: a relay killed in
+    between would else leave a connection that holds the port."""
     for sock in listening:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, HARD)
 
@@ -87,7 +85,7 @@ class Side(asyncio.Protocol):
 
 
 class Client(Side):
-    """A connection that came in; it is read once the candidate has taken its other side."""
+    """An incoming connection; it is read once the candidate has accepted its other side."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -138,7 +136,7 @@ class Door:
         return Client(self)
 
     def refused(self, error: OSError) -> None:
-        """Count it; a line at most once a second."""
+        """Count a refusal; log at most once a second."""
         self.failed += 1
         if self.loop.time() - self._said >= 1.0:
             self._said = self.loop.time()

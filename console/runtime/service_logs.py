@@ -22,9 +22,9 @@ COPY = 1024 * 1024
 
 
 class CappedFile:
-    """A file that lines are appended to; above the cap its newest half is kept, and it says so.
+    """A file that lines are appended to; above the cap only its newest half is kept, with a marker.
 
-    A full disk loses lines, never the writer: what was lost is counted and written down later.
+    A full disk loses lines, never the writer; the number lost is written later.
     """
 
     def __init__(self, path: Path, cap_bytes: int = CAP_BYTES) -> None:
@@ -36,7 +36,7 @@ class CappedFile:
         self._descriptor = -1
 
     def line(self, data: bytes) -> None:
-        """Append one line of raw bytes; the newline is added where it is missing."""
+        """Append one line of raw bytes, with a newline if it has none."""
         if not data.endswith(b"\n"):
             data += b"\n"
         try:
@@ -94,7 +94,7 @@ class CappedFile:
 
 
 class Tailer:
-    """Follows a container's log into a file, each line behind its ISO time stamp (UTC).
+    """Follows a container's log into a file, each line after its ISO time stamp (UTC).
 
     It ends by itself when the container has ended and all it wrote is in the file. A lost engine
     leaves a marker line where the stream was interrupted; no line is written twice.
@@ -110,10 +110,8 @@ class Tailer:
         cap_bytes: int = CAP_BYTES,
         known: Known = NONE,
     ) -> None:
-        """`since` (Unix seconds): older lines are left out; by default, those of former lives.
-
-        `known`: what is not written into the file.
-        """
+        """`since` (Unix seconds): skip older lines; by default, those of former lives. `known`:
+        secrets to keep out of the file."""
         self.path = path
         self._known = known
         self._file = CappedFile(path, cap_bytes)

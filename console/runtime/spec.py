@@ -1,6 +1,6 @@
 """What a service is: plain values shared by playbook, runner, drivers and the sealed plan.
 
-Standard library only; the emergency side reads these too.
+Standard library only, because the emergency side reads these too.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from console.common.units import format_bytes
 from console.host.process import ProcessSpec
 
 PROMPT = "Say in one short sentence that you are ready."
-"""What a completion that only has to prove something asks for."""
+"""Prompt of a completion that only has to prove that a server serves."""
 ROLE_LABEL = "omni.role"
 """Container label; `candidate` and `oneoff` are what a rollback stops, by label."""
 ROLE_VARIABLE = "OMNI_ROLE_LABEL"
-"""Environment: a rehearsal has its own label, so that its rollback and a real one never meet."""
+"""Environment variable with a rehearsal's own label, so that its rollback and a real one never
+touch the same containers."""
 RUN_LABEL = "omni.run"
 SERVICE_LABEL = "omni.service"
 OWNER_LABEL = "omni.owner"
-"""Container label `UID:SITE`: a run or a rollback of another site, or of another user, leaves it
-alone while it runs."""
+"""Container label `UID:SITE`: runs and rollbacks of another site, or of another user, leave the
+container alone while it runs."""
 BUILT_LABEL = "omni.built"
-"""Image label: the tag that a `build` step gave it. An image made from it has it too, with another
-tag: that one is not the console's."""
+"""Image label: the tag that a `build` step gave. An image made from that one inherits the label
+under another tag, so it is not the console's."""
 SPEC_LABEL = "omni.spec"
 """sha256 of the resolved specification: equal means an older container can be reused."""
 CLOCKS_DIFFER_S = 2.0
-"""A file changed in the seconds in which a server was started may be the one that it loaded."""
+"""A file changed within these seconds of a server's start may be the one it loaded."""
 WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
 """How the names of files with a model's weights end."""
 SHARD = re.compile(r"-\d{5}-of-")
@@ -46,9 +47,9 @@ LEAST_RESERVE, MOST_RESERVE = 2 * GIB, 8 * GIB
 """MemAvailable was seen to lag half a GiB behind a hog; preflight leaves 8 GiB (models.sizing)."""
 RESERVE_SHARE = 0.085
 STEP = 256 * MIB
-"""Rounded down to this: a new kernel takes some MiB more or less for itself."""
+"""The limit is rounded down to this, as the kernel's own use varies by some MiB."""
 OOM_SCORE = 1000
-"""The kernel takes a candidate before the shell, the engine or the baseline, whatever they hold."""
+"""Makes the kernel kill a candidate before shell, engine or baseline, whatever they hold."""
 PIDS = 4096
 
 
@@ -63,14 +64,14 @@ def owner_on(site: str) -> str:
 
 
 def is_of_another(owner: str, site: str) -> bool:
-    """Whether a container's owner label, UID:SITE, names another site, or (but for root) another
+    """Whether a container's owner label, UID:SITE, names another site, or (except for root) another
     user. One without a label was made by an older release: it counts as ours."""
     uid, _, named = owner.partition(":")
     return bool(owner) and (named != site or (os.getuid() != 0 and uid != str(os.getuid())))
 
 
 def role_of(labels: Mapping[str, str]) -> str:
-    """The role of a container of any run or rehearsal; empty where it is not the console's."""
+    """The role of a container of any run or rehearsal; "" if it is not the console's."""
     rehearsed = (labels[key] for key in labels if REHEARSED.fullmatch(key))
     return labels.get(ROLE_LABEL) or next(rehearsed, "")
 
@@ -151,7 +152,7 @@ class ServiceSpec:
 class Handle:
     """What is alive. A container has `container` (full id); a process has `pid` and `start`.
 
-    `start` is field 22 of /proc/PID/stat (clock ticks since boot): pid reuse is noticed.
+    `start` is field 22 of /proc/PID/stat (clock ticks since boot): it reveals a reused pid.
     """
 
     service: str
@@ -175,13 +176,13 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a driver needs to know about the run it starts something for."""
+    """What a driver needs to know about the run for which it starts something."""
 
     run_id: str
     log: Path
     """The service's log file, kept by exactly one tailer (or by the process itself)."""
     record: Callable[[Handle], None]
-    """Called as soon as the effect can be named, before it does anything: live.jsonl."""
+    """Called as soon as the effect has a name and before it acts, for live.jsonl."""
     site: str = ""
     """The name of the site that the run is on, for a one-off; a driver knows it from the start."""
 
@@ -207,9 +208,9 @@ class Driver(Protocol):
 
 
 def changed_weights(runs: Runs, began: float) -> str:
-    """A file of weights, named by a specification or in a directory that it names, that changed
-    after `began` (Unix seconds): what runs since then serves what the file held before. "" where
-    there is none; what a compose file or somebody else's container names is not known."""
+    """A weights file, named by a specification or inside a directory it names, that changed after
+    `began` (Unix seconds): what has run since then serves the earlier contents. "" if there is
+    none; files named by a compose file or somebody else's container are not known."""
     for path in _paths(runs):
         with contextlib.suppress(OSError):
             for file in _weights(path):
@@ -250,7 +251,7 @@ T = TypeVar("T", ContainerSpec, ComposeSpec)
 
 
 def total_memory() -> int | None:
-    """RAM of this machine in bytes; None where it is not known."""
+    """RAM of this machine in bytes; None if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -258,12 +259,12 @@ def total_memory() -> int | None:
 
 
 def default_memory(total: int | None = None) -> int | None:
-    """The limit of a container that names none, bytes; None where RAM is not known. `total` less
-    max(2 GiB, 8.5 %), of which at most 8 GiB; at least half of a small machine.
+    """The default limit of a container, bytes; None if RAM is unknown. `total` less max(2 GiB, 8.5
+    %), of which at most 8 GiB; at least half of a small machine.
 
-    It keeps a candidate from taking the whole machine before anybody looks; there is no swap on
-    top. It is above all that preflight calls GO, so it never ends what was predicted to fit; and it
-    depends on the machine alone, so that an equal container is found again.
+    It keeps a candidate from taking the whole machine; there is no swap on top. It is above
+    anything that preflight calls GO, so it never ends what was predicted to fit; and it depends on
+    the machine alone, so that an equal container is found again.
     """
     total = total_memory() if total is None else total
     if not total or total <= 0:
@@ -274,18 +275,18 @@ def default_memory(total: int | None = None) -> int | None:
 
 
 def memory_limit(memory_bytes: int | None) -> int | None:
-    """The limit that counts: the one that is named, else the default; bytes of RAM, and as much
-    with swap, which means none of it."""
+    """The effective limit: the one that is named, else the default; bytes of RAM, and the same
+    number with swap, which therefore allows none."""
     return memory_bytes or default_memory()
 
 
 def limited(runs: T) -> T:
-    """A specification with the limit that counts written into it."""
+    """A specification with the effective limit written into it."""
     return replace(runs, memory_bytes=memory_limit(runs.memory_bytes))
 
 
 def memory_words(memory_bytes: int | None) -> str:
-    """The memory limit that counts, as a plan shows it."""
+    """The effective memory limit, as a plan shows it."""
     limit = memory_limit(memory_bytes)
     if limit is None:
         return "no memory limit"
@@ -294,7 +295,7 @@ def memory_words(memory_bytes: int | None) -> str:
 
 
 def containment(spec: ServiceSpec) -> str:
-    """What the kernel itself stops when this service goes wild, in words; says so where nothing."""
+    """What the kernel itself limits if this service runs wild, in words, or that it is nothing."""
     runs: Runs = spec.runs
     if isinstance(runs, ContainerSpec | ComposeSpec):
         pids = runs.pids if isinstance(runs, ContainerSpec) else PIDS
@@ -303,6 +304,6 @@ def containment(spec: ServiceSpec) -> str:
             "the first to go when memory runs out; restart no"
         )
     if isinstance(runs, ExistingContainer):
-        return "a container somebody else made: its own limits, none of the console's"
+        return "a container made elsewhere: its own limits, none of the console's"
     assert isinstance(runs, ProcessSpec)
     return "no kernel limit: a host process may fill RAM and swap; only the sentinel stops it"

@@ -1,4 +1,4 @@
-"""Waiting until a service serves, with the words for everything that can happen meanwhile."""
+"""Waits until a service serves, with words for everything that can happen meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Probe = Callable[[str, str, float], tuple[Health, str]]
 
 @dataclass(slots=True)
 class ReadyWait:
-    """One wait, and what it saw last for the error message. `progress` gets a clean line whenever
+    """One wait, with what it last saw for the error message. `progress` gets a clean line whenever
     the situation changes."""
 
     spec: ServiceSpec
@@ -45,10 +45,10 @@ class ReadyWait:
     last: str = "it was never asked"
 
     def run(self) -> float:
-        """Seconds until the service serves, `stable_for_s` included.
+        """Wait; return the seconds until the service serves, `stable_for_s` included.
 
-        Raises ServiceError with the last lines of the log when the service dies, restarts again
-        and again or runs out of time, and Cancelled when the event is set.
+        Raises ServiceError with the last lines of the log when the service dies, restarts again and
+        again or runs out of time, and Cancelled when the event is set.
         """
         self.begin, pause = self.clock.monotonic(), FIRST_POLL_S
         while True:

@@ -95,7 +95,7 @@ def test_one_compact_line_that_was_cut_off_counts_as_far_as_it_is_whole(cut: int
 def test_a_line_that_was_cut_off_is_left_out() -> None:
     found = read_figures(lines(*ENTRIES)[:-30], "llama-bench")
     assert found.metrics["tg_tok_s"]["value"] is None
-    assert "cut off: 1 whole" in found.flags[0]
+    assert "cut off: 1 complete" in found.flags[0]
 
 
 @pytest.mark.parametrize(

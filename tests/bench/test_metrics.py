@@ -5,7 +5,6 @@ import json
 import math
 import random
 import statistics as stats
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 

@@ -194,7 +194,7 @@ def test_an_answer_that_unpacks_to_more_than_memory_is_left(
         monkeypatch.setenv("HF_ENDPOINT", server.url)
         with pytest.raises(errors.HubAnswer) as caught:
             look_up("org/model")
-    assert "large beyond measure" in caught.value.detail
+    assert "too large or too deeply nested" in caught.value.detail
 
 
 def test_a_token_never_comes_back(hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:

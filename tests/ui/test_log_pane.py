@@ -230,7 +230,7 @@ async def test_errors_have_a_sign_and_are_found() -> None:
         assert "! RuntimeError: sixty" in hand.body
         await hand.press("e")
         assert "! ERROR twenty" in hand.body
-        assert "went round to the top" in hand.title
+        assert "continued at the top" in hand.title
         assert hand.app.spoilt == 0
 
 
@@ -324,7 +324,7 @@ async def test_search_goes_round_and_keeps_its_words() -> None:
         assert hand.pane.view.here == 83
         await hand.press("n", "n")
         assert hand.pane.view.here == 13
-        assert "went round to the top" in hand.title
+        assert "continued at the top" in hand.title
         assert "line 13" in hand.shown
         await hand.press("slash")
         assert hand.app.query_one(Words).value == "line .3$"

@@ -35,7 +35,7 @@ COLOURS = re.compile(rb"[34]8;(?:5;(\d+)|2;(\d+);(\d+);(\d+))")
 
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A place with a live run that stands before its first step; no test moves it."""
+    """A place with a live run that is paused before its first step; no test moves it."""
     with placed(tmp_path_factory.mktemp("standing") / "place") as place:
         place.stepping()
         place.before = place.runner()  # type: ignore[attr-defined]

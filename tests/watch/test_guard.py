@@ -101,7 +101,7 @@ def test_a_garbled_recording_is_a_word_and_no_figure(run: RunDir) -> None:
     ring.write_bytes(data)
     view = GuardWatch().look(run, True, False)
     assert (view.word, view.tte_s, view.rate) == (guards.UNREADABLE, None, None)
-    assert words(view) == "guard unknown: its page is not whole"
+    assert words(view) == "guard unknown: its page is incomplete"
     (run.path / "guard" / "sentinel.json").write_text("{}")
     ring.write_bytes(os.urandom(len(data)))
     assert words(GuardWatch().look(run, True, False)).endswith("its recording cannot be read")

@@ -41,7 +41,7 @@ def test_the_guards_line(run: RunDir, snapshot: SnapshotAssertion) -> None:
     warned = view_of(run, TOLD, None, this_boot=True)
     ok = GuardView(run, guards.OK, at=MONO)
     views = [
-        NOBODY, *[GuardView(run, word, at=MONO, detail="its page is not whole") for word in (
+        NOBODY, *[GuardView(run, word, at=MONO, detail="its page is incomplete") for word in (
             guards.LOOKING, guards.STARTING, guards.OK, guards.WARN, guards.GONE, guards.SILENT,
             guards.UNREADABLE, guards.ACTED, guards.ENDED,
         )],

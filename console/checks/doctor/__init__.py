@@ -1,1 +1,1 @@
-"""What this machine has and what is missing, each check with a deadline."""
+"""Checks what this machine has and what is missing, each check with a deadline."""

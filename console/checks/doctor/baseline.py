@@ -1,4 +1,4 @@
-"""The site file, and whether the baseline it names is there, serves and is known well enough."""
+"""Checks the site file, and whether its baseline exists, serves and has reference figures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FILES = "com.docker.compose.project.config_files"
 
 
 def site_file(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Found and valid; every problem is a finding of its own, with its line."""
+    """Whether the site file is found and valid; each problem is a finding with its line."""
     file = facts.site_file()
     if file.demo:
         where = paths.default_site()
@@ -56,7 +56,7 @@ def site_file(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def demo(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Without a site file: what the demo needs; its engine is loaded in another process."""
+    """Without a site file, what the demo needs; its engine is imported in another process."""
     file = facts.site_file()
     if not file.demo:
         return
@@ -79,7 +79,7 @@ def demo(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def service(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The container, compose file or program that the baseline is."""
+    """Whether the baseline's container, compose file or program exists."""
     from console.host.process import ProcessSpec
     from console.runtime.spec import ComposeSpec, ExistingContainer
 
@@ -102,7 +102,7 @@ def service(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def models(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Every model of the baseline; no run starts without."""
+    """Whether every model file of the baseline exists; no run starts without them."""
     site = facts.site()
     if site is None or not site.model.baseline.models:
         return
@@ -122,7 +122,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def health(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether it serves at this moment; a live run may have taken it down on purpose."""
+    """Whether the baseline serves now; an active run may have taken it down on purpose."""
     from console.runtime import probe, proxy
 
     site = facts.site()
@@ -177,7 +177,7 @@ def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
 
 
 def _serving(site: Site, check: Check) -> Finding:
-    """Serving, and whether a run could stop it: only a process that the console has started."""
+    """It serves; also whether a run could stop it: only a process that the console has started."""
     from console.host import process
     from console.host.ports import listener
     from console.host.process import BASELINE_COOKIE, ProcessSpec
@@ -206,7 +206,7 @@ def restore(facts: Facts, check: Check) -> Iterator[Finding]:
     seconds = expected_restore(paths.restore_file(site.name), "baseline")
     if seconds is None:
         yield check.note(
-            "no restore was measured yet: a plan cannot say how long the way back takes",
+            "no restore was measured yet: a plan cannot say how long a rollback takes",
             "the first run that takes the baseline down measures it",
         )
     else:
@@ -221,7 +221,7 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
         return
     proven = last(proof_file(site.name))
     if proven is None:
-        yield check.note("no completion was asked for yet; every run asks before it begins")
+        yield check.note("no completion on record yet; every run asks for one before it begins")
         return
     words = f"answered a completion {format_duration(max(0.0, time.time() - proven.at))} ago"
     words += f", {proven.tok_s:.1f} tok/s" if proven.tok_s is not None else ""
@@ -234,14 +234,14 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def reference(facts: Facts, check: Check) -> Iterator[Finding]:
-    """What it is known to do; without it nothing notices that it came back slow."""
+    """The baseline's reference figures; without them nobody notices a slow restore."""
     site = facts.site()
     if site is None or _is_demo(facts):
         return
     known = site.model.baseline.reference
     if known is None:
         yield check.note(
-            "none: nothing notices when the baseline comes back slower",
+            "none: a baseline that comes back slower would not be noticed",
             "reference: {tok_s: 10.9}   under `baseline:`, with the figure of "
             f"omni-console bench {site.model.baseline.url}",
         )
@@ -273,7 +273,7 @@ def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
     except NoSuchContainer:
         return check.failed(
             f"the container {name} does not exist",
-            "docker ps -a lists what there is; correct the site file",
+            "docker ps -a lists the containers; correct the site file",
         )
     state = found.get("State")
     words = str(state.get("Status", "unknown")) if isinstance(state, dict) else "unknown"

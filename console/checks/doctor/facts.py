@@ -1,8 +1,7 @@
-"""What a doctor's check is and says, and the facts that several checks share.
+"""The form of a doctor's check and finding, and the facts that several checks share.
 
-The site, the cards, the container engine and the runs are asked once for all checks. A call that
-may hang has a daemon thread, which is waited for with a limit and then left behind. Every text that
-a finding holds is clean.
+Site, cards, container engine and runs are queried once for all checks. A call that may hang gets a
+daemon thread, which is abandoned after a time limit. Every text in a finding is clean.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ Key = TypeVar("Key")
 ASK_S = 2.0
 """How long one question to an engine, a server, a program or a disk may take, seconds."""
 SHARED_S = 2.7
-"""How long a check waits for a shared answer: a question that follows another, and a bit."""
+"""Seconds that a check waits for a shared answer: two questions in a row, and a margin."""
 RUNS = 8
-"""Newest runs that are looked at."""
+"""How many of the newest runs are examined."""
 RUNS_S = 1.5
 
 
@@ -73,10 +72,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the page, clean: what was looked at, what was found, what to do about it.
+    """One line of the page, clean: what was checked, what was found, what to do about it.
 
-    `id` is the check's, like `gpu.cards`; a check that finds several things uses it again.
-    `hint` may have several lines.
+    `id` is the check's, like `gpu.cards`; a check that finds several things uses it again. `hint`
+    may have several lines.
     """
 
     id: str
@@ -99,8 +98,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at. `look(facts, check)` gives its findings, none where there is nothing
-    to say; `silent` is the level of "no answer in time"."""
+    """One check. `look(facts, check)` returns its findings, none if there is nothing to report;
+    `silent` is the level of "no answer in time"."""
 
     id: str
     what: str
@@ -125,7 +124,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one check came to; `position` is its place on the page, counted from 0."""
+    """The findings of one check; `position` is its place on the page, counted from 0."""
 
     position: int
     check: Check
@@ -152,7 +151,7 @@ def begun(name: str, call: Callable[[], T]) -> Future[T]:
 def each(
     name: str, items: Iterable[Key], call: Callable[[Key], T], seconds: float
 ) -> list[tuple[Key, T | None]]:
-    """`call` for every item at the same time; None for those silent after `seconds` in all.
+    """Call `call` for every item at the same time; None for those without a result after `seconds`.
 
     For paths: one dead mount must not hide what is known about the others. Raises what the first
     failing call raised.
@@ -163,13 +162,13 @@ def each(
 
 
 class Silent(ConsoleError):
-    """Something another check is asking has not answered yet."""
+    """A shared question that another check has asked is not answered yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteFile:
-    """The site file in use; `site` is None where it cannot be used, or where the demo's is not
-    made yet. `source` says who named it."""
+    """The site file in use; `site` is None if it is unusable, or if the demo's is not made yet.
+    `source` says who named it."""
 
     path: Path
     source: str
@@ -190,7 +189,7 @@ class Cards:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run as its journal tells it; `trouble` where it cannot be read, or not all."""
+    """One run from its journal; `trouble` says why the journal is not (fully) readable."""
 
     run: RunDir
     view: RunView | None
@@ -202,7 +201,7 @@ class Docker(RawEngine):
     """The engine client, with the two questions that only a doctor asks."""
 
     def get(self, path: str) -> dict[str, Any]:
-        """A JSON object of the engine. Raises EngineError."""
+        """A JSON object from the engine. Raises EngineError."""
         value = self._json(f"GET {path}", self._call(f"GET {path}", "GET", path))
         if not isinstance(value, dict):
             raise EngineError("the container engine answered nonsense", f"{path} is no object")
@@ -211,7 +210,7 @@ class Docker(RawEngine):
 
 class Facts:
     """Shared answers. Every method may be called from any check's thread; each waits at most
-    SHARED_S and raises Silent then. `root` is where /proc and /sys are."""
+    SHARED_S and then raises Silent. `root` is where /proc and /sys are."""
 
     def __init__(self, site_given: str | None = None, root: Path = Path("/")) -> None:
         self.site_given = site_given
@@ -223,7 +222,7 @@ class Facts:
         return self._shared("the site file", lambda: _site_file(self.site_given))
 
     def site(self) -> Site | None:
-        """The site, None where there is none that can be used."""
+        """The site, or None if there is no usable one."""
         try:
             return self.site_file().site
         except Silent:
@@ -233,7 +232,7 @@ class Facts:
         return self._shared("NVML", _cards)
 
     def engine(self) -> Docker:
-        """A client for the site's engine. Raises EngineError where its address is unusable."""
+        """A client for the site's engine. Raises EngineError for an unusable address."""
         site = self.site()
         return Docker(site.model.engine.host if site else "", call_s=ASK_S)
 
@@ -246,15 +245,15 @@ class Facts:
         return self._shared("the engine's settings", lambda: self.engine().get("/info"))
 
     def runs(self) -> list[Seen]:
-        """The newest runs, newest first; fewer where their journals take long to read."""
+        """The newest runs, newest first; fewer if their journals take long to read."""
         return self._shared("the run directory", _runs)
 
     def live(self) -> Pointer | None:
-        """The run that is on at this moment, whoever started it."""
+        """The active run, whoever started it."""
         return self._shared("the pointers", _live)
 
     def engine_need(self) -> Level:
-        """How bad a missing engine is: the site may do without one."""
+        """The level of a missing engine: a note if the site needs none, else a failure."""
         site = self.site()
         if site is None:
             return Level.NOTE

@@ -1,7 +1,7 @@
-"""What a sentinel could get from this machine and login: locked memory, priority, ways to kill.
+"""Checks what a sentinel gets from this machine and login: locked memory, priority, ways to kill.
 
-Everything is looked at without taking it: limits and capabilities are read, calls are made with
-arguments that can only fail, and what has to be tried is tried in a process of its own.
+Nothing is changed: limits and capabilities are read, system calls get arguments that must fail, and
+what has to be tried is tried in a process of its own.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from console.recovery.guard.kill.signals import helper_is_there
 from console.recovery.guard.record.read import crash_words
 
 LOCKED = 64 << 20
-"""Bytes a sentinel wants to lock: 14 MB when it was measured, and room."""
+"""Bytes that a sentinel wants to lock: 14 MB when measured, plus a margin."""
 HIGHEST = -20
 SCORE = -1000
 KILL, LOCK, NICE = 5, 14, 23
 """Numbers of capabilities, as in linux/capability.h."""
 PIDFD_OPEN, MRELEASE = 434, 448
-"""The same number on every architecture Linux runs models on."""
+"""System call numbers, the same on every architecture that runs models on Linux."""
 UNIT = "in a unit of your own: "
 
 
 def lock(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether its memory can be kept from being swapped out."""
+    """Whether the sentinel's memory can be locked, so that it is not swapped out."""
     most = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if has(facts, LOCK) or most in (-1, resource.RLIM_INFINITY) or most >= LOCKED:
         yield check.ok("the sentinel can lock its memory: swapping does not slow it down")
@@ -47,7 +47,7 @@ def lock(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def priority(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether it may run before a load that takes every core."""
+    """Whether the sentinel may run before a load that takes every core."""
     ceiling = 20 - resource.getrlimit(resource.RLIMIT_NICE)[0]
     if has(facts, NICE) or ceiling <= HIGHEST:
         yield check.ok(f"the sentinel can run at nice {HIGHEST}, before any load")
@@ -60,7 +60,7 @@ def priority(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def score(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the kernel's own killer can be told to spare it."""
+    """Whether the kernel's OOM killer can be told to spare the sentinel."""
     if not may_take(SCORE):
         yield check.warning(
             f"oom_score_adj {SCORE} is refused: the kernel's killer may take the sentinel first",
@@ -87,7 +87,7 @@ def signals(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def cgroup(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Which cgroups, and whether one write can end everything in one."""
+    """Which cgroups there are, and whether one write can end everything in one."""
     base = facts.root / "sys/fs/cgroup"
     unified = base / "unified"
     if (base / "cgroup.controllers").exists():
@@ -119,7 +119,7 @@ def cgroup(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def release(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether memory of a killed process can be given back by the one who killed it."""
+    """Whether a killer may release the memory of the process that it killed."""
     if call(MRELEASE) == errno.EBADF:
         yield check.ok("process_mrelease: memory of what is killed comes back early")
     else:
@@ -135,7 +135,7 @@ def release(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the kernel counts the time lost to waiting for memory."""
+    """Whether the kernel reports the time lost to waiting for memory."""
     text = read_text(facts.root / "proc/pressure/memory")
     if "full" in text and "total=" in text:
         yield check.ok("PSI: the kernel counts the time lost to waiting for memory")
@@ -147,7 +147,7 @@ def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def recording(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the newest run ended in the middle of trouble, and what its recorder has of it."""
+    """Whether the newest run broke off in memory trouble, and what its recorder has of it."""
     seen = facts.runs()
     newest = seen[0] if seen else None
     if newest is None or newest.alive or (newest.view is not None and newest.view.over):
@@ -172,7 +172,7 @@ def in_docker_group() -> bool:
 
 
 def call(number: int) -> int:
-    """The errno of a system call with a descriptor or pid that cannot be; 0 where it worked."""
+    """The errno of a system call with an impossible descriptor or pid; 0 if it worked."""
     libc = ctypes.CDLL(None, use_errno=True)
     ctypes.set_errno(0)
     done = libc.syscall(ctypes.c_long(number), ctypes.c_long(-1), ctypes.c_long(0))

@@ -1,6 +1,6 @@
-"""The doctor's checks of the machine: memory, disks, kernel, and what the site declares of them.
+"""The doctor's checks of the machine: memory, disks, kernel, and the site's figures for them.
 
-A declared figure wins in every verdict, so a wrong one has to be seen.
+A declared figure overrides a measured one in every verdict, so a wrong one must be shown.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ PRESSURE_PERCENT = 10.0
 """Share of the last ten seconds in which everything waited for memory."""
 SCARCE_DISK = 1 << 30
 FULL_DISK = 50 << 20
-"""Less than this, and a run's journal may not be written."""
+"""With less free space than this, a run's journal may fail to be written."""
 OLDEST_KERNEL = (5, 3)
 LADDER_SCORE = -900
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 NEAR = 0.05
-"""Of what was declared: the kernel keeps some of the memory, and figures are rounded."""
+"""Tolerated ratio to the declared figure: the kernel reserves memory, and figures are rounded."""
 
 
 def memory(facts: Facts, check: Check) -> Iterator[Finding]:
     table = meminfo(facts.root / "proc/meminfo")
     total, available = table.get("MemTotal", 0), table.get("MemAvailable")
     if not total or available is None:
-        yield check.warning("the kernel does not say how much memory there is")
+        yield check.warning("the kernel does not report the memory")
         return
     words = f"{format_bytes(available)} of {format_bytes(total)} available"
     if available < SCARCE_MEMORY * total:
@@ -57,9 +57,9 @@ def swap(facts: Facts, check: Check) -> Iterator[Finding]:
     table = meminfo(facts.root / "proc/meminfo")
     total = table.get("SwapTotal")
     if total is None:
-        yield check.note("the kernel does not say how much swap there is")
+        yield check.note("the kernel does not report the swap")
     elif not total:
-        yield check.note("none: where memory runs out, the kernel kills at once")
+        yield check.note("none: when memory runs out, the kernel kills at once")
     else:
         used = total - table.get("SwapFree", total)
         words = f"{format_bytes(used)} of {format_bytes(total)} used"
@@ -80,13 +80,13 @@ def pressure(facts: Facts, check: Check) -> Iterator[Finding]:
         found = None
     if found is None:
         yield check.note(
-            "the kernel does not tell memory pressure (PSI)", "boot it with psi=1 where it has PSI"
+            "the kernel reports no memory pressure (PSI)", "boot it with psi=1 where it has PSI"
         )
         return
     full = float(found[1])
     words = f"{full:g} % of the last ten seconds everything waited for memory"
     if full >= PRESSURE_PERCENT:
-        yield check.warning(words, "the machine is thrashing: end what is not needed")
+        yield check.warning(words, "the machine is thrashing: end unneeded processes")
     else:
         yield check.ok(words)
 
@@ -101,7 +101,7 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def models(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The directories of the baseline's models: where downloads go."""
+    """The directories of the baseline's models, which are where downloads go."""
     site = facts.site()
     if site is None:
         return
@@ -120,7 +120,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def oom(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the standby can be kept from the OOM killer."""
+    """Whether the standby can be protected from the OOM killer."""
     if not may_take(LADDER_SCORE):
         yield check.note(
             "the standby may be killed when memory runs out (oom_score_adj is not writable)",
@@ -131,7 +131,7 @@ def oom(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def may_take(oom_score: int) -> bool:
-    """Whether the kernel's own killer can be told such a score; a child tries it on itself."""
+    """Whether the kernel accepts such an OOM score; a child process tries it on itself."""
     argv = ["sh", "-c", f"echo {oom_score} > /proc/self/oom_score_adj"]
     return not children.run(argv, ASK_S, env=os.environ)[0]
 
@@ -163,9 +163,9 @@ def numa(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def refusal(path: Path) -> str:
-    """Why nothing can be written there, "" where it can; a file without a name is tried.
+    """Why nothing can be written there, "" if it can; tried with an unnamed file.
 
-    A path that is not there yet is judged by the directory it would be made in.
+    A path that does not exist yet is judged by the directory it would be made in.
     """
     try:
         tempfile.TemporaryFile(dir=existing(path)).close()
@@ -175,7 +175,7 @@ def refusal(path: Path) -> str:
 
 
 def _space(check: Check, path: Path, refused: Level) -> Finding:
-    """Free space, and whether this user may write; `refused` is the level where not."""
+    """Free space, and whether this user may write; `refused` is the level if not."""
     found = space(path)
     words = f"{path}: {format_bytes(found.free)} of {format_bytes(found.total)} free"
     why = refusal(path)
@@ -190,7 +190,7 @@ def _space(check: Check, path: Path, refused: Level) -> Finding:
 
 
 def declared(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Each figure of the site's `machine` that is not so here; measured figures need no line."""
+    """Each figure of the site's `machine` that is wrong; measured figures need no line."""
     from console.host.gpu.inventory import Cards
     from console.host.machine import look
 
@@ -208,7 +208,7 @@ def declared(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def _compared(told: MachineModel, seen: Machine) -> Iterator[tuple[str, str]]:
-    """Key and what contradicts it, "" where nothing does; what is not known is left out."""
+    """Each key with what contradicts it, "" if nothing does; unknown figures are left out."""
     if told.ram is not None and seen.ram_total is not None:
         yield "ram", _bytes(told.ram, seen.ram_total)
     if told.swap is not None and seen.swap_total is not None:
@@ -222,7 +222,7 @@ def _compared(told: MachineModel, seen: Machine) -> Iterator[tuple[str, str]]:
         yield "cpu", _both(told.cpu, seen.cpu_name) if more else ""
     if told.cpu_flags and seen.cpu_flags:
         lacks = [flag for flag in told.cpu_flags if flag not in seen.cpu_flags]
-        yield "cpu_flags", f"this processor is without {', '.join(lacks)}" if lacks else ""
+        yield "cpu_flags", f"this processor lacks {', '.join(lacks)}" if lacks else ""
     for name in ("cores", "numa_nodes"):
         said, has = getattr(told, name), getattr(seen, name)
         if said is not None and has is not None:
@@ -239,12 +239,12 @@ def _bytes(said: int, has: int) -> str:
 
 
 def _words(name: str) -> set[str]:
-    """A processor's name as the kernel writes it has more words: (R), 96-Cores."""
+    """A processor's name without the kernel's extra words: (R), 96-Cores."""
     return set(name.lower().replace("(r)", " ").replace("(tm)", " ").split())
 
 
 def _folders(site: Site) -> list[Path]:
-    """Where the baseline's models are."""
+    """Directories of the baseline's models."""
     named = site.model.baseline.models
     return [(site.base / os.path.expanduser(name)).parent for name in named]
 

@@ -1,4 +1,4 @@
-"""All checks at the same time, each with its own deadline: one that hangs holds up nobody."""
+"""Runs all checks at the same time, each with its own deadline, so that none blocks another."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from console.common.errors import ConsoleError
 from console.common.text import one_line
 
 DEADLINE_S = 3.0
-"""What a check may take; the whole takes little more, whatever hangs."""
+"""Seconds for one check; all together take little more, whatever hangs."""
 
 CHECKS: tuple[Check, ...] = (
     *user.CHECKS, *machine.CHECKS, *machine.DECLARED_CHECKS,
     *runtime.PREFLIGHT_CHECKS, *runtime.GPU_CHECKS, *guard.CHECKS,
     *runtime.CHECKS, *baseline.CHECKS, *user.OWN_CHECKS,
 )  # fmt: skip
-"""The page, in its order."""
+"""All checks, in the order of the page."""
 HANGS = {
     "gpu": "a driver that hangs usually needs a reboot; dmesg tells more",
     "engine": "is dockerd frozen? `docker ps` shows whether it answers",
     "machine": "a dead mount? `findmnt -t nfs,nfs4,cifs,fuse` lists what can hang",
 }
-"""What to do where a group of checks is silent."""
+"""Hints for groups of checks that do not answer."""
 
 
 def run(site_given: str | None = None) -> list[Finding]:
@@ -41,9 +41,9 @@ def iterate(
     facts: Facts | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> Iterator[Answer]:
-    """Answers as they come, one a check; a check that is silent at the deadline is answered for.
+    """Yield answers as they come, one per check; a check past its deadline gets a "no answer".
 
-    Its thread is left behind; it is a daemon's, and what it still finds is thrown away.
+    Its daemon thread is abandoned, and whatever it still finds is dropped.
     """
     shared = facts or Facts(site_given)
     until = time.monotonic() + deadline_s
@@ -66,7 +66,7 @@ def iterate(
 
 
 def in_order(answers: Iterable[Answer]) -> Iterator[Answer]:
-    """The same answers in the order of the page, each as soon as those before it are there."""
+    """The same answers in the order of the page, each as soon as those before it exist."""
     early: dict[int, Answer] = {}
     following = 0
     for answer in answers:
@@ -77,7 +77,7 @@ def in_order(answers: Iterable[Answer]) -> Iterator[Answer]:
 
 
 def _look(check: Check, facts: Facts) -> tuple[Finding, ...]:
-    """A check's findings; what it raises is a finding too."""
+    """A check's findings; an exception becomes a finding too."""
     found: list[Finding] = []
     try:
         found.extend(check.look(facts, check))
@@ -93,6 +93,6 @@ def _look(check: Check, facts: Facts) -> tuple[Finding, ...]:
 
 
 def counts(findings: Iterable[Finding]) -> tuple[int, int]:
-    """How many failed, and how many are warnings."""
+    """How many checks failed, and how many warn."""
     levels = [finding.level for finding in findings]
     return levels.count(Level.FAILED), levels.count(Level.WARNING)

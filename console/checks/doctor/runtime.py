@@ -1,6 +1,6 @@
-"""The doctor's checks of the container engine, the cards, and what verdicts of `check` rest on.
+"""The doctor's checks of the container engine, the cards, and the facts that `check` relies on.
 
-Cards are asked through NVML in a process of its own.
+Cards are queried through NVML in a process of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OLDEST_API = (1, 41)
 OLDEST_COMPOSE = (2, 6)
-"""The first whose `up` knows `--pull never`."""
+"""The first version whose `up` knows `--pull never`."""
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)")
 _NO_PLUGIN = ("is not a docker command", "unknown command", "unknown flag")
 DOCKER_GROUP = "sudo usermod -aG docker $USER, then log in again (the group is as good as root)"
@@ -50,14 +50,14 @@ _HINTS = (
     ("unknown error", "inside a container? start it again; else `nvidia-smi`, then a reboot"),
 )
 _UNSURE = ("mig mode", "not supported")
-"""Not known by design: MIG instances, unified memory."""
+"""Errors for figures that do not exist by design: MIG instances, unified memory."""
 
 SCARCE = 0.05
 LEVELS = {"ok": Level.OK, "warn": Level.WARNING, "fail": Level.FAILED, "unknown": Level.NOTE}
 
 
 def answers(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Its socket, the right to use it, its version."""
+    """The engine's socket, the right to use it, and its version."""
     try:
         found = facts.version()
     except EngineTimeout as error:
@@ -83,7 +83,7 @@ def compose(facts: Facts, check: Check) -> Iterator[Finding]:
     if shutil.which("docker") is None:
         yield check.found(
             level,
-            "there is no docker command",
+            "the docker command is missing",
             "compose services need docker-ce-cli and its plugin",
         )
         return
@@ -108,7 +108,7 @@ def compose(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether containers can have the cards; asked only where the site has cards and containers."""
+    """Whether containers can use the cards; asked only if the site has cards and containers."""
     site = facts.site()
     if site is None or not site.model.gpus or facts.engine_need() is not Level.FAILED:
         return
@@ -124,13 +124,13 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
     runtimes = found.get("Runtimes")
     names = sorted(map(str, runtimes)) if isinstance(runtimes, dict) else []
     if "nvidia" in names or _by_cdi(found):
-        yield check.ok("containers can have the cards" + ("" if "nvidia" in names else " (CDI)"))
+        yield check.ok("containers can use the cards" + ("" if "nvidia" in names else " (CDI)"))
     else:
         yield check.warning(f"the engine knows no NVIDIA runtime, only {', '.join(names)}", RUNTIME)
 
 
 def limits(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the kernel ends a container that takes too much memory."""
+    """Whether the kernel ends a container that exceeds its memory limit."""
     if facts.engine_need() is Level.NOTE:
         return
     try:
@@ -141,15 +141,15 @@ def limits(facts: Facts, check: Check) -> Iterator[Finding]:
         driver, version = (
             one_line(str(found.get(f"Cgroup{x}", "?"))) for x in ("Driver", "Version")
         )
-        words = f"the engine limits nobody's memory (control groups: {driver}, version {version})"
+        words = f"the engine enforces no limits (control groups: {driver}, version {version})"
         yield check.warning(words, NO_LIMIT)
     elif "MemoryLimit" in found:
-        yield check.ok("each gets a limit of memory")
+        yield check.ok("every container gets a memory limit")
 
 
 def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
     need = facts.engine_need()
-    closed = "not open to this user" in error.title
+    closed = "this user may not use it" in error.title
     if closed:
         # It is there: whoever logs in here expects to use it.
         return check.found(max(need, Level.WARNING, key=_ORDER.index), str(error), DOCKER_GROUP)
@@ -165,7 +165,7 @@ def _by_cdi(info: dict[str, object]) -> bool:
 
 
 def _older(version: str, oldest: tuple[int, int]) -> bool:
-    """Whether a version is known to be older; one that cannot be read is not."""
+    """Whether a version is known to be older; an unreadable one is not."""
     found = _NUMBERS.match(version)
     return found is not None and (int(found[1]), int(found[2])) < oldest
 
@@ -174,7 +174,7 @@ _ORDER = [Level.OK, Level.NOTE, Level.WARNING, Level.FAILED]
 
 
 def cards(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Each card with its memory, or the words of the driver."""
+    """Each card with its memory, or the driver's error."""
     answer = facts.cards()
     site = facts.site()
     names = {gpu.uuid: gpu.name for gpu in site.model.gpus} if site else {}
@@ -186,11 +186,11 @@ def cards(facts: Facts, check: Check) -> Iterator[Finding]:
         else:
             yield check.note(f"no NVIDIA driver here ({answer.words}): GPU gauges stay empty")
     elif not answer.cards:
-        yield check.note("the driver answers, and knows no card")
+        yield check.note("the driver answers, but finds no card")
 
 
 def named(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Every card the site names has to be there: their memory is awaited after a stop."""
+    """Whether every card in the site file exists: after a stop their memory is awaited."""
     site = facts.site()
     if site is None:
         return
@@ -215,7 +215,7 @@ def named(facts: Facts, check: Check) -> Iterator[Finding]:
             f"{label} is not on this machine", f"`nvidia-smi -L` names those there are: {found}"
         )
     if not missing:
-        yield check.ok(f"all {len(site.model.gpus)} that the site names are there")
+        yield check.ok(f"all {len(site.model.gpus)} that the site names exist")
 
 
 def _card(check: Check, uuid: str, name: str, memory: Vram) -> Finding:
@@ -237,7 +237,7 @@ def _hint(words: str) -> str:
 
 
 def processor(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The processor and the vector units that kernels ask for."""
+    """The processor and the vector extensions that kernels need."""
     from console.checks.preflight import host
     from console.host import machine
     from console.host.gpu.inventory import Cards

@@ -1,4 +1,4 @@
-"""The doctor's checks of this login, the console's own directories, lock, runs and standby."""
+"""The doctor's checks of this login, and of the console's own directories, lock, runs, standby."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LEAST_COLUMNS, LEAST_LINES = 60, 20
 _TERMINFO = ("/etc/terminfo", "/lib/terminfo", "/usr/lib/terminfo", "/usr/share/terminfo")
 _MOUSE = "the mouse is the terminal's until M"
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
-"""What Python itself puts into LC_CTYPE where the locale is C."""
+"""What Python itself sets LC_CTYPE to if the locale is C."""
 
 
 def python(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The interpreter, and the console that it runs."""
+    """The Python interpreter, and the console that it runs."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -40,7 +40,7 @@ def python(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def terminal(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether there is one, and whether it can place text."""
+    """Whether there is a terminal, and whether it can position text."""
     if not on_terminal():
         yield check.note("none here: the screens need one; every command works without")
         return
@@ -61,7 +61,7 @@ def terminal(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def size(facts: Facts, check: Check) -> Iterator[Finding]:
-    """The window against the smallest one the screens are made for."""
+    """The window's size against the smallest that the screens support."""
     if not on_terminal():
         return
     columns, lines = os.get_terminal_size(1)
@@ -79,7 +79,7 @@ def size(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def text(facts: Facts, check: Check) -> Iterator[Finding]:
-    """UTF-8, or the signs that ASCII has."""
+    """Whether the terminal takes UTF-8, or gets the ASCII signs."""
     name = locale_of(os.environ, _first_environment())
     if "utf8" in name.lower().replace("-", ""):
         yield check.ok(f"UTF-8 ({name})")
@@ -91,7 +91,7 @@ def text(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def line(facts: Facts, check: Check) -> Iterator[Finding]:
-    """tmux, ssh or a local terminal, and what that means for a run."""
+    """Whether this is tmux, ssh or a local terminal, and what that means for a run."""
     from console.host.systemd import detachment
 
     env = os.environ
@@ -126,7 +126,7 @@ def logout(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def boot(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether a reboot in an outage is followed by a rollback."""
+    """Whether a rollback follows a reboot during an outage."""
     from console.host import systemd as units
 
     if not units.SYSTEMD.exists():
@@ -141,8 +141,8 @@ def boot(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def on_terminal() -> bool:
-    """Whether input and output are a terminal; asked of the descriptors, which a screen that
-    catches prints does not change."""
+    """Whether input and output are a terminal; asks the descriptors, because a screen may have
+    replaced the streams."""
     try:
         return os.isatty(0) and os.isatty(1)
     except OSError:
@@ -172,8 +172,8 @@ def colours(env: Mapping[str, str]) -> str:
 
 
 def locale_of(env: Mapping[str, str], first: Mapping[str, str]) -> str:
-    """The locale the operator chose. `first`: the environment this process was begun with, since
-    Python writes LC_CTYPE itself where the locale is C."""
+    """The locale the operator chose. `first`: the environment at process start, since Python itself
+    changes LC_CTYPE if the locale is C."""
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         value = env.get(name, "")
         own = name == "LC_CTYPE" and value in _COERCED and not first.get(name)
@@ -198,7 +198,7 @@ def who(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def state(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Runs and measured times go there: writable, this user's, closed to others' hands."""
+    """Whether the state directory is writable, this user's, and closed to others."""
     path = paths.state_dir()
     why = refusal(path)
     if why:
@@ -234,7 +234,7 @@ def config(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def lock(facts: Facts, check: Check) -> Iterator[Finding]:
-    """One run a host: who holds it. Reads the kernel's table, and never touches the lock."""
+    """Who holds the host's lock. Reads the kernel's table and never touches the lock."""
     from console.journal.lock import holder
 
     path = paths.host_lock(os.getuid())
@@ -306,7 +306,7 @@ def runs(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def standby(facts: Facts, check: Check) -> Iterator[Finding]:
-    """While a run is on: whether its standby waits, so that a rollback begins at once."""
+    """During a run, whether its standby waits, so that a rollback begins at once."""
     from console.recovery.rollback.trigger import is_standing_by
 
     live = facts.live()
@@ -323,7 +323,7 @@ def standby(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def is_locked(path: Path, root: Path = Path("/")) -> bool:
-    """Whether somebody holds a flock on the file; taking it to find out could refuse a run."""
+    """Whether somebody holds a flock on the file; trying to take it could refuse a run."""
     try:
         inode = os.stat(path, follow_symlinks=False).st_ino
         table = (root / "proc/locks").read_text()
@@ -341,7 +341,7 @@ def _alone(gid: int) -> bool:
 
 
 def _runs_closed(check: Check, path: Path) -> Iterator[Finding]:
-    """Site files and argv in a run may hold keys: its directory is its owner's alone."""
+    """Whether run directories are closed to others, since site files and argv may hold keys."""
     try:
         names = sorted(os.listdir(path / "runs"))
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""The faults of the lessons in playbooks, Dockerfiles, compose files and shell."""
+"""Finds faults known from lessons in playbooks, Dockerfiles, compose files and shell scripts."""

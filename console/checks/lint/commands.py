@@ -1,6 +1,6 @@
-"""Shell scripts and argvs as the commands of a unit, with the commands inside other commands.
+"""Shell scripts and argvs as the commands of a unit, including commands inside other commands.
 
-Others run inside sudo, env, timeout and their like, `sh -c`, ssh, docker run and docker exec.
+These are inside sudo, env, timeout and their like, `sh -c`, ssh, docker run and docker exec.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from console.checks.lint.unit import (
 )
 
 DETACHED = "docker exec -d"
-"""Stands among a command's wrappers: nobody waits for it, and no restart brings it back."""
+"""Marks, among a command's wrappers, that nothing waits for it or restarts it."""
 
 DEEPEST = 6
-"""Shells inside shells that are looked into."""
+"""Levels of nested shells that are examined."""
 
 _VALUED = {
     "sudo": "-u -g -h -p -C -r -t -T -U --user --group", "doas": "-u -C", "nohup": "", "exec": "-a",
@@ -37,9 +37,9 @@ _VALUED = {
     "catchsegv": "", "unbuffer": "", "chrt": "-T -P -D", "gosu": "", "su-exec": "",
     "xargs": "-n -P -I -L -d -a -s -E",
 }  # fmt: skip
-"""Each program that starts what stands behind it, and its options that take a value."""
+"""Programs that start the command after them, each with its options that take a value."""
 _FIRST = {"timeout": 1, "taskset": 1, "chrt": 1, "gosu": 1, "su-exec": 1}
-"""How many words of its own it takes before the command."""
+"""How many words of its own each program takes before the command."""
 SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
 ENGINES = ("docker", "podman", "nerdctl")
 _BARE = frozenset(
@@ -66,7 +66,7 @@ class Scene:
 
 
 def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
-    """A shell text; returns the directory it ends in."""
+    """Add a shell text's commands; return the directory it ends in."""
     if scene.depth > DEEPEST:
         return scene.folder
     read = shell.parse(snippet)
@@ -91,13 +91,13 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
 
 
 def add_argv(unit: Unit, words: tuple[Word, ...], scene: Scene) -> None:
-    """An argv that no shell reads."""
+    """Add an argv that no shell reads."""
     if words and scene.depth <= DEEPEST:
         _add(unit, words, scene, unit.next_script(), None)
 
 
 def joined(folder: str, step: str) -> str:
-    """Where `cd step` leads; `..` and variables stay as they are."""
+    """Where `cd step` leads; `..` and variables are kept as written."""
     return step if step.startswith("/") or not folder else f"{folder.rstrip('/')}/{step}"
 
 
@@ -187,7 +187,7 @@ def name_of(word: Word) -> str:
 
 
 def stripped(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], tuple[str, ...]]:
-    """The command behind its wrappers, and their names; ((), …) where there is none."""
+    """The command without its wrappers, and their names; ((), …) if none is left."""
     names: list[str] = []
     while words and (name := name_of(words[0])) in _VALUED:
         if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
@@ -240,7 +240,7 @@ def remote_words(words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EngineCall:
-    """`docker run|exec|build …`: the verb, its options with their values, what is left."""
+    """`docker run|exec|build …`: the verb, its options with their values, the rest."""
 
     verb: str
     compose: bool
@@ -255,7 +255,7 @@ class EngineCall:
 
 
 def engine_call(words: tuple[Word, ...]) -> EngineCall | None:
-    """A call of a container engine; None for every other command, and for half a one."""
+    """A call of a container engine; None for any other or incomplete command."""
     if not words or name_of(words[0]) not in (*ENGINES, "docker-compose", "podman-compose"):
         return None
     rest = words[1:]
@@ -279,7 +279,7 @@ def engine_call(words: tuple[Word, ...]) -> EngineCall | None:
 def _options(
     words: tuple[Word, ...], *, leave: bool = True, letters: str = _LETTERS
 ) -> tuple[list[tuple[str, Word, str]], tuple[Word, ...]]:
-    """Options and what stands behind them; with `leave` they end at the first other word."""
+    """Options and the words after them; with `leave` they end at the first other word."""
     found: list[tuple[str, Word, str]] = []
     other: list[Word] = []
     at = 0
@@ -303,12 +303,12 @@ def _options(
 
 
 def _bare(name: str, letters: str) -> bool:
-    """An option without a value."""
+    """Whether an option takes no value."""
     return name in _BARE or (not name.startswith("--") and set(name[1:]) <= set(letters))
 
 
 def _letters(name: str, letters: str) -> list[str]:
-    """`-it` is two options."""
+    """Split `-it` into two options."""
     if name.startswith("--") or not set(name[1:]) <= set(letters):
         return [name]
     return [f"-{letter}" for letter in name[1:]]

@@ -34,22 +34,22 @@ from console.checks.lint.unit import (
 _KEYWORD = re.compile(r"\s*(\S*)(?:\s+|$)")
 _FLAG = re.compile(r"\s*(--[a-z-]+(?:=\S*)?)(?:\s+|$)")
 _HEREDOC = re.compile(r"<<(-|[ \t]+)?(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
-"""With a space only some builders read it, and `$((1 << N))` is none: its end has to be there."""
+"""Only some builders accept a space, and `$((1 << N))` is none, so its end must exist."""
 _DIRECTIVE = re.compile(r"#\s*([a-z]+)\s*=\s*(\S+)\s*$")
 _REFERENCE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 LONGEST = 4096
-"""Characters of an expanded value; a longer one stays as it is written."""
+"""Most characters of an expanded value; a longer one stays as written."""
 _PASSED = frozenset({"EXPOSE", "LABEL", "MAINTAINER", "ONBUILD", "STOPSIGNAL", "USER", "VOLUME"})
-"""Instructions that say nothing of what runs and what is there."""
+"""Instructions that no rule needs."""
 _HALF_LIST = re.compile(r"\[(?!\[|\s+\S)|\[\s+([\"'])[^\"']*\1\s*,")
-"""The beginning of a list, and not of the shell's `[ … ]`."""
+"""The beginning of a list, not of the shell's `[ … ]`."""
 _TEMPLATE = ("{", "<%", "@@")
-"""A line of a template's own language begins so."""
+"""How a line of a template language begins."""
 
 
 @dataclass(slots=True)
 class Instruction:
-    """One instruction. `args` is what stands behind the keyword and its flags, on one line."""
+    """One instruction. `args` is the text after the keyword and its flags, on one line."""
 
     keyword: str
     place: Place
@@ -59,11 +59,11 @@ class Instruction:
     names: list[str] = field(default_factory=list)
     last_line: int = 0
     closed: bool = True
-    """Every here-document ends."""
+    """Whether every here-document ends."""
 
 
 def instructions(text: str) -> tuple[list[Instruction], list[Comment], str]:
-    """(instructions, comments, escape character)."""
+    """Return (instructions, comments, escape character)."""
     lines = text.split("\n")
     found: list[Instruction] = []
     comments: list[Comment] = []
@@ -148,7 +148,7 @@ def _instruction(flat: Snippet) -> Instruction:
 
 
 def _heredocs(text: str) -> Iterator[tuple[str, str]]:
-    """(dash, space or nothing; name) of every `<<NAME` that stands outside quotes."""
+    """(dash, space or nothing; name) of every `<<NAME` outside quotes."""
     quote, at = "", 0
     while at < len(text):
         char = text[at]
@@ -170,7 +170,7 @@ def _heredocs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _begins_word(text: str, at: int) -> bool:
-    """Not `$((1<<N))`: only a descriptor may stand before it."""
+    """Whether `<<` begins a word, unlike in `$((1<<N))`: only a descriptor may precede it."""
     before = text[max(0, at - 3) : at].rstrip("0123456789")
     return not before or before[-1] in " \t"
 
@@ -180,7 +180,7 @@ def _ends(line: str, name: str, dash: bool) -> bool:
 
 
 def json_words(snippet: Snippet) -> tuple[Word, ...] | None:
-    """The elements of `["a", "b"]`; None where it is no list of strings."""
+    """The elements of `["a", "b"]`; None if it is not a list of strings."""
     text, words = snippet.text.rstrip(), list[Word]()
     at = len(text) - len(text.lstrip()) + 1
     if not text.lstrip().startswith("[") or not text.endswith("]"):
@@ -205,7 +205,7 @@ def json_words(snippet: Snippet) -> tuple[Word, ...] | None:
 
 
 def expanded(text: str, values: dict[str, str]) -> str:
-    """`$NAME`, `${NAME}` and `${NAME:-default}` replaced where the value is known."""
+    """Replace `$NAME`, `${NAME}` and `${NAME:-default}` if the value is known."""
 
     def value(match: re.Match[str]) -> str:
         known = values.get(match[1] or match[3])
@@ -220,7 +220,7 @@ def unit_of(source: Source) -> Unit:
 
 
 def _broken(found: list[Instruction]) -> Iterator[Hit]:
-    """What no builder takes: the first of its kind, for the rest may follow from it."""
+    """Errors that every builder refuses: the first of a kind, as others may follow from it."""
     known = _Build.TAKEN.keys() | _PASSED
     first = next((one for one in found if one.keyword != "ARG"), None)
     if first is None:
@@ -238,7 +238,7 @@ def _broken(found: list[Instruction]) -> Iterator[Hit]:
 
 
 def _wrong(one: Instruction) -> str:
-    """Why an instruction cannot be taken, "" where it can."""
+    """Why an instruction is invalid, "" if it is valid."""
     text = one.args.text.strip()
     if not text and one.keyword not in ("SHELL", "CMD", "ENTRYPOINT"):
         return "without anything behind it"
@@ -257,7 +257,7 @@ def _wrong(one: Instruction) -> str:
 
 
 class _Build:
-    """Walks the instructions: which stage, which directory, which values are known."""
+    """Walks the instructions and tracks stage, directory and known values."""
 
     def __init__(self, source: Source) -> None:
         self.unit = Unit(source)

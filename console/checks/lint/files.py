@@ -1,6 +1,6 @@
-"""The files that lint looks at: which they are, of what kind, and their text.
+"""Finds the files for lint, tells their kind by name and content, and reads them.
 
-A kind is told by name and content. Reading is bounded and never blocks.
+Reading is bounded and never blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PASSED = frozenset(
 
 
 class Unreadable(Exception):
-    """A file that cannot be looked at, in a few words."""
+    """A file that cannot be examined, with a short reason."""
 
 
 def read(path: Path) -> str:
@@ -60,7 +60,7 @@ def read(path: Path) -> str:
 
 
 def kind_by_name(path: Path) -> Kind | None:
-    """A Dockerfile or a script by its name alone; YAML has to be read."""
+    """Recognise a Dockerfile or script by its name; YAML has to be read."""
     name = path.name.lower()
     if name.endswith(SHELL_ENDS):
         return Kind.SHELL
@@ -74,7 +74,7 @@ def is_yaml(path: Path) -> bool:
 
 
 def kind_by_text(text: str) -> Kind | None:
-    """A script by its first line, a Dockerfile by its first instruction."""
+    """Recognise a script by its first line, a Dockerfile by its first instruction."""
     if _SHEBANG.match(text):
         return Kind.SHELL
     for line in text.splitlines()[:200]:
@@ -86,12 +86,12 @@ def kind_by_text(text: str) -> Kind | None:
 
 
 class TooMany(Exception):
-    """More files than anybody wants to have looked at."""
+    """There are more files than lint accepts at once."""
 
 
 def walk(given: Path) -> Iterator[tuple[Path, str]]:
-    """(file, what is wrong with a directory on the way, else "") for paths as given; a directory
-    gives the files in it that may be of a kind. In order, links not followed. Raises TooMany."""
+    """Yield (file, problem of a directory on the way or ""); a directory gives the files that may
+    be of a known kind. In order, links not followed. Raises TooMany."""
     failed: list[tuple[Path, str]] = []
 
     def note(error: OSError) -> None:
@@ -112,7 +112,7 @@ def walk(given: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _may_be(path: Path) -> bool:
-    """By its name only: a file of no known name is not opened."""
+    """Whether the name alone allows a known kind: other files are not opened."""
     if path.is_symlink():
         return False
     return is_yaml(path) or kind_by_name(path) is not None

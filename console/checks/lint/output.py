@@ -1,4 +1,4 @@
-"""What lint found as text, JSON and SARIF 2.1.0 (OASIS), and its rules as a document."""
+"""Lint's findings as text, JSON and SARIF 2.1.0 (OASIS), and its rules as a document."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ NOT_RULES = (
     ("S-014", "20 tok/s on two equal cards", "an expectation, not a fault"),
     ("P-001 … P-004", "what was replaced by what", "decisions, no text to find"),
 )  # fmt: skip
-"""Lessons that cannot be told from a file, and why."""
+"""Lessons that no file can show, and why."""
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 FORMAT, UNREAD = "format", "unread"
-"""Rules of their own: what the strict reader refuses, and what could not be looked at."""
+"""Rules of its own: what the strict reader refuses, and unreadable files."""
 
 
 def lines(found: Iterable[Finding]) -> Iterator[str]:
-    """Each finding with its fix; what is behind a rule is said where it first appears."""
+    """Each finding with its fix; the reason for a rule where it first appears."""
     told: set[str] = set()
     for one in found:
         yield clean(one.text, 1000)
@@ -78,7 +78,7 @@ def count(found: list[Finding]) -> str:
 
 
 def document() -> str:
-    """docs/reference/lint.md, from the rules themselves."""
+    """docs/reference/lint.md, made from the rules themselves."""
     table = (f"| {lesson} | {what} | {why} |" for lesson, what, why in NOT_RULES)
     return "\n".join([*_HEAD, "", *_rules(), *_TAIL, *table, ""])
 

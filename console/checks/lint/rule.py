@@ -1,6 +1,6 @@
-"""Rules of lint, the facts of a machine that they use, and comments that suppress a finding.
+"""Lint's rules, the machine facts that they use, and comments that suppress a finding.
 
-A rule is a fault with a name, the lessons it was learnt from, and a function that looks for it.
+A rule is a named fault, the lessons that taught it, and a function that finds it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _ZEN5 = re.compile(r"9\d{3}(?:WX|X|X3D)|9\d{2}5[FP]?")
 """Threadripper 99xxWX/X, Ryzen 9xxx, EPYC 9xx5."""
 
 MODULES = ("build", "engine", "image", "host")
-"""Modules of console.checks.lint.rules; a rule that stands in none of them does not exist."""
+"""Modules of console.checks.lint.rules; rules in other modules are not loaded."""
 
 MARK = re.compile(r"#+\s*omni:\s*ignore\b\s*(.*)$", re.IGNORECASE)
 FORM = "# omni: ignore RULE LESSON reason"
 MOST = 500
-"""Suppressions of one file that are looked at."""
+"""Suppressions of one file that are considered."""
 BAD, UNUSED = "suppression-without-reason", "suppression-unused"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of the machine a file is written for: memory of the cards in bytes, their
-    compute capabilities, RAM and swap in bytes, the CPU's name; what the site does not say is empty
-    or None."""
+    compute capabilities, RAM and swap in bytes, the CPU's name; empty or None if the site does not
+    say."""
 
     memory: tuple[int, ...] = ()
     compute: tuple[tuple[int, int], ...] = ()
@@ -47,19 +47,19 @@ class Facts:
 
     @property
     def asymmetric(self) -> bool | None:
-        """Cards of different size; None where fewer than two are known."""
+        """Whether cards differ in size; None if fewer than two are known."""
         if len(self.memory) < 2:
             return None
         return max(self.memory) > 1.1 * min(self.memory)
 
     @property
     def sm120(self) -> bool | None:
-        """A card of compute capability 12.0; None where none is known."""
+        """Whether a card has compute capability 12.0; None if none is known."""
         return any(one >= BLACKWELL for one in self.compute) if self.compute else None
 
     @property
     def zen5(self) -> bool | None:
-        """Whether the CPU is of AMD's fifth generation; None where the site does not name it."""
+        """Whether the CPU is a Zen 5; None if the site does not name it."""
         if not self.cpu:
             return None
         words = self.cpu.upper().replace("-", " ").split()
@@ -82,8 +82,8 @@ When = Callable[[Unit, Facts], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`lessons`: ids of the registry, or the name of the plan that taught it. `needs`: what the
-    site has to say before it can speak with certainty; `when` says what it is asked of at all."""
+    """`lessons`: ids of the registry, or the name of the plan that taught it. `needs`: site facts
+    that it needs to be certain; `when`: the files it applies to."""
 
     id: str
     severity: Severity
@@ -103,7 +103,7 @@ def rule(
     id: str, severity: Severity, lessons: str, *, title: str, why: str, fix: str, needs: str = "",
     when: When | None = None,
 ) -> Callable[[Check], Check]:  # fmt: skip
-    """Put a function into the table of rules; `lessons` are separated by blanks."""
+    """Register a function as a rule; `lessons` are separated by blanks."""
 
     def register(check: Check) -> Check:
         if id in _RULES:
@@ -132,10 +132,9 @@ def findings(unit: Unit, facts: Facts) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """`# omni: ignore RULE LESSON reason`: a finding that somebody has judged, and says why. It
-    stands on the line itself, or in a comment of its own above it. Without the lesson or the reason
-    it counts for nothing and is itself found; so is one that nothing needs. `lines`: those that it
-    covers."""
+    """`# omni: ignore RULE LESSON reason`: a finding that somebody has judged and explained. It
+    stands on the line itself, or in a comment of its own above it. Without lesson or reason it has
+    no effect and is reported itself, and so is an unused one. `lines`: the lines that it covers."""
 
     rule: str
     reason: str
@@ -146,7 +145,7 @@ class Suppression:
 def apply_suppressions(
     unit: Unit, found: Iterable[Finding], rules: dict[str, Rule]
 ) -> list[Finding]:
-    """Findings with those that are suppressed marked, and what is wrong with suppressions."""
+    """Findings, the suppressed ones marked, plus what is wrong with suppressions."""
     good: list[Suppression] = []
     out: list[Finding] = []
     for comment in unit.comments:
@@ -175,7 +174,7 @@ def apply_suppressions(
 
 
 def _wrong(text: str, rules: dict[str, Rule]) -> str:
-    """Why a suppression does not count; "" where it does."""
+    """Why a suppression is invalid; "" if it is valid."""
     words = text.split(None, 2)
     if not words:
         return "a suppression that names no rule"
@@ -190,7 +189,7 @@ def _wrong(text: str, rules: dict[str, Rule]) -> str:
 
 
 def _covered(unit: Unit, comment: Comment) -> range:
-    """A comment behind something covers its line; one of its own covers what begins below it."""
+    """Lines that a comment covers: its own line, or, if alone on it, what begins below."""
     line = comment.place.line
     if not comment.own:
         return range(line, line + 1)

@@ -1,7 +1,7 @@
-"""Lint run over files: each is read, every rule is applied, by as many processes as there are CPUs.
+"""Runs lint over files: reads each and applies every rule, with one process per CPU.
 
-A file that cannot be looked at is said, and the next one is looked at. Results are in the order of
-the files.
+A file that cannot be examined is reported, and the others still are. Results keep the files'
+order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from console.checks.lint.unit import (
 from console.common.errors import Problem
 
 MANY = 64
-"""Files from which on starting processes costs less than it saves."""
+"""Number of files from which on starting processes pays off."""
 _MOST, _CHUNK = 8, 8
 
 _Item = TypeVar("_Item")
@@ -46,8 +46,8 @@ _SCHEMA = re.compile(r"^schema:\s*['\"]?([\w./-]+)", re.MULTILINE)
 
 
 def each(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
-    """`work` on every item. It and its results are pickled where processes are used; for a process
-    with threads this is not, which must not be forked."""
+    """Apply `work` to every item. With processes it and its results are pickled; do not use from a
+    process with threads, which must not be forked."""
     count = min(len(os.sched_getaffinity(0)), _MOST)
     if len(items) < MANY or count < 2:
         yield from map(work, items)
@@ -68,14 +68,14 @@ def each(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_
 
 
 def _quiet() -> None:
-    """Ctrl-C is for the process that waits, which ends these."""
+    """Ignore Ctrl-C in workers: the waiting process handles it and ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """`findings` are in order, suppressed ones included; `refused` could not be looked at;
-    `strict` are files and their schemas for the strict reader, which reports in its own words."""
+    """`findings` are in order, suppressed ones included; `refused` could not be examined; `strict`
+    are files with their schemas for the strict reader, which reports in its own words."""
 
     findings: list[Finding] = field(default_factory=list)
     refused: list[Problem] = field(default_factory=list)
@@ -119,8 +119,7 @@ def _files(given: Path, outcome: Outcome) -> Iterator[tuple[Path, str]]:
 
 
 def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
-    """One file, and whether it was named and has to be of a kind; in a directory it may be
-    anything."""
+    """Lint one file. A named file must be of a known kind; one from a directory may be anything."""
     (path, asked), outcome = item, Outcome()
     name = str(path)
     try:
@@ -154,8 +153,8 @@ def _one(facts: Facts, item: tuple[Path, bool]) -> Outcome:
 def unit_of(
     path: Path, text: str, given: Mapping[str, str] | None = None
 ) -> tuple[Unit | None, str | None]:
-    """(what rules look at, the schema where the strict reader has to see it too: "" where only
-    its keys tell that it is a playbook). Raises NotYaml."""
+    """(unit for the rules, schema if the strict reader must see the file too: "" if only its keys
+    identify a playbook). Raises NotYaml."""
     kind = files.kind_by_name(path)
     if kind is None and files.is_yaml(path):
         return _yaml(path, text, given)

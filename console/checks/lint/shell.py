@@ -1,6 +1,6 @@
-"""Shell text read into simple commands, assignments and comments, by tree-sitter's grammar of bash.
+"""Reads shell text into simple commands, assignments and comments, by tree-sitter's bash grammar.
 
-Where the grammar does not understand a text, bash itself is the judge (`complaint`).
+If the grammar does not understand a text, bash itself decides (`complaint`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MOST_NODES = 200_000
-"""Of one text; what stands behind is not looked at."""
+"""Nodes of one text that are read; the rest is ignored."""
 
 MOST_COMMANDS = 20_000
 
@@ -36,7 +36,7 @@ LIMIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Simple:
-    """A command as it stands: its words, what is set before it, what it reads."""
+    """A command as written: its words, variables set before it, what it reads."""
 
     words: tuple[Word, ...]
     env: tuple[Variable, ...]
@@ -47,7 +47,7 @@ class Simple:
 
 @dataclass(slots=True)
 class Script:
-    """All of a text, in its order. `cut`: it was too long to be read to its end."""
+    """Everything in a text, in order. `cut`: the text was too long to be read to its end."""
 
     commands: list[Simple] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Script:
     spans: list[tuple[int, int]] = field(default_factory=list)
     cut: bool = False
     wrong: Place | None = None
-    """Where the grammar first does not understand it; it does not know all of bash."""
+    """Where the grammar first fails to understand it; it does not know all of bash."""
 
 
 @cache
@@ -67,7 +67,7 @@ def _parser() -> Parser:
 
 
 def parse(snippet: Snippet) -> Script:
-    """Never fails: what the grammar does not understand is passed over."""
+    """Parse a text; never fails: what the grammar does not understand is skipped."""
     masked = _INPUT.sub(lambda found: "x" * len(found[0]), snippet.text)
     data = masked.encode("utf-8", "replace")
     root = _parser().parse(data).root_node
@@ -86,7 +86,7 @@ class _Reader:
         self.stdin: dict[int, Snippet] = {}
 
     def read(self, root: Node) -> Script:
-        """The tree without recursion, in the order of the text."""
+        """Walk the tree without recursion, in the order of the text."""
         stack: list[tuple[Node, str, bool, bool]] = [(root, "", False, False)]
         seen = 0
         while stack:
@@ -129,7 +129,7 @@ class _Reader:
             self.script.spans.append((self._place(node).line, last))
 
     def _redirected(self, node: Node) -> None:
-        """What `<<EOF` brings belongs to the command before it, and to what it is piped into."""
+        """Assign what `<<EOF` brings to the command before it and those it is piped to."""
         for redirect in node.children_by_field_name("redirect"):
             body = next((c for c in redirect.children if c.type == "heredoc_body"), None)
             if body is None:
@@ -172,7 +172,7 @@ class _Reader:
     # words
 
     def word(self, node: Node) -> Word:
-        """An argv element with its quotes taken away; what is expanded stays as it is written."""
+        """An argv element without its quotes; expansions stay as written."""
         pieces = list(self._pieces(node))
         text, segments = "", list[Segment]()
         for start, end in pieces:
@@ -184,7 +184,7 @@ class _Reader:
         return Word(text, place, inner)
 
     def _pieces(self, node: Node) -> Iterator[tuple[int, int]]:
-        """The (start, end) of what is left of a node when its quotes are gone."""
+        """The (start, end) of what is left of a node without its quotes."""
         if node.type == "concatenation":
             for child in node.children:
                 yield from self._pieces(child)
@@ -202,7 +202,7 @@ class _Reader:
             yield start, end
 
     def _unescaped(self, start: int, end: int, only: str) -> Iterator[tuple[int, int]]:
-        """Stretches between backslashes; `only` are the characters that one escapes ("": all)."""
+        """Stretches between backslashes; `only` are the escapable characters ("": all)."""
         text, at = self.snippet.text, start
         while (slash := text.find("\\", at, end)) >= 0:
             after = text[slash + 1 : slash + 2]
@@ -227,7 +227,7 @@ class _Reader:
 
 
 def _excused(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
-    """Children, and whether somebody has thought of their failure: `|| …`, a condition."""
+    """Children, and whether the script handles their failure: `|| …`, a condition."""
     children = parent.children
     if parent.type == "list":
         after = any(one.type == "||" for one in children)
@@ -245,7 +245,7 @@ def _excused(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
 
 
 def complaint(text: str) -> str:
-    """Why bash cannot read a text, "" where it can, or where there is no bash. Nothing is run."""
+    """Why bash cannot read a text, "" if it can or there is no bash. Nothing is run."""
     bash = shutil.which("bash")
     if bash is None:
         return ""

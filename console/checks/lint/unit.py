@@ -1,7 +1,7 @@
-"""What rules look at: a file as commands, variables, images and containers, each with its place.
+"""The input of rules: a file as commands, variables, images and containers, each with its place.
 
-Dockerfile, compose file, playbook and shell all become a `Unit`; a rule is written once, and says
-what it found as a `Finding`.
+Dockerfile, compose file, playbook and shell script all become a `Unit`, so a rule is written once.
+It reports each fault as a `Finding`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 Segment = tuple[int, int, int]
-"""From this offset of the text on, the characters stand at (line, column) and to the right."""
+"""From this offset of the text on, characters are at (line, column) and to its right."""
 
 WORDS_LIMIT = 400
 BLOCKER = "known-blocker"
-"""No rule of a text: what a run is asked about lessons that its playbook names."""
+"""Id of the question that a run asks about lessons its playbook names; no rule on text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A text inside a file, and where each of its characters stands there. `segments` are in the
-    order of their offsets; the first is at 0. `exact` is False where a quoted form hides the
-    places: everything is then said to stand at the beginning."""
+    """A text inside a file, and where each of its characters is there. `segments` are in the order
+    of their offsets; the first is at 0. `exact` is False if a quoted form hides the places:
+    everything is then reported at its beginning."""
 
     text: str
     segments: Sequence[Segment]
@@ -53,18 +53,18 @@ class Snippet:
 
 
 def whole(text: str) -> Snippet:
-    """A file that is the text itself."""
+    """A snippet of a whole file."""
     starts = accumulate((len(line) + 1 for line in text.split("\n")[:-1]), initial=0)
     return Snippet(text, [(at, number, 1) for number, at in enumerate(starts, 1)])
 
 
 def spot(text: str, place: Place) -> Snippet:
-    """A text whose own characters cannot be found in the file any more."""
+    """A text whose single characters cannot be located in the file."""
     return Snippet(text, [(0, place.line, place.column)], exact=False)
 
 
 class Severity(StrEnum):
-    """`error` stops a run, `warning` is told before it, `info` is worth knowing."""
+    """`error` stops a run, `warning` is shown before it, `info` is good to know."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -94,8 +94,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A hit of a rule in a file, every text one clean line. `suppressed` is the reason a comment
-    gives, "" where none does."""
+    """A hit of a rule in a file, every text one clean line. `suppressed` is the reason from a
+    comment, "" without one."""
 
     file: str
     line: int
@@ -153,7 +153,7 @@ class Word:
 
     @classmethod
     def made(cls, text: str, place: Place) -> Word:
-        """A word whose characters cannot be found in the file any more."""
+        """A word whose characters cannot be located in the file."""
         return cls(text, place, spot(text, place))
 
 
@@ -169,8 +169,8 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command. `words[0]` is the program behind sudo, env, timeout and their like, which
-    stand in `wrappers`. `script` numbers the text it came from: commands of one script share it.
+    """A simple command. `words[0]` is the program after sudo, env, timeout and their like, which
+    are in `wrappers`. `script` numbers the text it came from: commands of one script share it.
     `scope` names the stage, service or step; `env` is set for this command alone."""
 
     words: tuple[Word, ...]
@@ -182,7 +182,7 @@ class Command:
     wrappers: tuple[str, ...] = ()
     looped: bool = False
     tolerated: bool = False
-    """Its failure ends nothing: `|| …` follows, or it is a condition."""
+    """Whether its failure ends nothing, because `|| …` follows or it is a condition."""
     stdin: Snippet | None = None
     folder: str = ""
     """Where `cd` and WORKDIR led to before it."""
@@ -197,7 +197,7 @@ class Command:
 
     @property
     def args(self) -> tuple[Word, ...]:
-        """Everything behind the program; all of it where an image's entrypoint is the program."""
+        """All words after the program; all words if an image's entrypoint is the program."""
         return self.words if self.words[0].text.startswith("-") else self.words[1:]
 
     @property
@@ -208,8 +208,8 @@ class Command:
         return any(True for _ in self.options(*options))
 
     def options(self, *names: str) -> Iterator[tuple[str, Word]]:
-        """(value, where) of every `--name value`, `--name=value` or `"--name value"`; the value
-        of a flag at the end is ""."""
+        """(value, place) of every `--name value`, `--name=value` or `"--name value"`; the value of
+        a flag at the end is ""."""
         for at, word in enumerate(self.args):
             name, sign, value = word.text.partition("=")
             if name in names and sign:
@@ -234,8 +234,8 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container as a compose service, a `docker run` or a playbook's service sets it up.
-    `gpus` and `runtime` are where that is said, or None."""
+    """A container as a compose service, a `docker run` or a playbook's service sets it up. `gpus`
+    and `runtime` are the places that set them, or None."""
 
     name: str
     place: Place
@@ -246,7 +246,7 @@ class Container:
     env: tuple[Variable, ...] = ()
     mounts: tuple[Word, ...] = ()
     dockerfile: str = ""
-    """Path of the Dockerfile it is built from, relative to the file; "" where it is not built."""
+    """Path of the Dockerfile it is built from, relative to the file, else ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ class Health:
     programs: tuple[Word, ...]
     scope: str = ""
     built: str = ""
-    """Dockerfile of the image, where it is built."""
+    """Dockerfile of the image, if it is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment, its `#` included. `own`: nothing else is on its line."""
+    """A comment with its `#`. `own`: nothing else is on its line."""
 
     text: str
     place: Place
@@ -299,15 +299,15 @@ class Unit:
     spans: list[tuple[int, int]] = field(default_factory=list)
     steps: Sequence[PlaybookStep] = ()
     files: list[str] = field(default_factory=list)
-    """What a playbook builds from, composes with and runs, relative to it."""
+    """Files that a playbook builds from, composes with and runs, relative to it."""
     scripts: int = 0
     cut: bool = False
-    """A text in it was too long to be read to its end."""
+    """Whether a text in it was too long to be read to its end."""
     broken: list[Hit] = field(default_factory=list)
     """Where a text cannot be understood, and why."""
     copied: dict[str, list[str]] = field(default_factory=dict)
     packages: dict[str, frozenset[str]] = field(default_factory=dict)
-    """What the commands of a scope install; kept by console.checks.lint.vocabulary."""
+    """What the commands of a scope install; cached by console.checks.lint.vocabulary."""
 
     def finding(
         self, place: Place, rule: str, severity: Severity, what: str, fix: str,
@@ -317,7 +317,7 @@ class Unit:
         return Finding(name, place.line, place.column, rule, severity, what, fix, lessons)
 
     def options(self, *names: str) -> Iterator[tuple[str, Word]]:
-        """(value, where) of these options of every command."""
+        """(value, place) of these options in every command."""
         return (found for command in self.commands for found in command.options(*names))
 
     def next_script(self) -> int:
@@ -328,7 +328,7 @@ class Unit:
         return next((one for one in self.stages if one.name == name), None)
 
     def scopes(self, scope: str) -> tuple[str, ...]:
-        """The stages whose files a stage has, itself included; else the scope alone."""
+        """The stages whose files a stage has, including itself; else the scope alone."""
         stage = self.stage(scope)
         return (*stage.roots, scope) if stage else (scope,)
 
@@ -338,7 +338,7 @@ class Unit:
         return (one for one in self.commands if one.scope in scopes)
 
     def settings(self, command: Command, name: str) -> Iterator[Variable]:
-        """What a variable was set to for a command: before it on its line, else by the file."""
+        """Values of a variable for a command: from its own line, else from the file."""
         scopes = (*self.scopes(command.scope), "")
         yield from (one for one in command.env if one.name == name)
         yield from (one for one in self.variables if one.name == name and one.scope in scopes)
@@ -346,7 +346,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class PlaybookStep:
-    """What rules ask of a step: its kind, its place, and whether it names a timeout."""
+    """What rules need of a step: its kind, its place, and whether it sets a timeout."""
 
     id: str
     kind: str

@@ -1,4 +1,4 @@
-"""What commands mean: installations, downloads, launches of engines, models by their names."""
+"""What commands mean: installations, downloads, engine starts, models by their names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def python_code(command: Command) -> tuple[ast.Module, Place] | None:
 
 
 def plain(words: Iterable[Word], valued: Container[str]) -> Iterator[Word]:
-    """Words that are neither an option nor the value of one that is `valued`."""
+    """Words that are neither an option nor the value of one in `valued`."""
     skip = False
     for word in words:
         if skip or word.text.startswith("-"):
@@ -78,7 +78,7 @@ def plain(words: Iterable[Word], valued: Container[str]) -> Iterator[Word]:
 
 
 def packages(command: Command) -> tuple[Word, ...]:
-    """What apt-get, apk, dnf or conda is told to install."""
+    """The packages that apt-get, apk, dnf or conda shall install."""
     verb = "add" if command.name == "apk" else "install"
     texts = [word.text for word in command.args]
     if command.name not in _INSTALLERS or verb not in texts:
@@ -107,12 +107,12 @@ def pip_words(command: Command) -> tuple[Word, ...]:
 
 
 def pips(unit: Unit) -> Iterator[Word]:
-    """The same of every command."""
+    """The same for every command."""
     return (word for command in unit.commands for word in pip_words(command))
 
 
 def built_folder(command: Command) -> str:
-    """The directory that `pip install .` or `python setup.py …` builds from, "" where none is."""
+    """The directory that `pip install .` or `python setup.py …` builds from, else ""."""
     for word in pip_words(command):
         if word.text.startswith((".", "/")) or "/" in word.text.split("://")[0]:
             step = re.sub(r"\[.*\]$", "", word.text)
@@ -123,7 +123,7 @@ def built_folder(command: Command) -> str:
 
 
 def is_download(command: Command) -> bool:
-    """A file or a checkpoint comes from the network, and is kept."""
+    """Whether a command fetches a file or checkpoint from the network and keeps it."""
     texts = [word.text for word in command.args]
     if hub_repo(command) or command.name in ("wget", "aria2c"):
         return "--spider" not in texts
@@ -190,19 +190,19 @@ def model_name(command: Command) -> str:
 
 
 def is_moe(name: str) -> bool | None:
-    """Whether a model of that name is a mixture of experts; None where the name does not say."""
+    """Whether the name tells of a mixture of experts; None if it does not say."""
     if _DENSE.search(name):
         return False
     return True if _MOE.search(name) else None
 
 
 def names_gguf(text: str) -> bool:
-    """A GGUF file, or a quantisation that only GGUF has, by its name."""
+    """Whether a name is a GGUF file, or a quantisation that only GGUF has."""
     return _GGUF.search(text) is not None
 
 
 def for_sm120(unit: Unit, facts: Facts) -> bool | None:
-    """Whether this is for a card of compute 12.0: as the site says, else by the file's settings."""
+    """Whether this is for a card of compute 12.0: by the site, else by the file's settings."""
     if facts.sm120 is not None:
         return facts.sm120
     for variable in unit.variables:

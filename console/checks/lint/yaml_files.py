@@ -1,4 +1,4 @@
-"""Compose files and playbooks as units: what they run, with what, and how health is asked."""
+"""Compose files and playbooks as units: what they run, with what, and how they check health."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose
 
 
 def looks_like_one(root: Node) -> bool:
-    """A mapping with `services:`, each of which is a mapping with a compose key."""
+    """Whether this is a mapping with `services:`, each a mapping with a compose key."""
     services = root.get("services")
     if services is None or services.fields is None or root.get("schema") is not None:
         return False
@@ -41,7 +41,7 @@ def looks_like_one(root: Node) -> bool:
 
 
 def compose_unit(source: Source, tree: Tree) -> Unit:
-    """What each service runs, with what, and how its health is asked."""
+    """What each service runs, with what, and how its health is checked."""
     unit = Unit(source, comments=list(tree.comments), spans=list(tree.spans))
     services = tree.root.get("services")
     for name, service in _pairs(services):
@@ -51,7 +51,7 @@ def compose_unit(source: Source, tree: Tree) -> Unit:
 
 
 def _extended(services: Node | None, service: Node) -> Node:
-    """With what `extends` brings from a service of the same file."""
+    """A service merged with what it `extends` in the same file."""
     base = service.said("extends", "service") or service.said("extends")
     other = services.get(base) if services is not None and base else None
     if other is None or service.get("extends", "file") is not None or other is service:
@@ -82,7 +82,7 @@ def _service(unit: Unit, name: str, service: Node, place: Place) -> None:
 
 
 def _argv(node: Node | None) -> tuple[Word, ...]:
-    """A list as it is; a text split as compose splits it, which has no shell."""
+    """A list as it is; a text split as compose splits it, without a shell."""
     if node is None:
         return ()
     if node.text is None:
@@ -122,7 +122,7 @@ def _environment(node: Node | None, scope: str) -> Iterator[Variable]:
 
 
 def _dockerfile(build: Node | None) -> str:
-    """The path of the Dockerfile, "" where nothing is built, "?" where it is written inline."""
+    """The path of the Dockerfile, "" if nothing is built, "?" if it is inline."""
     if build is None:
         return ""
     if build.text is not None:
@@ -161,7 +161,7 @@ def _mounts(volumes: Node | None) -> tuple[Word, ...]:
 
 def playbook_unit(source: Source, tree: Tree, given: Mapping[str, str] | None) -> Unit:
     """What the steps run on the host and in containers, and the services. `given`: inputs of a run;
-    without them their defaults stand in."""
+    without them their defaults are used."""
     return _Build(source, tree, dict(given or {})).unit
 
 
@@ -181,7 +181,7 @@ class _Build:
                 self.unit.files += [joined(command.folder, one) for one in _named(command)]
 
     def fill(self, text: str) -> str:
-        """Inputs in their places; one that has no value stays as it is written."""
+        """Fill in inputs; one without a value stays as written."""
         return _INPUT.sub(lambda match: self.values.get(match[1], match[0]), text)
 
     def words(self, node: Node | None) -> tuple[Word, ...]:
@@ -283,7 +283,7 @@ def _steps(root: Node) -> Iterator[Node]:
 
 
 def _named(command: Command) -> Iterator[str]:
-    """Files of a kind that lint knows which a command reads or runs."""
+    """Files of a kind known to lint that a command reads or runs."""
     call = commands.engine_call(command.words)
     if call is not None:
         given = [value for value, _ in call.values("-f", "--file")]

@@ -1,6 +1,7 @@
 """YAML as a tree in which every value knows its place, anchors and merges resolved.
 
-Compose files use what a playbook may not; libyaml's events are quick enough for thousands of files.
+Compose files use features that playbooks may not; libyaml's events are fast enough for thousands of
+files.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ DEEPEST = 100
 
 
 class NotYaml(Exception):
-    """The text is no YAML that can be used; `place` is where reading stopped."""
+    """The text is not usable YAML; `place` is where reading stopped."""
 
     def __init__(self, words: str, place: Place) -> None:
         super().__init__(words)
@@ -43,7 +44,7 @@ class Node:
         return node
 
     def said(self, *path: str) -> str:
-        """The text under keys, "" where there is none."""
+        """The text under nested keys, "" if there is none."""
         found = self.get(*path)
         return found.text or "" if found is not None else ""
 
@@ -102,7 +103,7 @@ class _Builder:
         self.nodes = 0
 
     def feed(self, event: Any) -> bool:
-        """Take one event; False where the first document ends."""
+        """Take one event; False when the first document ends."""
         kind = type(event).__name__
         if kind in ("ScalarEvent", "MappingStartEvent", "SequenceStartEvent", "AliasEvent"):
             self._node(kind, event)
@@ -176,7 +177,7 @@ class _Builder:
             self.spans.append((key_place.line, node.last_line))
 
     def _extent(self, event: Any) -> tuple[int, int]:
-        """Offsets of a scalar as it is written; a block's header line is not part of it."""
+        """Offsets of a scalar as written, without a block's header line."""
         start = self._offset(event.start_mark)
         end = self._offset(event.end_mark)
         if event.style in ("|", ">"):
@@ -191,8 +192,8 @@ class _Builder:
         return min(at, len(self.text))
 
     def _inner(self, event: Any, start: int, end: int, place: Place) -> Snippet:
-        """Folding and quoting change only blanks: the other characters are found again in their
-        order. Where an escape hides them, the whole text stands at its beginning."""
+        """Locate a scalar's characters in order, since folding and quoting change only blanks. If
+        an escape hides them, the whole text is placed at its beginning."""
         value = event.value
         if not value or (event.style == '"' and "\\" in self.text[start:end]):
             return spot(value, place)
@@ -221,7 +222,7 @@ class _Builder:
 
 
 def _merge(node: Node) -> None:
-    """`<<: *defaults`: what is not there comes from it."""
+    """Apply `<<: *defaults`: take keys that are missing from it."""
     assert node.fields is not None
     merged = node.fields.get("<<")
     if merged is None:
@@ -235,7 +236,7 @@ def _merge(node: Node) -> None:
 
 
 def _comments(text: str, covered: list[tuple[int, int]]) -> list[Comment]:
-    """Every `# …` that is no part of a value."""
+    """Every `# …` outside values."""
     found: list[Comment] = []
     at, next_covered = 0, 0
     line_start, number = 0, 1

@@ -1,5 +1,5 @@
-"""What can be known before anything is paid for: architecture, size, memory, host. Each check
-answers with findings."""
+"""What can be known before paying for a load or download: architecture, size, memory, host. Each
+check returns findings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS_LIMIT = 600
 
 
 class Level(StrEnum):
-    """How much a finding matters. `unknown` is a fact that is missing: never good news."""
+    """How much a finding matters. `unknown` means that a fact is missing: never good news."""
 
     OK = "ok"
     WARN = "warn"
@@ -23,9 +23,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, what was found, what to do next; one line each.
+    """What was checked, what was found, what to do next; one line each.
 
-    `lessons` are ids of the operator's registry (F-008, S-005); `source` says where a rule is
+    `lessons` are ids of the operator's registry (F-008, S-005); `source` says where a rule comes
     from, empty for what was seen on this machine.
     """
 
@@ -52,5 +52,5 @@ _ORDER = (Level.OK, Level.WARN, Level.UNKNOWN, Level.FAIL)
 
 
 def worst(findings: Iterable[Finding]) -> Level:
-    """The level that decides; OK where nothing was found."""
+    """The worst level, which decides; OK without findings."""
     return max((one.level for one in findings), key=_ORDER.index, default=Level.OK)

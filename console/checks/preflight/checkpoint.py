@@ -1,4 +1,4 @@
-"""Whether a checkpoint is worth its download: what it holds, what it takes, what runs it."""
+"""Whether a checkpoint is worth its download: its contents, its size in memory, what runs it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ READ_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What the operator wants to know. `what` as typed; `to` is where it would be downloaded;
-    `beside`: the baseline goes on serving."""
+    """The operator's question. `what` as typed; `to` is where it would be downloaded; `beside`: the
+    baseline goes on serving."""
 
     what: str
     loader: Loader = field(default_factory=Loader)
@@ -61,7 +61,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The answer. `assessment` is None where too little is known; `why` then says what."""
+    """The answer. `assessment` is None if too little is known; `why` then says what."""
 
     contents: Contents
     chosen: WeightSet
@@ -75,7 +75,7 @@ class Preflight:
 
     @property
     def verdict(self) -> Verdict:
-        """A check that failed is a NO-GO, whatever the memory says."""
+        """The verdict: any failed check is a NO-GO, whatever the memory says."""
         if any(one.level is Level.FAIL for one in self.findings):
             return Verdict.NO_GO
         if self.assessment is None:
@@ -119,7 +119,7 @@ class Preflight:
         if self.assessment is not None:
             out += fit_text.lines(self.assessment)
         else:
-            out += fit_text.wrapped(f"memory: not worked out: {self.why}", "  ")
+            out += fit_text.wrapped(f"memory: not calculated: {self.why}", "  ")
         return [*out, "", *fit_text.wrapped(f"{self.verdict}: {self.because}", "  ")]
 
     def _line(self) -> str:
@@ -152,10 +152,10 @@ def finding_lines(finding: Finding) -> list[str]:
 
 
 def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
-    """Look the checkpoint up and judge it. Raises ConsoleError where nothing can be said.
+    """Look the checkpoint up and judge it. Raises ConsoleError if nothing can be said.
 
-    What was measured of the site's baseline counts where it is asked about with the very flags
-    that serve today.
+    Figures measured on the site's baseline are used if it is asked about with exactly the flags it
+    serves with today.
     """
     listing = listing_of(ask.what)
     contents = contents_of(listing, ask.include or within(ask.what), ask.exclude)
@@ -201,7 +201,7 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
 
 
 def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
-    """What was measured of the baseline; it `serves` where `model` is one of its files."""
+    """What was measured of the baseline; it `serves` if `model` is one of its files."""
     known = site.baseline.reference
     if known is None or not ask.loader.own or ask.loader.ctx is not None:
         return None
@@ -211,7 +211,7 @@ def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
 
 
 def listing_of(what: str) -> Listing:
-    """What was typed as a listing: of the hub, pinned to a commit, or of this machine."""
+    """The listing of what was typed: from the hub, pinned to a commit, or from this machine."""
     reference = parse(what)
     if isinstance(reference, Path):
         return here.local(reference)
@@ -219,8 +219,8 @@ def listing_of(what: str) -> Listing:
 
 
 def within(what: str) -> tuple[str, ...]:
-    """The files that an address of a directory or file in a repository names, as patterns; one
-    shard stands for its set."""
+    """Patterns for the files behind an address of a directory or file in a repository; one shard
+    stands for its set."""
     reference = parse(what)
     path = reference.path if isinstance(reference, RepoReference) else ""
     if not path:
@@ -232,7 +232,7 @@ def within(what: str) -> tuple[str, ...]:
 
 
 def contents_of(listing: Listing, include: Sequence[str], exclude: Sequence[str]) -> Contents:
-    """The sets of weights, labelled by what config.json says where it can be read."""
+    """The sets of weights, labelled from config.json if that is readable."""
     if listing.refused is not None or not listing.commit:
         return read_contents(listing, include, exclude)
     config, index = fetch_config(listing), fetch_index(listing)
@@ -253,7 +253,7 @@ def facts_of(listing: Listing, chosen: WeightSet, readings: Sequence[Reading]) -
 
 
 def shard_headers(listing: Listing, chosen: WeightSet) -> list[Reading]:
-    """The headers of a set, in order; one that was read before costs nothing."""
+    """The headers of a set, in order, cached once they were read."""
     cache = HeaderCache()
     sent = settings.token() if listing.commit else ""
     keys = {f.path: _key(f) for f in chosen.files if f.sha256}
@@ -270,8 +270,8 @@ def shard_headers(listing: Listing, chosen: WeightSet) -> list[Reading]:
 
 
 def _key(file: RemoteFile) -> str:
-    """What a header is kept under. The hash is no more than what a listing claims: a header of one
-    endpoint is never taken for that of another."""
+    """Cache key of a header. It includes the endpoint, since a listing only claims the hash:
+    headers from different endpoints are never mixed up."""
     return f"{settings.endpoint()} {file.size} {file.sha256}"
 
 
@@ -286,10 +286,10 @@ def _config(listing: Listing) -> Mapping[str, Any] | None:
 
 
 SHOWN = 5
-"""Problems of a set that are told."""
+"""Most problems of a set that are shown."""
 BESIDE = "GPU memory beside the baseline"
 NEEDED = (BESIDE, ", architecture ", ", quantization ", ", method ")
-"""What the table has to know: without it nothing is a GO."""
+"""Facts that the table must cover: without them nothing is a GO."""
 
 
 def access(listing: Listing) -> list[Finding]:
@@ -306,7 +306,7 @@ def whole(chosen: WeightSet) -> list[Finding]:
 
 
 def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
-    """Whether the files hold what their headers promise, and fit together as a loader asks."""
+    """Whether the files hold what their headers promise, and form the set a loader expects."""
     words = [
         f"{one_line(file.path)} lacks {one.missing_bytes} bytes"
         for file, one in zip(chosen.files, readings, strict=True) if one.missing_bytes
@@ -321,7 +321,7 @@ def shards(chosen: WeightSet, readings: Sequence[Reading]) -> list[Finding]:
 
 
 def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
-    """GGUF for those who read it, safetensors for the others (F-019, seed 001)."""
+    """Whether an engine reads the format: GGUF or safetensors (F-019, seed 001)."""
     if loader.kind == "convert" or loader.engine == "exllamav3":
         return []  # the compatibility table says it
     wants_gguf = speaks_gguf(loader, chosen.format)
@@ -333,7 +333,7 @@ def format_(loader: Loader, chosen: WeightSet) -> list[Finding]:
 
 
 def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
-    """Against the disk as the machine has it: declared, or measured now where it goes to."""
+    """The download's size against the disk: as declared, or measured now at the destination."""
     declared = machine.disk_free is not None and not machine.given.get("disk_free", "").startswith(
         "measured"
     )
@@ -349,7 +349,7 @@ def disk(to: Path | None, found: Here, machine: Machine) -> list[Finding]:
 
 
 def beside(machine: Machine) -> list[Finding]:
-    """What is free beside a baseline that goes on serving has to be measured, not declared."""
+    """Beside a serving baseline, free memory has to be measured; a declared figure will not do."""
     if machine.cards and all(card.free is not None for card in machine.cards):
         return []
     words = "how much of each card is free beside the baseline is not known here"
@@ -371,13 +371,13 @@ def table(
     )  # fmt: skip
     found = compatibility.check(question)
     if like := ENGINES[engine].like:
-        words = f"its memory is worked out as {like}'s: a first look, no more"
+        words = f"its memory is calculated as {like}'s: only a first estimate"
         found = (*found, Finding(Level.WARN, engine, words))
     return found
 
 
 def not_known(findings: Iterable[Finding]) -> str:
-    """What the table does not know and has to, in words; empty where it does."""
+    """Needed facts that the table does not cover, in words; empty if it covers all."""
     missing = [
         one for one in findings
         if one.level is Level.UNKNOWN and any(word in one.title for word in NEEDED)

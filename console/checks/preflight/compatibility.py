@@ -1,8 +1,8 @@
-"""How a checkpoint is to be loaded, and the compatibility table: what an engine takes, asked before
-anything is downloaded.
+"""How a checkpoint is to be loaded, and the compatibility table: what an engine accepts, checked
+before anything is downloaded.
 
-The table is data (compatibility.yaml); this reads it strictly and applies it. A rule that would
-refuse, but for a fact that is not known here, gives `unknown`; so does what no rule speaks of.
+The table is data (compatibility.yaml), read strictly and applied here. If a rule would refuse but
+one of its facts is unknown here, or if no rule applies, the answer is `unknown`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from console.models.hub.checkpoint import Format
 from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan
 from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, LoaderPlan, SglangPlan
 
-TITLE = "the compatibility table cannot be used"
+TITLE = "the compatibility table is unusable"
 TABLE = Path(__file__).with_name("compatibility.yaml")
 EQUAL = 0.10
 """Cards whose memories differ by less than this share of the larger one are equal."""
 ASKED = ("format", "architecture", "quantization", "method")
-"""What has to be covered by a rule where it is given."""
+"""Facts that, if given, some rule has to cover."""
 
 Capability = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?$")]
@@ -42,7 +42,7 @@ Column = Literal[
 
 
 class When(Strict):
-    """What has to be so; a list means one of these, `lacks` that one of these flags is missing."""
+    """A rule's conditions; a list means one of these, `lacks` one of these flags missing."""
 
     format: list[Text] = []
     architecture: list[Text] = []
@@ -55,7 +55,7 @@ class When(Strict):
 
 
 class From(Strict):
-    """Where a row is from, and of which day that is."""
+    """The source of a row, and its date."""
 
     source: Text
     date: Day
@@ -97,7 +97,7 @@ class Table(Strict):
         return sorted({engine for rule in self.rules for engine in rule.engine})
 
     def family(self, architecture: str) -> str:
-        """The one name of an architecture, its own where the table has no other."""
+        """The common name of an architecture, or its own if the table has no other."""
         for name, members in self.families.items():
             if architecture in members:
                 return name
@@ -106,13 +106,13 @@ class Table(Strict):
 
 @cache
 def table(path: Path = TABLE) -> Table:
-    """The table; raises InvalidFile with every problem in it."""
+    """Load the table; raises InvalidFile with every problem in it."""
     return load(Table, path, TITLE, "reinstall omni-console")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to run on what; empty means not known, and `machine` None likewise.
+    """What is to run on what; empty, or None for `machine`, means unknown.
 
     `format`: gguf, safetensors, exl3, kt. `architecture` as file or configuration name it.
     `quantization`: fp8, int8, bf16, q4_k_m, ud … `method`: kt-kernel's. `split`: layer, row,
@@ -160,7 +160,7 @@ def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
 
 
 def _facts(when: When, question: Question, rows: Table) -> dict[str, bool | None]:
-    """Each condition of a rule: so, not so, or not known (None)."""
+    """Each condition of a rule: true, false, or unknown (None)."""
     facts: dict[str, bool | None] = {}
     for name in (*ASKED, "split"):
         wanted: list[str] = getattr(when, name)
@@ -208,7 +208,7 @@ def _title(question: Question, about: str) -> str:
 
 
 def _finding(question: Question, rule: Rule, missing: Sequence[str]) -> Finding:
-    """What a rule says; `unknown` where it would object, but for facts of this machine."""
+    """A rule's finding; `unknown` if it would object but facts of this machine are missing."""
     level, words = Level(rule.level), rule.words
     if missing:
         level, words = Level.UNKNOWN, f"{' and '.join(missing)} not known here, and then: {words}"
@@ -221,7 +221,7 @@ def _finding(question: Question, rule: Rule, missing: Sequence[str]) -> Finding:
 def _uncovered(
     question: Question, covered: Iterable[str], untried: dict[str, int]
 ) -> Iterable[Finding]:
-    """What was given and no rule speaks of; what was not given and a refusal asks for."""
+    """Given facts that no rule covers, and missing facts that a refusal depends on."""
     for name in ASKED:
         value = getattr(question, name)
         title = _title(question, name)
@@ -239,9 +239,9 @@ LOADERS = ("mmap", "resident", "convert")
 class Loader:
     """How a checkpoint is to be loaded.
 
-    `kind` is one of LOADERS or "" (as the format asks); `engine` a name of ENGINES or "";
-    `args` and `env` are the engine's own. `ctx` in tokens wins over theirs. `of` says whose
-    arguments these are; `own`: the baseline's.
+    `kind` is one of LOADERS or "" (chosen by format); `engine` a name of ENGINES or ""; `args` and
+    `env` are the engine's own. `ctx` in tokens overrides theirs. `of` says whose arguments these
+    are; `own`: the baseline's.
     """
 
     kind: str = ""
@@ -278,8 +278,8 @@ def _kt(loader: Loader) -> SglangPlan:
 
 
 class Engine(NamedTuple):
-    """`format`: what its memory is worked out for, by `plan`; `like`: whose arithmetic that is
-    where it is another engine's, which is said."""
+    """`format`: what `plan` sizes memory for; `like`: the engine whose arithmetic is borrowed,
+    which is shown."""
 
     format: Format | None
     plan: Callable[[Loader], LlamaPlan | SglangPlan]
@@ -298,7 +298,7 @@ ENGINES = {
 
 
 def fitting(loader: Loader, format_: Format) -> Loader:
-    """The loader for this format: llama.cpp's own arguments say nothing of another engine."""
+    """The loader for this format: llama.cpp's arguments do not apply to another engine."""
     if loader.own and not speaks_gguf(loader, format_):
         return replace(loader, args=(), env={}, of="", own=False)
     return loader
@@ -331,7 +331,7 @@ def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
 
 
 def method_of(plan: LoaderPlan, args: Sequence[str]) -> str:
-    """kt-kernel's method, where the plan names one; of a conversion, what it is done for."""
+    """kt-kernel's method if the plan names one; for a conversion, its target method."""
     for option, value in pairwise(args) if isinstance(plan, ConversionPlan) else ():
         if option == "--kt-method":
             return value

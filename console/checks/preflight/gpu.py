@@ -26,9 +26,9 @@ _ARCH = re.compile(r"\b(sm|compute)_(\d{2,3})([af]?)\b")
 
 
 def parse_archs(text: str) -> tuple[str, ...] | None:
-    """The architectures in what PyTorch says of itself (`['sm_80', 'sm_120']`, `sm_80 compute_90`).
+    """The architectures that PyTorch reports (`['sm_80', 'sm_120']`, `sm_80 compute_90`).
 
-    Empty for `[]`; None where the text is no such list.
+    Empty for `[]`; None if the text is no such list.
     """
     found = tuple(one[0] for one in _ARCH.finditer(text))
     empty = text.strip() in ("[]", "None", "")
@@ -79,7 +79,7 @@ def check_archs(cards: Sequence[Card], archs: Sequence[str] | None, what: str) -
 
 
 def check_cuda(cards: Sequence[Card], cuda: Pair | None, what: str) -> tuple[Finding, ...]:
-    """Whether the CUDA that `what` was built with knows each kind of card."""
+    """Whether the CUDA version that `what` was built with supports each kind of card."""
     title = f"CUDA of {one_line(what, 50)}"
     if cuda is None:
         return (Finding(Level.UNKNOWN, title, "it does not say its version"),)
@@ -105,8 +105,8 @@ def check_cuda(cards: Sequence[Card], cuda: Pair | None, what: str) -> tuple[Fin
 def check_driver(
     driver: str, cuda: Pair | None = None, kernel: str = "", least: str = ""
 ) -> Finding:
-    """Whether the driver is new enough, serves a CUDA version, and fits the kernel; each where it
-    is given."""
+    """Whether the driver is new enough, serves a CUDA version, and fits the kernel; each if
+    given."""
     title, version = "NVIDIA driver", numbers(driver)
     if not version:
         return Finding(Level.UNKNOWN, title, "no driver answers, so its version is not known")

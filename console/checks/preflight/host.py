@@ -1,6 +1,6 @@
-"""`check host`: what this machine has for a model, one function a question, answered by findings.
+"""`check host`: what this machine offers a model, one function per question; each returns findings.
 
-None of them raises. Facts are handed in where they were asked already (`look()`, `cards.ask()`).
+None of them raises. Facts may be passed in if already known (`look()`, `cards.ask()`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _port(port: int, address: str) -> Finding:
 
 
 def disk(path: Path, need: int | None) -> Finding:
-    """Whether `need` bytes fit there and leave a margin; None is "not known how many"."""
+    """Whether `need` bytes fit there with a margin; None means that the size is unknown."""
     title = f"disk {path}"
     try:
         free = disk_free(path)
@@ -125,7 +125,7 @@ def disk(path: Path, need: int | None) -> Finding:
 
 
 def room(title: str, free: int, need: int | None) -> Finding:
-    """`need` bytes against `free`, of a disk that was measured or declared."""
+    """Compare `need` bytes with `free` bytes of a disk, measured or declared."""
     if need is None:
         words = f"{format_bytes(free)} free; how much is needed is not known"
         return Finding(Level.UNKNOWN, title, words)
@@ -197,11 +197,11 @@ def compose_file(files: Sequence[Path], env: Mapping[str, str], host: str) -> tu
 
 @dataclass(frozen=True, slots=True)
 class HostAsk:
-    """What has to hold; the empty question asks for the machine itself.
+    """Requirements to check; an empty one only describes the machine itself.
 
-    `gpus` are UUIDs, `compute` the least capability of every card, `driver` the oldest that will
-    do. `torch` are images whose PyTorch has to have kernels for the cards; `cuda` is a toolkit's
-    version. `compose_env`: variables that the compose files are read with.
+    `gpus` are UUIDs, `compute` the minimum capability of every card, `driver` the minimum version.
+    `torch` are images whose PyTorch must have kernels for the cards; `cuda` is a toolkit version.
+    `compose_env`: variables that the compose files are read with.
     """
 
     method: str = ""
@@ -223,7 +223,7 @@ class HostAsk:
 def findings(
     ask: HostAsk, machine: Machine, connect: Connect, cards: Cards | None = None
 ) -> Iterator[Finding]:
-    """An answer to each question, as they come; `machine` may be one that the site declares."""
+    """Yield an answer to each question as it comes; the site may declare `machine`."""
     seen = nvml.ask() if cards is None else cards
     yield _memory(machine)
     yield from processor(machine, ask.method)

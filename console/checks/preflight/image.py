@@ -1,4 +1,4 @@
-"""Images as the engine has them: there or not, for which platform, with which CUDA and modules."""
+"""Local images in the engine: whether they exist, their platform, CUDA and Python modules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)")
 _SAME = {"x86_64": "amd64", "aarch64": "arm64", "armv8": "arm64"}
 
 IMPORT_S = 180.0
-"""PyTorch and an engine, read from a cold disk, seconds."""
+"""Seconds to import PyTorch and an engine from a cold disk."""
 MEMORY = 8 << 30
 SCRIPT = "omni_imports.py"
 PYTHONS = ("python3", "python")
@@ -53,7 +53,7 @@ _SYMBOL = re.compile(r"(\S+): undefined symbol: (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A local image: its id (`sha256:…`), its platform and what it runs by itself.
+    """A local image: its id (`sha256:…`), its platform and its default command.
 
     `argv` is entrypoint and command; `cuda` is CUDA_VERSION as NVIDIA's base images set it.
     """
@@ -76,13 +76,13 @@ class Image:
         return (int(found[1]), int(found[2])) if found else None
 
     def argv(self, entrypoint: tuple[str, ...] = (), command: tuple[str, ...] = ()) -> list[str]:
-        """What a container of it runs; an entrypoint that is given drops the image's command."""
+        """What a container of it runs; a given entrypoint discards the image's command."""
         own = () if entrypoint else self.command
         return [*(entrypoint or self.entrypoint), *(command or own)]
 
 
 def look(client: docker.DockerClient, ref: str) -> Image | None:
-    """The image by tag, digest or id; None where the engine has none. Raises EngineError."""
+    """The image by tag, digest or id; None if the engine has none. Raises EngineError."""
     api: Any = client.api
     found = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
     if found is None:
@@ -108,7 +108,7 @@ def engine_platform(client: docker.DockerClient) -> str:
 
 
 def check_image(client: docker.DockerClient, ref: str) -> tuple[Finding, ...]:
-    """Whether the image is here and made for this machine. Never raises what the engine raises."""
+    """Whether the image is here and made for this machine; never raises an engine's error."""
     title = f"image {one_line(ref, 60)}"
     try:
         image = look(client, ref)
@@ -140,8 +140,8 @@ def _platform(image: Image, platform: str, title: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How far one module came. `chain` are the modules from the one asked for down to where it
-    ended; `kind` is the exception's class, empty where all went well."""
+    """How far one module's import got. `chain` are the modules from the requested one down to where
+    it ended; `kind` is the exception's class, empty if all went well."""
 
     module: str
     chain: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """What PyTorch in an image says of itself, without a card."""
+    """What PyTorch in an image reports of itself, without a card."""
 
     version: str
     cuda: str
@@ -169,11 +169,11 @@ def check_imports(
     cancelled: threading.Event | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
-    """One finding a module: does `import sglang.launch_server` come to an end? A one-off with no
-    GPU and no network imports the modules one by one and says how far each came. Kernels that
-    import prove little; a server whose chain ends in a missing module serves nothing. `python` is
-    the image's interpreter (default: the first there is). Raises Cancelled; what the engine raises
-    becomes a finding."""
+    """Whether `import sglang.launch_server` and the like succeed, one finding per module. A one-off
+    without GPU and network imports the modules one by one and reports how far each got. A kernel
+    that imports proves little, but a server with a missing module serves nothing. `python` is the
+    image's interpreter (default: the first found). Raises Cancelled; engine errors become
+    findings."""
     title = f"imports in {one_line(ref, 50)}"
     try:
         ended, nonce = _run(client, ref, modules, python, cancelled, labels or {})
@@ -190,10 +190,8 @@ def check_imports(
 def torch_of(
     client: docker.DockerClient, ref: str, labels: Mapping[str, str] | None = None
 ) -> Torch | None:
-    """The PyTorch of an image: its CUDA and the cards it has kernels for, asked without a card.
-
-    None where it has none that can be imported. Raises EngineError.
-    """
+    """The PyTorch of an image: its CUDA and the cards it has kernels for, without using a card.
+    None if it has none that can be imported. Raises EngineError."""
     ended, nonce = _run(client, ref, ["--torch"], "", None, labels or {})
     for found in _records(ended, nonce):
         if isinstance(found.get("torch"), str):
@@ -242,7 +240,7 @@ def _no_python(error: EngineError, title: str) -> Finding:
 
 
 def _records(ended: Outcome, nonce: str) -> list[dict[str, Any]]:
-    """What the probe wrote; whatever the modules themselves print is left aside."""
+    """What the probe wrote, without what the modules themselves print."""
     found = []
     for line in ended.lines:
         _, mark, text = line.partition(f"{nonce} ")
@@ -309,13 +307,13 @@ def _missing(one: Imported) -> tuple[str, tuple[str, ...]]:
 
 
 def _short(chain: Sequence[str]) -> list[str]:
-    """A long chain by its ends."""
+    """Shorten a long chain to its ends."""
     names = list(dict.fromkeys(chain))
     return names if len(names) <= 8 else [*names[:3], "…", *names[-4:]]
 
 
 def _cut_off(module: str, ended: Outcome) -> Finding:
-    """The first module that nothing was said of: the interpreter ended, or was ended, there."""
+    """The first module without a report: the interpreter ended, or was ended, there."""
     title = f"import {module}"
     last = next((line for line in reversed(ended.lines) if line.strip()), "")
     if ended.code is None:

@@ -1,5 +1,5 @@
-"""A preflight on one site: what the command, the screen and the step ask, asked in one way, and
-what its answer comes to as GO, NO-GO or HOLD."""
+"""A preflight on one site, shared by the command, the screen and the step, and its verdict as GO,
+NO-GO or HOLD."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEVELS = {
 
 
 def services(site: Site, more: Mapping[str, ServiceSpec] | None = None) -> dict[str, ServiceSpec]:
-    """Every service whose build or arguments can be asked about; `more`: a run's own."""
+    """Every service whose build or arguments can be queried; `more`: a run's own."""
     return {**site.service_specs(), **(more or {}), "baseline": site.baseline_spec()}
 
 
@@ -44,7 +44,7 @@ def checkpoint(
     to: Path | None = None, beside: bool = False, line_bps: float | None = None,
 ) -> Preflight:  # fmt: skip
     """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`.
-    `line_bps`: bytes a second of the line, where somebody says it. Raises ConsoleError."""
+    `line_bps`: bytes a second of the network line, if given. Raises ConsoleError."""
     machine = machine_for(site, to, beside=beside)
     if line_bps:
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
@@ -54,7 +54,7 @@ def checkpoint(
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:
-    """What this machine has for what is asked; engine and compose variables are the site's."""
+    """What this machine offers for a request; engine and compose variables are the site's."""
     env = tuple(site.compose_env.items())
     asked = replace(asked, engine=site.model.engine.host, compose_env=env)
     return list(on_host.findings(asked, machine_for(site.model, asked.disk), connect))
@@ -64,7 +64,7 @@ def imports(
     client: docker.DockerClient, image: str, modules: Sequence[str], *, python: str = "",
     cancelled: threading.Event | None = None, labels: Mapping[str, str] | None = None,
 ) -> Sequence[Finding]:  # fmt: skip
-    """Whether an image's modules can be imported, where the image can be run here at all."""
+    """Whether an image's modules can be imported, if the image can run here at all."""
     found = check_image(client, image)
     if worst(found) is Level.FAIL:
         return found

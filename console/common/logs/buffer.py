@@ -1,6 +1,6 @@
-"""The lines a log pane keeps: bounded, numbered for good, filtered and searched in slices of time.
+"""The lines that a log pane keeps: bounded, numbered, filtered and searched in slices of time.
 
-What an operator searches or filters for is a `Pattern`; one that would never end is given up.
+A search or filter is a `Pattern`; one that would never end is given up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ESCAPED = re.compile(r"\\.")
 SLOW_CPU_S = 0.15
 """CPU seconds beyond its slice after which a pattern is given up."""
 SLOW_LINE_S = 0.0005
-"""Seconds a line on average, over SLOW_OVER_S of matching, that make a pattern too slow."""
+"""Average seconds per line, over SLOW_OVER_S of matching, that make a pattern too slow."""
 SLOW_OVER_S = 0.5
 _LOOK_AT_CLOCK = 32
 
@@ -38,7 +38,7 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 class TooSlow(Exception):
-    """A pattern took longer than it was given."""
+    """A pattern took longer than allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Pattern:
     plain: bool = False
 
     def accepts(self, text: str) -> bool:
-        """Whether a line is to be shown, or is a match."""
+        """Whether the pattern shows this line or finds it."""
         return (self.regex.search(text, 0, MATCHED) is None) is self.inverse
 
     def spans(self, text: str) -> list[tuple[int, int]]:
@@ -67,9 +67,9 @@ class Pattern:
 
 
 def pattern(words: str, *, may_invert: bool = False) -> Pattern | None:
-    """A regex, or plain text where it is no valid one; None for no words.
+    """A regex, or plain text if it is not a valid one; None without words.
 
-    Case counts where there is a capital letter. With `may_invert`, a leading `!` turns it round.
+    Case matters if the words have a capital letter. With `may_invert`, a leading `!` inverts it.
     """
     inverse = may_invert and words.startswith("!")
     wanted = words[1:] if inverse else words
@@ -94,7 +94,7 @@ def _compile(words: str, *, inverse: bool, plain: bool) -> Pattern:
 _armed = False
 _installed = False
 _AGAIN_S = 0.1
-"""After this much more CPU time the alarm rings again: far longer than it takes to disarm it."""
+"""CPU seconds until the alarm rings again: far longer than disarming takes."""
 
 
 def _ring(_number: int, _frame: Any) -> None:
@@ -104,12 +104,12 @@ def _ring(_number: int, _frame: Any) -> None:
 
 @contextmanager
 def at_most(cpu_s: float) -> Iterator[None]:
-    """Raise TooSlow in the body after so many seconds of this process's CPU time.
+    """Raise TooSlow in the body after this many seconds of the process's CPU time.
 
-    `re` looks for signals while it matches, and nothing else can end a match that would take
-    years. It works in the main thread, where the screen is drawn; elsewhere it does nothing.
-    An exception that is raised in a destructor is lost, so the alarm rings again; one that is
-    raised in a callback of the garbage collector would be reported, so that waits.
+    `re` handles signals while it matches, and nothing else can end a match that would take years.
+    Works in the main thread, where the screen is drawn; does nothing elsewhere. An exception raised
+    in a destructor is lost, so the alarm rings again; one raised in a callback of the garbage
+    collector would be reported, so it is postponed.
     """
     global _armed, _installed
     if threading.current_thread() is not threading.main_thread():
@@ -155,7 +155,7 @@ class Numbers:
 
 
 class Matches(Numbers):
-    """The lines that a pattern accepts. `done`: the number of the first line not yet looked at."""
+    """The lines that a pattern accepts. `done`: the number of the first line not yet examined."""
 
     def __init__(self, pattern: Pattern) -> None:
         super().__init__()
@@ -170,9 +170,9 @@ class Matches(Numbers):
         self.done = min(self.done, end)
 
     def look_at(self, lines: Iterable[tuple[int, LogLine]], until: float) -> None:
-        """Look at lines until `time.perf_counter()` passes `until`.
+        """Examine lines until `time.perf_counter()` passes `until`.
 
-        A pattern that is too slow for a log starts anew as plain text.
+        A pattern that is too slow for a log starts again as plain text.
         """
         begun = time.thread_time()  # a stall of the machine is not the pattern's
         try:
@@ -196,7 +196,7 @@ class Matches(Numbers):
                 break
 
     def give_up(self) -> None:
-        """Begin anew with the words as plain text."""
+        """Begin again with the words as plain text."""
         if self.pattern.plain:  # a busy machine, not the pattern
             self.take_back(self.done)
             return
@@ -211,8 +211,8 @@ class Matches(Numbers):
 class LogBuffer:
     """The newest lines. A line keeps its number while older ones are dropped.
 
-    What is *visible* are the lines that the filter accepts; without a filter, all. `index` counts
-    visible lines from the oldest kept; a `number` names a line for as long as it is kept.
+    *Visible* lines are those that the filter accepts; all without a filter. `index` counts visible
+    lines from the oldest kept; a `number` names a line for as long as it is kept.
     """
 
     def __init__(self, most_lines: int = MOST_LINES, most_bytes: int = MOST_BYTES) -> None:
@@ -224,7 +224,7 @@ class LogBuffer:
         self._lines: deque[LogLine] = deque()
         self._errors = Numbers()
         self.filter: Matches | None = None
-        """What chooses the visible lines."""
+        """The filter that selects the visible lines."""
         self.searched: Matches | None = None
         """The search and its matches among the visible lines."""
 
@@ -241,7 +241,7 @@ class LogBuffer:
         return self.first
 
     def append(self, lines: Iterable[LogLine]) -> None:
-        """Add lines; one that follows an open line takes its place and its number."""
+        """Add lines; one that follows an open line replaces it under the same number."""
         kept = self._lines
         for line in lines:
             if kept and kept[-1].open and line.kind != "marker":
@@ -257,7 +257,7 @@ class LogBuffer:
                 numbers.prune(self.first)
 
     def clear(self) -> None:
-        """Forget every line and begin anew; filter and search stay."""
+        """Drop every line and start again; filter and search stay."""
         self._lines.clear()
         self._errors = Numbers()
         self.first = self.held_bytes = 0
@@ -295,7 +295,7 @@ class LogBuffer:
         return self.filter.at(number)
 
     def line(self, number: int) -> LogLine:
-        """A kept line; IndexError where it is none."""
+        """A kept line; raises IndexError if it is not kept."""
         if number < self.first:
             raise IndexError(number)
         return self._lines[number - self.first]
@@ -318,7 +318,7 @@ class LogBuffer:
         self.searched = Matches(wanted) if wanted is not None else None
 
     def work(self, slice_s: float) -> bool:
-        """Filter and search for about so many seconds; True while there is more to do."""
+        """Filter and search for about this many seconds; True if there is more to do."""
         until = time.perf_counter() + slice_s
         if (chosen := self.filter) is not None and chosen.done < self.end:
             slow = chosen.too_slow
@@ -349,11 +349,11 @@ class LogBuffer:
         return ((number, self._lines[number - self.first]) for number in numbers)
 
     def match(self, number: int, step: int) -> int | None:
-        """The next match below (`step` 1) or above (-1) a line, going round; None without any."""
+        """The next match below (`step` 1) or above (-1) a line, wrapping around, or None."""
         return self._next(self.searched, number, step) if self.searched is not None else None
 
     def error(self, number: int, step: int) -> int | None:
-        """The next visible error below or above a line, going round; None if there is none."""
+        """The next visible error below or above a line, wrapping around; None without any."""
         return self._next(self._errors, number, step)
 
     def _next(self, numbers: Numbers, number: int, step: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Bytes of a log file cut into lines; what a line says, when, and whether it is a bad sign."""
+"""Cuts a log file's bytes into lines, with their text, time stamp and kind (error, warning)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ _STAMP = re.compile(
 )
 
 KEPT = LINE_LIMIT * 8
-"""Bytes kept of one line: more than what `clean` looks at, in any encoding of it."""
+"""Bytes kept of one line: more than `clean` examines, in any encoding."""
 HOLD_S = 1.0
 """Seconds for which a line without its newline is held back."""
 STAMP_LIMIT = 64
-"""Bytes kept of a line's beginning, where its stamp is, whatever overwrites the line later."""
+"""Bytes kept of a line's beginning, where its stamp is, even if it is overwritten later."""
 _STAMPED = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^ \r]{0,24} ")
 
 
 @dataclass(slots=True)
 class LogLine:
-    """A clean line. `stamp`: local `HH:MM:SS.mmm`, or as found where it is not in UTC, or empty.
-
-    `open`: the line goes on; the next one delivered is the same line, longer, in its place.
-    """
+    """A clean line. `stamp`: local `HH:MM:SS.mmm`, or as found if it is not in UTC, or empty.
+    `open`: the line is incomplete; the next line delivered is the same one, longer, and replaces
+    it."""
 
     text: str
     stamp: str = ""
@@ -72,7 +71,7 @@ _LEVEL = re.compile(
     re.ASCII,
 )
 _LEVEL_WITHIN = 64
-"""Characters at the start of a line that a level is looked for in."""
+"""Characters at the start of a line in which a level is searched."""
 _BY_LEVEL: dict[str, Kind] = {
     "info": "plain", "debug": "plain", "trace": "plain", "notice": "plain", "warn": "warning",
     "warning": "warning", "error": "error", "critical": "error", "fatal": "error",
@@ -96,12 +95,12 @@ def log_line(raw: str, *, open: bool = False) -> LogLine:
 
 
 def marker(words: str) -> LogLine:
-    """A line of the console's own, about the log and not from it."""
+    """A line by the console itself, about the log."""
     return LogLine(f"--- {clean(words)} ---", "", "marker")
 
 
 def kind_of(text: str) -> Kind:
-    """What a clean line looks like: `error`, `warning` or `plain`."""
+    """The kind of a clean line: `error`, `warning` or `plain`."""
     lower = text.lower()
     for hint in _HINTS:
         if hint in lower:
@@ -110,7 +109,7 @@ def kind_of(text: str) -> Kind:
 
 
 def _judge(text: str, lower: str) -> Kind:
-    """A level that the line names itself is believed; without one, its words count."""
+    """The level that the line names itself; without one, judge by its words."""
     at: Kind | None = None
     if (named := _LEVEL.search(text, 0, _LEVEL_WITHIN)) is not None:
         at = _BY_LEVEL[(named[1] or named[2]).lower()]
@@ -147,7 +146,7 @@ def _meant(lower: str, start: int, end: int) -> bool:
 
 @lru_cache(maxsize=16)
 def _local(minute: str) -> str:
-    """`2026-05-05T12:34` in UTC as local `HH:MM`; as it is where there is no such time."""
+    """`2026-05-05T12:34` in UTC as local `HH:MM`; unchanged if it is no valid time."""
     try:
         when = time.strptime(f"{minute}+0000", "%Y-%m-%dT%H:%M%z")
     except ValueError:
@@ -158,9 +157,9 @@ def _local(minute: str) -> str:
 
 
 class Splitter:
-    """Cuts at newlines. What a carriage return overwrote is dropped, as a terminal would.
+    """Cuts at newlines. Text overwritten by a carriage return is dropped, as in a terminal.
 
-    A line of any length costs no more than its bytes: all but its first KEPT are thrown away.
+    A line of any length takes little memory: only its first KEPT bytes are kept.
     """
 
     def __init__(self) -> None:
@@ -172,7 +171,7 @@ class Splitter:
         self._shown = b""
 
     def feed(self, data: bytes, now: float) -> list[LogLine]:
-        """The lines that `data` ends; the rest is held. `now`: monotonic seconds."""
+        """The lines that `data` completes; the rest is held. `now`: monotonic seconds."""
         head, newline, rest = data.partition(b"\n")
         self._hold(head, now)
         if not newline:
@@ -186,7 +185,7 @@ class Splitter:
         return lines
 
     def overdue(self, now: float) -> list[LogLine]:
-        """The line held for HOLD_S or longer, as an open line; nothing where it did not change."""
+        """The line held for HOLD_S or longer, as an open line; nothing if it is unchanged."""
         if not self._held or now - self._since < HOLD_S:
             return []
         self._since = now
@@ -197,7 +196,7 @@ class Splitter:
         return [log_line(decode(shown), open=True)]
 
     def cut(self) -> list[LogLine]:
-        """End the held line where it stands: nothing of it will follow."""
+        """End the held line as it is, because nothing of it will follow."""
         lines = [log_line(decode(self._line()))] if self._held else []
         self._forget()
         return lines
@@ -239,7 +238,7 @@ def _lines(whole: bytes) -> list[LogLine]:
 
 
 def _shown(line: bytes) -> bytes:
-    """A line behind its last carriage return, its stamp kept."""
+    """A line after its last carriage return, with its stamp kept."""
     line = line.rstrip(b"\r")
     last = line.rfind(b"\r")
     if last < 0:

@@ -1,6 +1,6 @@
-"""The end of a log file, clean, and the same file followed in a thread of its own.
+"""Reads the end of a log file, clean, or follows the file in a thread of its own.
 
-Standard library only: the emergency side reads the last lines, too.
+Standard library only, because the emergency side uses it too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from console.common.logs.line import LogLine, Splitter, marker
 from console.common.text import clean, decode
 
 END_LIMIT = 8 * 1024 * 1024
-"""Bytes at the end of a file that are read for its last lines, at most."""
+"""Most bytes at the end of a file that are read for its last lines."""
 BLOCK = 256 * 1024
 
 
@@ -40,7 +40,7 @@ def read_last(path: Path, count: int) -> list[str]:
 
 
 def end_start(descriptor: int, lines: int) -> int:
-    """Where the last `lines` lines of a file begin, at most END_LIMIT before its end."""
+    """The offset of the last `lines` lines of a file, at most END_LIMIT before its end."""
     size = at = os.fstat(descriptor).st_size
     floor = max(0, size - END_LIMIT)
     wanted = lines + 1  # the newline in front of the first of them
@@ -66,10 +66,10 @@ def end_start(descriptor: int, lines: int) -> int:
 
 
 def keep_end(path: Path, cap_bytes: int) -> bool:
-    """Cut a log that another process appends to back to its newest half; True when it was cut.
+    """Cut a log that another process appends to, keeping its newest half; True if it was cut.
 
-    The writer holds the file open for appending, so it is emptied in place; what was written
-    between the look and the cut is lost, and the marker line says that something was.
+    The writer holds the file open for appending, so it is emptied in place. What is written between
+    reading and cutting is lost; the marker line says so.
     """
     with contextlib.suppress(OSError), path.open("r+b") as file:
         size = os.fstat(file.fileno()).st_size
@@ -91,34 +91,34 @@ def keep_end(path: Path, cap_bytes: int) -> bool:
 
 
 BEHIND_LIMIT = 8 * 1024 * 1024
-"""Bytes a reader may be behind the end before the rest is skipped."""
+"""Bytes that a reader may be behind the end before the rest is skipped."""
 SKIP_TO = 1024 * 1024
-"""Bytes before the end where reading goes on after a skip."""
+"""Bytes before the end where reading continues after a skip."""
 _NEEDLE = 4096
 _OVERLAP = 64
 _CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
 
 BATCH = 2000
-"""Lines handed over at once, at most."""
+"""Most lines handed over at once."""
 _PATIENCE_S = 0.02
 QUIET = 20
-"""After so many looks that found nothing a log is looked at a quarter as often."""
+"""Looks without new data after which a log is polled a quarter as often."""
 _AFTER_FAILURE_S = 1.0
 Deliver = Callable[[list[LogLine]], bool]
 
 
 class Source:
-    """An open log file and how far it was read: whether it grows, is cut or is replaced, it reads
-    as one stream of bytes. Missing or unreadable files are waited for."""
+    """An open log file and the position in it. Whether it grows, is cut or is replaced, it reads as
+    one stream of bytes. Missing or unreadable files are waited for."""
 
     def __init__(self, path: Path, lines: int) -> None:
-        """`lines`: how many of a file's last lines are read where it cannot be read on."""
+        """`lines`: how many last lines to read of a file that cannot be continued."""
         self.path = path
         self.lines = lines
         self.words = ""
-        """What to tell about the file since the last `look`: a gap, a cut, why it is unreadable."""
+        """Messages on the file since the last `look`: a gap, a cut, an error."""
         self.broken = False
-        """Whether the bytes that follow do not go on where the last ones ended."""
+        """Whether the next bytes do not continue the last ones."""
         self._descriptor = -1
         self._identity = (0, 0)
         self._at = 0
@@ -138,7 +138,7 @@ class Source:
             self._descriptor = -1
 
     def open_end(self) -> None:
-        """Open the file, placed at its last lines; does nothing where it is not there."""
+        """Open the file at its last lines; does nothing if it is missing."""
         if self._open():
             self._at = end_start(self._descriptor, self.lines)
             if self._at:
@@ -165,21 +165,21 @@ class Source:
         return True
 
     def _complain(self, words: str) -> bool:
-        """Say it once, however often it is tried."""
+        """Report it once, however often it is tried."""
         if words != self._complaint:
             self._complaint = self.words = words
         return False
 
     def measure(self) -> int:
-        """Look how long the file is; the bytes that were added and not read.
+        """Measure the file; return the number of bytes added and not yet read.
 
-        What was in the file when it was opened does not count: it is bounded by itself.
+        What was in the file when it was opened does not count: it has a limit of its own.
         """
         self._size = os.fstat(self._descriptor).st_size
         return max(0, self._size - max(self._at, self._known))
 
     def read(self) -> bytes:
-        """The next bytes of what was measured; empty at the end, and where the file was cut."""
+        """The next measured bytes; empty at the end, and if the file was cut."""
         if self._size == self._at:
             return b""
         if self._size < self._at and not self._cut:
@@ -197,14 +197,14 @@ class Source:
         return data
 
     def skip(self) -> int:
-        """Go on near the end, at the start of a line; the number of bytes left out."""
+        """Continue near the end, at the start of a line; return the number of bytes left out."""
         at = max(self._at, self._size - SKIP_TO)
         at += os.pread(self._descriptor, BLOCK, at).find(b"\n") + 1
         skipped, self._at, self._last = at - self._at, at, b""
         return skipped
 
     def look(self) -> bool:
-        """At the end of what is open: whether another file has taken its name. Then it is open."""
+        """At the end of the open file, check whether another file has its name; if so, open it."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -221,10 +221,10 @@ class Source:
         return True
 
     def _go_on(self, words: str) -> None:
-        """In a new or cut file: behind what was read already, where that can be found again.
+        """Continue in a new or cut file after what was read already, if that can be found there.
 
-        The console's own cap leaves a marker line in front of what it kept. Any other file is read
-        from its start: a chance likeness must not hide lines.
+        The console's own cap leaves a marker line before what it kept. Any other file is read from
+        its start, since a coincidental match must not hide lines.
         """
         needle, self._last, self._at = self._last, b"", 0
         if needle and _CAPPED.match(os.pread(self._descriptor, 256, 0)):
@@ -239,7 +239,7 @@ class Source:
 
 
 def _find(descriptor: int, needle: bytes) -> int:
-    """Where `needle` ends in a file; -1 where it is not."""
+    """Where `needle` ends in a file; -1 if it is not there."""
     at, carried = 0, b""
     while block := os.pread(descriptor, END_LIMIT // 8, at):
         found = (carried + block).find(needle)
@@ -251,17 +251,17 @@ def _find(descriptor: int, needle: bytes) -> int:
 
 
 class Tail:
-    """Reads the end of a file, then what is added to it, for as long as it is not closed.
+    """Reads the end of a file, then what is added to it, until it is closed.
 
     `deliver` gets batches of at most BATCH lines, in the tail's thread; it returns False when the
-    reader is behind, and gets the same batch again. A file that runs away from its reader is
-    skipped to its end, and a marker line says so. A missing file is waited for.
+    reader is behind, and gets the same batch again. If the file grows faster than it is read, the
+    rest is skipped and a marker line says so. A missing file is waited for.
     """
 
     def __init__(
         self, path: Path, deliver: Deliver, *, lines: int = MOST_LINES, poll_s: float = 0.25
     ) -> None:
-        """At most the last `lines` lines at first; `poll_s`: seconds between looks at the file."""
+        """Start with at most `lines` last lines; `poll_s`: seconds between looks at the file."""
         self.path = path
         self._deliver = deliver
         self._lines = lines
@@ -299,7 +299,7 @@ class Tail:
             self._source.close()
 
     def _fail(self, error: OSError) -> None:
-        """Say it once, and open the file anew at the next look."""
+        """Report an error once, and reopen the file at the next look."""
         self._source.close()
         self._source = Source(self.path, self._lines)
         if self._failed != str(error):
@@ -330,7 +330,7 @@ class Tail:
         return changed
 
     def _tell(self) -> bool:
-        """Put what the source has to say between the lines."""
+        """Insert the source's messages between the lines."""
         words, broken = self._source.words, self._source.broken
         self._source.words, self._source.broken = "", False
         if broken:

@@ -1,4 +1,4 @@
-"""Where in a log the reader is: at its end, or at a line that stays put while others come."""
+"""The reader's place in a log: at its end, or at a line that stays put while others come."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = Callable[[LogLine], int]
 
 
 class Row(NamedTuple):
-    """One row of the page: the line's number, the line, and which of its rows."""
+    """One row of the page: the line's number, the line, and the part of it in this row."""
 
     number: int
     line: LogLine
@@ -32,7 +32,7 @@ class Place:
         self._since = 0
         self._filtered = False
         self.page: list[Row] = []
-        """The rows shown, as `turn` found them; fewer than `height` where the log is short."""
+        """The rows shown, as `turn` found them; fewer than `height` in a short log."""
 
     def reset(self) -> None:
         """To the end of another log."""
@@ -42,7 +42,7 @@ class Place:
 
     @property
     def new(self) -> int:
-        """Lines that came since the reader stopped following; filtered ones do not count."""
+        """Visible lines that came since the reader stopped following."""
         if self.follow:
             return 0
         if self.buffer.filter is None:
@@ -72,8 +72,8 @@ class Place:
         return self.page
 
     def _visible(self, row: tuple[int, int]) -> tuple[int, int]:
-        """(index among the visible lines, part) of a row; of the next line from its first row on
-        where that line is not visible."""
+        """(index among the visible lines, part) of a row; if its line is not visible, of the first
+        row of the next visible line."""
         number, part = row
         at = self.buffer.index(number)
         there = at < self.buffer.visible and self.buffer.number(at) == number
@@ -96,7 +96,7 @@ class Place:
         return self._back(self.buffer.visible, 0, self.height)
 
     def _back(self, at: int, part: int, rows: int) -> tuple[int, int]:
-        """So many rows above a row of a visible line; the very top where there are fewer."""
+        """The row this many rows above a row of a visible line; at most the very top."""
         rows -= part
         while rows > 0 and at > 0:
             at -= 1
@@ -106,7 +106,7 @@ class Place:
         return (self.buffer.number(at), max(0, -rows))
 
     def move(self, by: int) -> None:
-        """So many rows down, or up where negative; never past the last page. Stops following."""
+        """Move down this many rows (negative: up), never past the last page. Stops following."""
         self.stop()
         at, part = self._visible(self._top)
         if by < 0:
@@ -130,7 +130,7 @@ class Place:
             self.follow = False
 
     def anew(self) -> None:
-        """The visible lines are others now: stay at the same line or the next one left."""
+        """The set of visible lines has changed: stay at the same line, or the next one left."""
         self.page = []
         self._filtered = True
 
@@ -144,7 +144,7 @@ class Place:
         self.follow = True
 
     def bring(self, number: int) -> None:
-        """Put a visible line on the page, a third down unless it is there already."""
+        """Bring a visible line onto the page, a third down unless it is there already."""
         self.stop()
         if any(row.number == number and row.part == 0 for row in self.page):
             return
@@ -152,7 +152,7 @@ class Place:
         self._top = min(self._back(at, 0, self.height // 3), self._last())
 
     def seek_from(self, here: int | None, step: int) -> int:
-        """The number to search on from: `here` where it is on the page, else the page's edge."""
+        """The number from which a search goes on: `here` if on the page, else the page's edge."""
         if not self.page or (self.follow and step < 0):
             return self.buffer.end
         if here is not None and any(row.number == here for row in self.page):

@@ -1,1 +1,1 @@
-"""The registry of lessons: files, search, drafts, and what bears on a step."""
+"""The registry of lessons: files, search, drafts, and which lessons apply to a step."""

@@ -1,10 +1,10 @@
-"""Lessons, and their registry read from files strictly: every problem is told with its line.
+"""Lessons and their registry, read strictly from files: each problem is reported with its line.
 
-A lesson is what was seen, why, what was done, on what evidence. A bad file costs only itself.
+A lesson is what was seen, why, what was done, and the evidence. A bad file loses only its lesson.
+Ids are known from file names alone, so a reference is checked without reading any file.
 
-Ids are known from the names of files alone: what refers to one is checked without reading any.
-F: a failure, S: what worked, P: a pivot, A: an audit, D: a plan or evaluation. A letter behind the
-number (F-006B) is where the log has given a number twice.
+F: a failure, S: what worked, P: a pivot, A: an audit, D: a plan or evaluation. A letter after the
+number (F-006B) means that the log used the number twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TYPED = re.compile(r"([FSPADfspad])-?0*(\d{1,3})([A-Za-z]?)")
 
 
 def files() -> dict[str, Path]:
-    """Id → file. One of the operator's own stands in the place of a shipped one."""
+    """Id → file. An operator's own file replaces a shipped one."""
     return _in(SHIPPED) | _in(paths.lessons_dir())
 
 
@@ -44,7 +44,7 @@ def known() -> frozenset[str]:
 
 
 def misnamed() -> list[Path]:
-    """YAML files of the operator's own that no lesson is read from, by their names."""
+    """The operator's YAML files that are not read, because their names are no ids."""
     own = paths.lessons_dir()
     shown = (one for one in _names(own) if one.endswith(YAML) and not one.startswith("."))
     return sorted(own / one for one in shown if not _is_named(one))
@@ -56,7 +56,7 @@ def is_own(path: Path) -> bool:
 
 
 def typed(text: str) -> str:
-    """What somebody typed as an id, in its one form (f22 → F-022); "" where it is none."""
+    """A typed id in its canonical form (f22 → F-022); "" if it is none."""
     match = _TYPED.fullmatch(text.strip())
     if match is None:
         return ""
@@ -74,7 +74,7 @@ def near(text: str, ids: Iterable[str]) -> str:
 
 
 def meant(text: str) -> str:
-    """A hint where a text is the id of no lesson."""
+    """A hint for a text that is not the id of a lesson."""
     one = near(text, known())
     return f"did you mean {one}?" if one else "omni-console lessons lists them"
 
@@ -135,7 +135,7 @@ RuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{2,60}$")
 
 
 class Change(Strict):
-    """A status it had, since when, and why."""
+    """An earlier status, since when, and why."""
 
     date: Day
     status: Status
@@ -153,7 +153,7 @@ class Link(Strict):
 
 
 class Contradiction(Strict):
-    """What does not go with other entries, or with itself: told, not smoothed."""
+    """A conflict with other entries, or with itself, which is shown and not resolved."""
 
     with_: list[LessonId] = Field(alias="with", min_length=1)
     words: Text
@@ -173,9 +173,9 @@ class Asked(Strict):
 
 
 class Recheck(OneOf):
-    """A command that says whether the lesson still holds: an argv, never a shell line.
+    """A command that shows whether the lesson still holds: an argv, never a shell line.
 
-    It holds while the output matches (or, with `not_matches`, does not); an end other than 0 says
+    It holds while the output matches (or, with `not_matches`, does not); a non-zero exit tells
     nothing.
     """
 
@@ -229,12 +229,12 @@ class LessonModel(Strict):
         if [one.date for one in self.history] != sorted(one.date for one in self.history):
             raise ValueError("!the history goes from the oldest to the newest")
         if self.due and not (self.review or self.recheck):
-            raise ValueError("!what is due needs review (what a person looks at) or recheck")
+            raise ValueError("!due needs review (what a person checks) or recheck")
         return self
 
 
 class Lesson(NamedTuple):
-    """An entry of the registry and the file it is from."""
+    """An entry of the registry, and its file."""
 
     model: LessonModel
     path: Path
@@ -254,13 +254,13 @@ class Lesson(NamedTuple):
 
 
 def due_by(lesson: Lesson, today: date) -> bool:
-    """Whether its day of review is today or over."""
+    """Whether its day of review is today or past."""
     return lesson.model.due is not None and date.fromisoformat(lesson.model.due) <= today
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Lessons by kind and number; `problems` are of files that could not be taken."""
+    """Lessons by kind and number; `problems` are those of unusable files."""
 
     lessons: tuple[Lesson, ...]
     problems: tuple[Problem, ...] = ()
@@ -269,13 +269,13 @@ class Registry:
         return next((one for one in self.lessons if one.id == lesson_id), None)
 
     def linking_to(self, lesson_id: str) -> list[str]:
-        """Ids of the lessons that point at this one."""
+        """Ids of the lessons that link to this one."""
         return [
             one.id for one in self.lessons if any(link.to == lesson_id for link in one.model.links)
         ]
 
     def contradicting(self, lesson_id: str) -> list[tuple[Lesson, Contradiction]]:
-        """Contradictions with this one that other lessons tell."""
+        """Contradictions with this lesson that other lessons state."""
         return [
             (other, one)
             for other in self.lessons
@@ -285,7 +285,7 @@ class Registry:
 
 
 def load_lesson(path: Path) -> Lesson:
-    """One file → a lesson. Raises InvalidFile with every problem in it."""
+    """Load one file as a lesson. Raises InvalidFile with every problem in it."""
     try:
         stat = path.stat()
     except OSError:
@@ -331,7 +331,7 @@ def _misnamed(path: Path) -> Problem:
 
 
 def titles(wanted: tuple[str, ...] | list[str]) -> list[str]:
-    """`F-002 its title` for each id; the id alone where no lesson can be read."""
+    """`F-002 its title` for each id; the id alone if the lesson is unreadable."""
     places, found = files(), []
     for one in wanted:
         try:

@@ -1,5 +1,5 @@
-"""Lessons at work: which apply, by a search or by a step's effects; asking again whether one still
-holds; one drafted from a finished run. What a recheck finds changes no lesson: a person does."""
+"""Uses of lessons: which apply, by a search or by a step's effects; rechecking whether one still
+holds; drafting one from a finished run. A recheck never changes a lesson; only a person does."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from console.host.process import environment
 
 _FOLD = str.maketrans("", "", "_-., ")
 
-TITLE = "the table of what lessons bear on cannot be used"
+TITLE = "the table of what lessons apply to cannot be used"
 
 TABLE = Path(__file__).with_name("bearing.yaml")
 MOST_BYTES = 1024 * 1024
-"""Of output; a command that says more is ended, and that is no answer."""
+"""Most bytes of output; a command that prints more is ended without an answer."""
 SHOWN = 5
 TO_BE_FOUND = "To be found."
 
 
 def search(lessons: Iterable[Lesson], query: str) -> list[Lesson]:
-    """Lessons with every word of the query in them, the earlier the more telling the place it was
-    found in; all of them for an empty one."""
+    """Lessons that have every word of the query, best place of a match first; all of them for an
+    empty query."""
     words = query.casefold().split()
     scored = [(_score(one.model, words), at, one) for at, one in enumerate(lessons)]
     return [one for score, _, one in sorted(scored, key=lambda row: (-row[0], row[1])) if score]
 
 
 def _score(model: LessonModel, words: list[str]) -> int:
-    """The sum over the words of the best place each was found in; 0 where one is missing."""
+    """The sum over the words of the best place each was found in; 0 if one is missing."""
     places = [(weight, text.casefold()) for weight, text in _places(model)]
     best = [max((w for w, text in places if _has(text, word)), default=0) for word in words]
     if 0 in best:
@@ -60,7 +60,7 @@ def _score(model: LessonModel, words: list[str]) -> int:
 
 
 def _has(text: str, word: str) -> bool:
-    """`sm120` finds sm_120, and the other way round."""
+    """Whether the text has the word, ignoring separators: `sm120` finds sm_120 and vice versa."""
     folded = word.translate(_FOLD)
     return word in text or (len(folded) > 2 and folded in text.translate(_FOLD))
 
@@ -80,8 +80,8 @@ def _places(model: LessonModel) -> Iterator[tuple[int, str]]:
 
 
 class Row(Strict):
-    """A lesson bears on steps of these kinds (none: of those that act) with one of these words in
-    them (none: whatever they do) and one of those `beside` it (none: alone), and says why."""
+    """A lesson applies to steps of these kinds (none: those that act) with one of these words
+    (none: any) and one of those `beside` it (none: alone); it says why."""
 
     lesson: LessonId
     kinds: list[Text] = []
@@ -92,7 +92,7 @@ class Row(Strict):
     @model_validator(mode="after")
     def _some(self) -> Row:
         if not self.kinds and not self.words:
-            raise ValueError("!a row needs kinds or words: it would bear on everything")
+            raise ValueError("!a row needs kinds or words: it would apply to everything")
         return self
 
 
@@ -103,7 +103,7 @@ class Table(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Bearing:
-    """A lesson by its id and title, and why it bears."""
+    """A lesson that applies, by id and title, and why it does."""
 
     lesson: str
     title: str
@@ -115,7 +115,7 @@ class Bearing:
 
 
 def bearing(kind: str, effects: Iterable[str]) -> list[Bearing]:
-    """The lessons that bear on a step, in the table's order; each once."""
+    """The lessons that apply to a step, in the table's order; each once."""
     text = re.sub(r"\s*\n\s*\|?\s*", " ", "\n".join(effects))
     found: dict[str, Row] = {}
     for row, patterns in _rows():
@@ -127,20 +127,19 @@ def bearing(kind: str, effects: Iterable[str]) -> list[Bearing]:
 
 @cache
 def _rows() -> list[tuple[Row, list[re.Pattern[str]]]]:
-    """The table with its words as patterns that all have to be found. Raises InvalidFile."""
+    """The table with its words as patterns, all of which must match. Raises InvalidFile."""
     model = load(Table, TABLE, TITLE, "reinstall omni-console")
     return [(row, [_pattern(w) for w in (row.words, row.beside) if w]) for row in model.rows]
 
 
 def _pattern(words: list[str]) -> re.Pattern[str]:
-    """Whole words, however many blanks are between their parts; a directory on the way to
-    something else is none."""
+    """Match whole words with any blanks between them, but not a directory inside a path."""
     parts = [r"\s+".join(map(re.escape, word.split())) for word in words]
     return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(parts)})(?![A-Za-z0-9/])", re.IGNORECASE)
 
 
 class Answer(StrEnum):
-    """passed: still as the lesson says. changed: it no longer is. failed: nothing was learnt."""
+    """passed: the lesson still holds. changed: it no longer does. failed: nothing was learnt."""
 
     PASSED = "passed"
     CHANGED = "changed"
@@ -149,7 +148,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rechecked:
-    """What a recheck said; `lines` is the end of its output, clean."""
+    """The result of a recheck; `lines` is the end of its output, clean."""
 
     lesson: str
     answer: Answer
@@ -159,8 +158,8 @@ class Rechecked:
 
 
 Runner = Callable[[Recheck], tuple[int, str]]
-"""Argv and deadline → exit code and output. Raises OSError, TimeoutError or ValueError (said too
-much)."""
+"""Argv and deadline → exit code and output. Raises OSError, TimeoutError or ValueError (too much
+output)."""
 
 
 def recheck(lesson: Lesson, asked: Recheck, run: Runner | None = None) -> Rechecked:
@@ -191,7 +190,7 @@ def recheck(lesson: Lesson, asked: Recheck, run: Runner | None = None) -> Rechec
 
 
 def ask(asked: Recheck) -> tuple[int, str]:
-    """Exit code and output of the command, in a session of its own, stdin closed."""
+    """Run the command in a session of its own, stdin closed; return exit code and output."""
     child = subprocess.Popen(
         asked.output, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         start_new_session=True, env=environment((), "recheck"),
@@ -212,7 +211,7 @@ def ask(asked: Recheck) -> tuple[int, str]:
 
 
 def _read(child: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """All of its output until it ends. Raises TimeoutError and ValueError."""
+    """Read all output until it ends. Raises TimeoutError and ValueError."""
     assert child.stdout is not None
     data = bytearray()
     with selectors.DefaultSelector() as selector:
@@ -234,8 +233,8 @@ def _failed(lesson: Lesson, words: str, began: float) -> Rechecked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a run leaves on record: `day` as 2026-11-22; `lessons` are ids it was meant to heed;
-    `worked`: a lesson of success."""
+    """What a run's records give: `day` as 2026-11-22; `lessons` are the ids it named; `worked`: the
+    draft is a lesson of success."""
 
     run: str
     day: str
@@ -251,7 +250,7 @@ class Found:
 
 
 def drafted(lesson_id: str, found: Found) -> str:
-    """The file's text. Every value is a JSON string, which YAML takes as it is."""
+    """The draft's text. Every value is a JSON string, which is also valid YAML."""
     known = registry.known()
     quarter_later = (date.fromisoformat(found.day) + timedelta(days=91)).isoformat()
     evidence = [f"run {found.run}: {found.outcome}", *found.candidates, *found.figures]
@@ -277,13 +276,13 @@ def drafted(lesson_id: str, found: Found) -> str:
         *_list("evidence", evidence),
         *(["links:", *links] if links else []),
         *_list("runs", [found.run]),
-        f"# due: {quarter_later}   with review: (what a person looks at), or a recheck",
+        f"# due: {quarter_later}   with review: (what a person checks), or a recheck",
         "",
     ])  # fmt: skip
 
 
 def write(lesson_id: str, text: str, directory: Path | None = None) -> Path:
-    """The draft in the operator's own registry; a file that is there is never written over.
+    """Write the draft to the operator's own registry, never over an existing file.
 
     Raises FileExistsError and OSError.
     """

@@ -1,4 +1,5 @@
-"""Whether a criterion could ever decide: asked when a playbook is loaded, before anything runs."""
+"""Whether a criterion could ever decide: checked when a playbook is loaded, before anything
+runs."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from console.config.playbook.threshold import NEVER_NEGATIVE, Threshold, compati
 from console.config.playbook.verdict import Criterion
 
 Bounds = tuple[float, float]
-"""The least and the most a metric can be, in its unit."""
+"""The minimum and maximum that a metric can have, in its unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class _Range:
         return self.low > self.high or (self.low == self.high and not closed)
 
     def whole(self) -> _Range:
-        """The whole numbers in it: counts are nothing else."""
+        """The whole numbers in it, for metrics that count."""
         low, high = self.low, self.high
         if math.isfinite(low):
             low = math.ceil(low) if self.low_closed else math.floor(low) + 1
@@ -45,7 +46,7 @@ _FROM_ZERO = (0.0, math.inf)
 
 
 def _range(threshold: Threshold, unit: str) -> _Range:
-    """In the metric's unit; for a relative threshold in factors."""
+    """The range in the metric's unit; as factors for a relative threshold."""
     value = threshold.value if threshold.relative else threshold.limit(None, unit) or 0.0
     if threshold.op == "==":
         found = _Range(value, True, value, True)
@@ -57,7 +58,7 @@ def _range(threshold: Threshold, unit: str) -> _Range:
 
 
 def _possible(metric: str, unit: str, relative: bool, bounds: Bounds | None) -> _Range:
-    """What a metric can be; nothing is known of its ratio to a baseline's."""
+    """The range that a metric can have; unlimited for its ratio to a baseline's."""
     if relative:
         low, high = _EVERYTHING
     else:
@@ -77,12 +78,12 @@ class _Metric:
         return _range(threshold, self.unit).meet(possible).empty()
 
     def certain(self, threshold: Threshold) -> bool:
-        """Met by every value the metric can take."""
+        """Whether every value that the metric can take meets it."""
         possible = _possible(self.name, self.unit, threshold.relative, self.bounds)
         return _range(threshold, self.unit).meet(possible) == possible
 
     def go_range(self, criterion: Criterion, relative: bool) -> _Range:
-        """What the thresholds of one kind leave for GO; an excluded point leaves everything."""
+        """The values left for GO by the thresholds of one kind; excluded points are ignored."""
         found = _possible(self.name, self.unit, relative, self.bounds)
         go, no_go = criterion.go, criterion.no_go
         if go is not None and go.relative == relative:
@@ -99,7 +100,7 @@ _TURNED = {">=": "<", ">": "<=", "<=": ">", "<": ">="}
 def never_passes(
     criterion: Criterion, unit: str = "", bounds: Bounds | None = None, most: int | None = None
 ) -> str | None:
-    """Why no figure in `unit` could be GO or could be told from NO-GO; None when one could."""
+    """Why no figure in `unit` could be GO or differ from NO-GO; None if one could."""
     go, no_go, metric = criterion.go, criterion.no_go, _Metric(criterion.metric, unit, bounds)
     if most is not None and criterion.min_samples > most:
         return f"min_samples {criterion.min_samples} can never be had: there are {most} at most"
@@ -116,7 +117,7 @@ def never_passes(
 
 
 def never_fails(criterion: Criterion, unit: str = "", bounds: Bounds | None = None) -> str | None:
-    """Why no figure in `unit` could be NO-GO; None when one could."""
+    """Why no figure in `unit` could be NO-GO; None if one could."""
     go, no_go, metric = criterion.go, criterion.no_go, _Metric(criterion.metric, unit, bounds)
     if go is not None and metric.certain(go):
         return f"go {go} is always met, so the gate decides nothing"
@@ -128,9 +129,9 @@ def never_fails(criterion: Criterion, unit: str = "", bounds: Bounds | None = No
 def never_both(
     one: Criterion, other: Criterion, unit: str = "", bounds: Bounds | None = None
 ) -> str | None:
-    """Why no figure could be GO for two criteria of one gate; None when one could.
+    """Why no figure could be GO for two criteria of one gate; None if one could.
 
-    Two are enough to be asked: intervals of which each two meet have a point in common.
+    Checking pairs is enough: intervals that overlap pairwise have a common point.
     """
     if (one.metric, one.of) != (other.metric, other.of):
         return None
@@ -152,7 +153,7 @@ def check_criterion(
     criterion: Criterion, unit: str = "", bounds: Bounds | None = None, most: int | None = None
 ) -> None:
     """Refuse at load time a criterion that cannot decide; `unit` and `bounds` are the metric's,
-    `most` the samples it can have (None: not known).
+    `most` is its maximum number of samples (None: unknown).
 
     Raises ValueError in words for a file's author.
     """

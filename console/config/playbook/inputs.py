@@ -1,6 +1,7 @@
-"""Typed inputs: declared in the playbook, given on the command line, refused when wrong.
+"""Typed inputs: declared in the playbook, given on the command line, refused if invalid.
 
-`${{ inputs.x }}` is filled inside one value, after splitting: never a shell, never a second word.
+`${{ inputs.x }}` is filled in inside one value, after splitting: never in a shell, never as a
+second word.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _BELONGS = {
     "must_exist": ("path",), "from_": ("secret",),
     "pattern": ("string", "path", "duration", "bytes"),
 }  # fmt: skip
-"""A key that a type would ignore is refused instead."""
+"""Keys that belong to one type; with another they are refused instead of ignored."""
 
 
 class InputModel(Strict):
@@ -78,7 +79,7 @@ class Secret:
     file: str | None
 
     def read(self) -> str:
-        """The value. Raises ValueError in words; never part of a message."""
+        """The secret's value. Raises ValueError in words; no message contains the value."""
         if self.env is not None:
             value = os.environ.get(self.env, "")
             where = f"environment variable {self.env}"
@@ -132,7 +133,7 @@ def _fits(pattern: str, given: str) -> bool:
 
 
 def resolve(base: Path, text: str) -> str:
-    """A path as written → absolute; a `~` without a home is taken as it stands."""
+    """A path as written → absolute; `~` is kept as written if there is no home."""
     return str(base / os.path.expanduser(text))
 
 
@@ -167,7 +168,7 @@ def plain(bound: float) -> str:
 
 
 def expected_form(model: InputModel) -> str:
-    """One line for a form or a help text."""
+    """The expected form in one line, for a form or a help text."""
     forms = {"duration": DURATION_FORM, "bytes": BYTES_FORM, "bool": "true or false"}
     if model.type == "choice":
         return f"one of {', '.join(model.choices)}"
@@ -181,11 +182,11 @@ Values = Mapping[str, Any]
 
 
 def substitute(document: Document, data: Any, values: Values, loc: Loc) -> Any:
-    """A copy of `data` with every hole filled.
+    """A copy of `data` with every `${{ }}` hole filled.
 
-    A value that is one hole takes the input's type; inside longer text it becomes text.
-    Refused: an unknown name, a hole in a script body, a secret anywhere but as a whole
-    environment value, an unclosed hole.
+    A value that is one hole takes the input's type; inside longer text it becomes text. Refused: an
+    unknown name, a hole in a script body, a secret anywhere but as a whole environment value, an
+    unclosed hole.
     """
     if isinstance(data, dict):
         for key in data:

@@ -1,8 +1,8 @@
-"""The kinds of steps: what is true of each whatever a playbook says, in one record a kind.
+"""The kinds of steps: one record each for what holds in every playbook.
 
 A new kind is a record here, a field of `Step` (console.config.playbook.steps) and an executor
-(console.runner.executors). A record without a field fails when steps are imported, one without an
-executor in the tests. Standard library only: the linter of a Dockerfile loads this, too.
+(console.runner.executors). A record without a field fails at import, one without an executor in the
+tests. Only the standard library is used, because linting a Dockerfile loads this too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class StepKind:
     """What is true of one kind of step.
 
     `executor` is MODULE:FUNCTION below console.runner.executors. `timeout_s` are the seconds of a
-    step that names none, `title` is what it is called where neither title nor content says it.
-    `services` are its keys that name a service. One that `judges` ends in GO, NO-GO or HOLD; one
-    that `acts` changes something, so that lessons bear on it; one that `loads` may fill memory and
-    needs the sentinel. A `repeatable` one looks or asks first: run twice it changes nothing more.
-    Those `at_end` may stand in `finally`. An `implicit` one is added by the plan, not written.
+    step without a timeout, `title` is its name if neither title nor content gives one. `services`
+    are its keys that name a service. One that `judges` ends in GO, NO-GO or HOLD; one that `acts`
+    changes something, so lessons apply to it; one that `loads` may fill memory and needs the
+    sentinel. A `repeatable` one checks first: run twice it changes nothing more. Those `at_end` may
+    stand in `finally`. An `implicit` one is added by the plan, not written.
     """
 
     name: str
@@ -78,5 +78,5 @@ WRITTEN = tuple(name for name, kind in KINDS.items() if not kind.implicit)
 """The kinds that a playbook can name."""
 JUDGES = tuple(name for name, kind in KINDS.items() if kind.judges)
 LOOKS = tuple(name for name in JUDGES if name != "gate")
-"""Kinds that judge as a gate does, by what they look at themselves."""
+"""Kinds that judge like a gate, by what they inspect themselves."""
 ACTING = tuple(name for name, kind in KINDS.items() if kind.acts)

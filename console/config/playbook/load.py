@@ -1,7 +1,7 @@
 """A playbook file → Playbook, strictly: every problem in one pass, nothing ignored.
 
-Old names of services are replaced by today's before the check. What still stands in a broken
-playbook is checked all the same, so that one pass reports every problem of it.
+Old service names are replaced by current ones before the check. The intact parts of a broken
+playbook are checked too, so that one pass reports every problem.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _PLACEHOLDER: dict[str, InputValue] = {
 
 
 def resolved(aliases: Mapping[str, str], known: Set[str]) -> dict[str, str]:
-    """Old names of `known` services, and what each is today; the baseline's container is the
-    baseline, and an alias may lead to it."""
+    """Old names of `known` services, with the current name of each. The baseline's container counts
+    as the baseline, and an alias may lead to it."""
     found = {}
     for old, new in aliases.items():
         today = new if new in known else aliases.get(new, new)
@@ -64,11 +64,11 @@ def resolved(aliases: Mapping[str, str], known: Set[str]) -> dict[str, str]:
 def rename(
     data: dict[str, Any], aliases: Mapping[str, str], site_services: Set[str] = frozenset()
 ) -> tuple[str, ...]:
-    """Put today's names into a document, in place; what was replaced, a line each.
+    """Put current names into a document, in place; return the replacements, a line each.
 
-    A service that the playbook declares under the old name is its own and stays; the service of a
-    compose file has no such protection: the site says that the old name is gone. A name that leads
-    to no service stays as it was written.
+    A service that the playbook itself declares under the old name keeps it. A compose file's
+    service has no such protection, because the site says that the old name is gone. A name that
+    leads to no service stays as written.
     """
     declared = _table(data.get("services"))
     known = resolved(aliases, {*declared, *site_services, BASELINE})
@@ -86,7 +86,7 @@ def rename(
 
 
 def _tables_of_steps(data: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every table of a step that names a service, and the key it does so under."""
+    """Every table of a step that names a service, and the key that names it."""
     phases = [_table(phase).get("steps") for phase in _list(data.get("phases"))]
     for steps in (*phases, data.get("finally")):
         for step in _list(steps):
@@ -115,8 +115,8 @@ def _list(value: Any) -> list[Any]:
 def mend(document: Document, data: dict[str, Any]) -> tuple[PlaybookModel | None, frozenset[str]]:
     """A model with the same steps and services at the same places, and the ids of broken steps.
 
-    A broken step is replaced by a note with its id, a broken service by another one; what no
-    rule looks at is left out.
+    A broken step becomes a note with its id, a broken service a placeholder; parts that no rule
+    examines are dropped.
     """
     broken: set[str] = set()
 
@@ -174,9 +174,9 @@ def load_playbook(
 ) -> Playbook:
     """Read, fill in and check a playbook.
 
-    `given`: inputs as text. `aliases`: old names of services, told in `.notes`. `base`: what paths
-    are relative to. `planning`: accept inputs without a value. `pinned`: a run's own copy; its
-    lessons may have gone since. `rewrite`: changes the filled-in document before it is checked.
+    `given`: inputs as text. `aliases`: old names of services, reported in `.notes`. `base`: what
+    paths are relative to. `planning`: accept inputs without a value. `pinned`: a run's own copy,
+    whose lessons may be gone. `rewrite`: changes the filled-in document before it is checked.
     Raises InvalidFile (exit 2), UsageError.
     """
     text, document = _read(path)
@@ -260,7 +260,7 @@ def _resolve(
 
 
 def _check_names(document: Document, models: dict[str, InputModel], given: dict[str, str]) -> None:
-    """Raises UsageError for what is given on the command line and cannot be."""
+    """Check the names of inputs from the command line. Raises UsageError."""
     unknown = sorted(set(given) - set(models))
     if unknown:
         known = ", ".join(models) or "none"
@@ -289,7 +289,7 @@ def _stand_in(model: InputModel) -> InputValue:
 def _wrong(
     document: Document, name: str, model: InputModel, given: dict[str, str], expected: str
 ) -> Problem:
-    """What is wrong with an input's value, at its default or at its declaration."""
+    """What is wrong with an input's value, placed at its default or its declaration."""
     loc: Loc = ("inputs", name)
     if name in given:
         what = f"input '{name}' given is {one_line(repr(given[name]), 80)}"

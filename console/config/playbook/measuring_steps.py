@@ -1,7 +1,7 @@
-"""Steps that measure, look ahead or download, as written, and every metric that a gate can name.
+"""Steps that measure, run preflights or download, as written, and every metric a gate can name.
 
-Steps that look ahead do so before anything is paid for. Numbers captured from a command's output
-are read here too (`read_output`).
+Preflight steps cost nothing. Numbers captured from a command's output are read here too
+(`read_output`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OutputUnit = Literal[
     "", "tok/s", "s", "ms", "min", "h", "B", "kB", "KB", "MB", "GB", "TB",
     "KiB", "MiB", "GiB", "TiB", "ratio", "%", "count",
 ]  # fmt: skip
-"""What an output can be declared in; the figure itself is in the base unit (`base_unit`)."""
+"""Units that an output can be declared in; the figure itself is in the base unit (`base_unit`)."""
 
 _SPELLED = {
     "B": {"B", "byte", "bytes", "Byte", "Bytes"},
@@ -52,14 +52,14 @@ _NEAR = 40
 Count = Annotated[int, Field(ge=0)]
 
 BENCHMARK_METRICS = {name: one.unit for name, one in METRICS.items() if name != "runs"}
-"""Metrics of a benchmark step, with the unit a threshold has to be written in. How many runs there
-were is what `min_samples` asks."""
+"""Metrics of a benchmark step, with the unit that a threshold must use. The number of runs is a
+matter of `min_samples`."""
 
 FIGURES = {
     "llama-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
     "sweep-bench": {"tg_tok_s": "tok/s", "pp_tok_s": "tok/s"},
 }
-"""What a command's output holds where `figures:` names its form; `tg` generates, `pp` reads."""
+"""Figures in a command's output, by the form that `figures:` names; `tg` generates, `pp` reads."""
 
 GAUGE_METRICS = {
     "gpu.peak_used": "B", "gpu.peak_temperature": "count", "host.peak_ram_used": "B",
@@ -73,15 +73,15 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
     "host.pressure": (0.0, 100.0),
 }  # fmt: skip
-"""What a metric can be at least and at most; the others begin at zero and have no end."""
+"""Minimum and maximum of a metric; the others begin at zero and have no maximum."""
 
 LEAST = {"benchmark": 3, "llama-bench": 3, "soak": 10}
-"""Samples that a criterion needs where it does not say `min_samples`, by what measures it: runs, or
-requests of a soak. What is captured, and a peak, is a single figure by nature: 1."""
+"""Samples that a criterion needs by default (`min_samples`), by what measures it: runs, or requests
+of a soak. A captured figure and a peak are single by nature: 1."""
 BY_LOOKS = frozenset({
     "restarts", "critical_lines", "rss_growth", "rss_peak", "vram_growth", "vram_peak",
 })  # fmt: skip
-"""Metrics of a soak whose samples are looks at the server; it is the requests that load it."""
+"""Soak metrics sampled by looking at the server, though it is requests that load it."""
 
 Loader = Literal["mmap", "resident", "convert"]
 Engine = Literal["llama.cpp", "ik_llama.cpp", "sglang", "kt-kernel", "vllm", "exllamav3"]
@@ -94,14 +94,13 @@ def base_unit(unit: str) -> str:
 
 
 def read_output(pattern: str, unit: str, text: str, find: Find = here) -> float | None:
-    """The last match's first group in the base unit; None where it is no finite number.
+    """The last match's first group in the base unit; None if it is not a finite number.
 
-    A pattern takes out digits and is blind to their neighbours: `([0-9.]+)GB` in bytes makes 12
-    bytes of an image of 12 GB, `([0-9]+)` makes 10 of `10,5`, and `.*([0-9.]+)` makes 5 of `12.5`.
-    Half a number, and a number in another unit than it was declared in, are no figures: raises
-    ValueError, in words, where nothing matches, and where the number goes on beyond what was
-    captured or stands beside another unit. `^` and `$` are those of a line, as in every other
-    pattern over what a program says.
+    A pattern ignores the neighbours of its digits: `([0-9.]+)GB` in bytes makes 12 bytes of an
+    image of 12 GB, `([0-9]+)` makes 10 of `10,5`, and `.*([0-9.]+)` makes 5 of `12.5`. Half a
+    number, or one in another unit than declared, is no figure. So this raises ValueError, in words,
+    if nothing matches, if the number continues beyond what was captured, or if another unit is
+    beside it. `^` and `$` are those of a line, as in all patterns over a program's output.
     """
     [last] = find(pattern, [text], lines=True)
     if last is None:
@@ -123,7 +122,7 @@ def read_output(pattern: str, unit: str, text: str, find: Find = here) -> float 
 
 
 def _number(text: str | None) -> float | None:
-    """A finite number, or None: what is none holds a gate, it never passes one."""
+    """A finite number, or None, which holds a gate and never passes one."""
     try:
         value = float(text or "")
     except ValueError:
@@ -132,7 +131,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _check_whole(number: str, before: str, after: str) -> None:
-    """Raises ValueError where digits or a sign stand directly beside what was captured."""
+    """Raise ValueError if digits or a sign stand directly beside what was captured."""
     goes_on, begun = _GOES_ON.match(after), _BEGUN.search(before)
     if goes_on or begun:
         whole = f"{begun[0].lstrip() if begun else ''}{number}{goes_on[0] if goes_on else ''}"
@@ -145,8 +144,8 @@ def _check_whole(number: str, before: str, after: str) -> None:
 
 
 def _check_unit(number: str, unit: str, before: str, after: str, within: int) -> None:
-    """Raises ValueError where another unit than the declared one follows. A plain number may have
-    one that the pattern itself spells, in the `within` characters of the match after it."""
+    """Raise ValueError if another unit than the declared one follows. A plain number may have one
+    that the pattern itself spells, in the `within` characters of the match after it."""
     found = _WORD.match(after)
     word = found["word"] if found else ""
     spelled = word in _SPELLED.get(unit, set())
@@ -170,11 +169,9 @@ def _check_unit(number: str, unit: str, before: str, after: str, within: int) ->
 
 class BenchmarkStep(Strict):
     """`against: baseline` measures the baseline too: before its outage and after its restore.
-
     `concurrency`: levels at which the same prompts are sent once more, reported beside the figures
-    of one stream; a gate judges one stream. `silence`: an engine that says nothing for longer
-    hangs, and ends the benchmark.
-    """
+    of one stream; a gate judges one stream. `silence`: seconds without output after which an engine
+    counts as hung, which ends the benchmark."""
 
     service: str
     prompts: list[Text] = []
@@ -197,15 +194,15 @@ class BenchmarkStep(Strict):
 
     @property
     def most_runs(self) -> int:
-        """How far it goes on while the runs disagree: a third more unless it is said."""
+        """Most runs while they disagree: a third more than `runs` by default."""
         return self.max_runs or self.runs + max(1, self.runs // 3)
 
 
 class SoakStep(Strict):
-    """Requests for a long time. `every` with `arrivals: fixed` sends at fixed moments whatever the
-    server does (a late one is sent at once and counted), with `after_reply` that long after the
-    last answer. More than `max_errors` end it early, and the step fails. `critical`: a line of the
-    service's log that matches is counted and shown."""
+    """Sends requests for a long time. `every` with `arrivals: fixed` sends at fixed moments
+    whatever the server does (a late one is sent at once and counted), with `after_reply` that long
+    after the last answer. More than `max_errors` end it early, and the step fails. `critical`:
+    lines of the service's log that match are counted and shown."""
 
     service: str
     duration: Annotated[Duration, Field(gt=0)]
@@ -219,7 +216,7 @@ class SoakStep(Strict):
 
     @property
     def most_requests(self) -> int | None:
-        """How many fit at most; None where nothing but the server slows them down."""
+        """How many requests fit at most; None if only the server limits them."""
         return self._fit(self.duration)
 
     @property
@@ -230,8 +227,8 @@ class SoakStep(Strict):
 
     @property
     def most_looks(self) -> int:
-        """Sixty looks at the server over the soak, but one a second at most and one each five
-        seconds at least; and one at either end."""
+        """Sixty looks at the server over the soak, but at most one a second, at least one every
+        five seconds, and one at either end."""
         return int(self.duration / min(5.0, max(1.0, self.duration / 60))) + 2
 
     def _fit(self, seconds: float) -> int | None:
@@ -239,7 +236,7 @@ class SoakStep(Strict):
 
 
 def _texts(value: object) -> object:
-    """One text stands for a list of one."""
+    """Accept one text for a list of one."""
     return [value] if isinstance(value, str) else value
 
 
@@ -256,8 +253,8 @@ Texts = Annotated[
 
 
 class CheckpointStep(Strict):
-    """Does it fit? `repo`: org/name[@revision], an address or a path. `service` lends its
-    arguments to the loader, `args` are given here. `beside`: the baseline goes on serving."""
+    """Does it fit? `repo`: org/name[@revision], an address or a path. The loader takes its
+    arguments from `service`, or from `args`. `beside`: the baseline goes on serving."""
 
     repo: Text
     include: Texts = []
@@ -278,7 +275,7 @@ class CheckpointStep(Strict):
 
 
 class GgufStep(Strict):
-    """Is the file's architecture one that the build of `service`, `image` or `binary` accepts?"""
+    """Does the build of `service`, `image` or `binary` accept the file's architecture?"""
 
     file: Text
     include: Texts = []
@@ -299,7 +296,7 @@ class DiskAsk(Strict):
 
 
 class HostStep(Strict):
-    """What this machine has to have. `gpus`: every card that the site names is here."""
+    """What this machine must have. `gpus`: every card that the site names is here."""
 
     method: Text = ""
     ports: list[Port] = []
@@ -315,7 +312,7 @@ class HostStep(Strict):
 
 
 class ImportsStep(Strict):
-    """Can these modules be imported in the image, all the way down?"""
+    """Can these modules be imported in the image, with everything that they import?"""
 
     image: Text = ""
     service: str = ""
@@ -330,7 +327,7 @@ class ImportsStep(Strict):
 
 
 class DownloadStep(Strict):
-    """`of` names the checkpoint step that judged it: its NO-GO asks for a typed override."""
+    """`of` names the checkpoint step that judged it; a NO-GO there needs a typed override."""
 
     repo: Text = ""
     of: str = ""

@@ -1,7 +1,7 @@
-"""A playbook: typed inputs, services, phases of steps, what always runs at the end; its schema,
-and the format as Markdown, made from the very models that check a playbook.
+"""A playbook: typed inputs, services, phases of steps, what always runs at the end; its schema, and
+the format as Markdown, made from the same models that check a playbook.
 
-What has to be true around a cutover depends on the order of the steps (`cutover_problems`).
+The rules around a cutover depend on the order of the steps (`cutover_problems`).
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Playbook:
     inputs: dict[str, InputValue]
     secrets: dict[str, Secret]
     missing: tuple[str, ...] = ()
-    """Required inputs that a plan was made without; a stand-in takes their place."""
+    """Required inputs without a value in a plan; placeholders take their place."""
     guards: tuple[Limit, ...] = ()
-    """What it adds to the site's guards and the console's own, each with its line."""
+    """Limits that it adds to those of the site and the console, each with its line."""
     notes: tuple[str, ...] = ()
     """Old names that the site's aliases replaced, in words."""
     known: Known = NONE
-    """Secrets that it has in its text or its inputs, to be hidden."""
+    """Secrets in its text or its inputs, to be hidden."""
 
     @property
     def name(self) -> str:
@@ -87,8 +87,8 @@ class Playbook:
 def cutover_problems(
     document: Document, model: PlaybookModel, services: frozenset[str]
 ) -> Iterator[Problem]:
-    """Clients are given only what was started before; the way back stops it; a cutover that
-    stays is the last one, and what it gave clients is not stopped by a later step."""
+    """Breaches of the cutover's rules: clients get only a service started before; the way back
+    stops it; a cutover that stays is the last one, and no later step stops its service."""
     up: set[str] = set()
     ended: dict[str, str] = {}
     stays = ""
@@ -174,7 +174,7 @@ def reference() -> str:
 
 
 def _parts(schema: Schema) -> Iterator[tuple[str, tuple[str, Schema]]]:
-    """(title, (definition, schema)), each definition once, a part before the parts of it."""
+    """(title, (definition, schema)), each definition once, a part before its own parts."""
     todo: list[tuple[str, str, Schema]] = [("playbook", "", schema)]
     seen: set[str] = set()
     while todo:
@@ -194,7 +194,7 @@ def _parts(schema: Schema) -> Iterator[tuple[str, tuple[str, Schema]]]:
 
 
 def _references(value: Schema) -> Iterator[tuple[str, str]]:
-    """What a value is made of: (`[]` or `.NAME` or nothing, definition)."""
+    """The definitions in a value: (`[]` or `.NAME` or nothing, definition)."""
     if "$ref" in value:
         yield "", value["$ref"].rpartition("/")[2]
     for one in value.get("anyOf", ()):
@@ -206,7 +206,7 @@ def _references(value: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _values(value: Schema) -> list[Schema]:
-    """What a mapping's values are, whatever its names have to look like."""
+    """The schema of a mapping's values, whatever the pattern of its names."""
     found = [value.get("additionalProperties"), *value.get("patternProperties", {}).values()]
     return [one for one in found if isinstance(one, dict)]
 
@@ -295,7 +295,7 @@ class _Anything(dict[str, str]):
 
 
 def _duration(seconds: float) -> str:
-    """As it would be written: 5400 → 1h30m."""
+    """A duration as it would be written: 5400 → 1h30m."""
     left, words = int(seconds), ""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         if left >= size:
@@ -305,5 +305,5 @@ def _duration(seconds: float) -> str:
 
 
 def _slug(title: str) -> str:
-    """The anchor that a heading gets."""
+    """The anchor of a heading."""
     return re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-")

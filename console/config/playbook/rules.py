@@ -37,7 +37,7 @@ RESERVED = frozenset({"restore"})
 
 
 def check_lessons(document: Document) -> None:
-    """Ids that are not in the registry: a typing error would hide the lesson it was meant for."""
+    """Refuse ids that are not in the registry, since a typing error would hide the lesson."""
     named, known = document.data.get("lessons"), registry.known()
     for at, lesson in enumerate(named if isinstance(named, list) else []):
         if isinstance(lesson, str) and lesson not in known:
@@ -63,8 +63,8 @@ def check_rules(
 ) -> None:
     """Ids once, services declared, metrics that an earlier step measures, gates that decide.
 
-    `broken`: ids of steps that are reported already; their metrics are not missed. `guessed`: an
-    input has no value yet, so how long and how often a step measures says nothing.
+    `broken`: ids of steps that are reported already, whose metrics are not missed. `guessed`: an
+    input has no value yet, so durations and counts of a step are not judged.
     """
     seen: dict[str, Loc] = {}
     known = _Known(guessed)
@@ -97,7 +97,7 @@ def check_rules(
 def guard_limits(
     document: Document, model: PlaybookModel, site_services: frozenset[str]
 ) -> tuple[Limit, ...]:
-    """The playbook's guards as limits; a service in them that nobody declares is refused."""
+    """The playbook's guards as limits; one on an undeclared service is refused."""
     return limits(document, model.guards, "playbook", frozenset(model.services) | site_services)
 
 
@@ -109,11 +109,11 @@ class _Figure:
     bounds: Bounds | None = None
     source: str = ""
     why: str = ""
-    """Where its bounds come from, if it is the step as written."""
+    """Where its bounds come from, if from the step as written."""
     most: int | None = None
-    """How many samples it can have, where that is known."""
+    """The most samples it can have, if known."""
     usual: tuple[int, str, str] | None = None
-    """How many the step gives as it is written, why, and what it takes to give enough."""
+    """How many samples the step gives as written, why, and how to get enough."""
 
     def bound(self, high: float, why: str) -> None:
         if self.bounds is not None and high < self.bounds[1]:
@@ -122,7 +122,7 @@ class _Figure:
 
 @dataclass
 class _Known:
-    """What the steps so far measure, by metric, and which of it has the baseline's figure too."""
+    """Metrics of the steps so far, and which of them have the baseline's figure too."""
 
     guessed: bool = False
     figures: dict[str, _Figure] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class _Known:
             self.figures[prefix + name].usual = (runs, f"runs: {runs} gives {runs}", more)
 
     def _soak(self, prefix: str, soak: SoakStep) -> None:
-        """What a soak's duration, interval and `max_errors` leave possible."""
+        """The limits that a soak's duration, interval and `max_errors` set for its metrics."""
         of = {name: self.figures[prefix + name] for name in SOAK_METRICS}
         lasts = f"the soak lasts {format_duration(soak.duration)}"
         of["observed_s"].bound(soak.duration + SOAK_END_S, lasts)
@@ -207,7 +207,7 @@ def _check_final(document: Document, loc: Loc, step: Step) -> None:
 
 
 def _check_of(document: Document, loc: Loc, of: str, fits: list[str]) -> None:
-    """A download is of a checkpoint that an earlier step judges."""
+    """A download's `of` must name an earlier checkpoint step."""
     if of not in fits:
         expected = f"one of {', '.join(fits)}" if fits else "a checkpoint step before it"
         what = f"'{of}' is no checkpoint step before this one"
@@ -254,7 +254,7 @@ def _check_gate(document: Document, loc: Loc, gate: list[CriterionModel], known:
 def _undecidable(
     model: CriterionModel, before: list[CriterionModel], known: _Known
 ) -> tuple[str, str, str] | None:
-    """Why a criterion could never decide, also together with those before it; what is expected
+    """Why a criterion could never decide, also together with earlier ones; what is expected
     instead; a hint."""
     metric, figure = model.metric, known.figures[model.metric]
     criterion = as_criterion(model, figure.source)
@@ -275,7 +275,7 @@ def _undecidable(
 
 
 def _check_of_cards(document: Document, where: Loc, criterion: CriterionModel) -> None:
-    """Cards are added up or compared, never silently one of the two."""
+    """Figures of cards must be added up or compared, never silently taken from one."""
     cards = criterion.metric.startswith("gpu.")
     if criterion.of == "sum" and criterion.metric == "gpu.peak_temperature":
         what = "temperatures are not added up"
@@ -288,13 +288,13 @@ def _check_of_cards(document: Document, where: Loc, criterion: CriterionModel) -
 
 
 def made_of(step: Step) -> str:
-    """What a step's own metrics are made of, as in LEAST; "" where each is a single figure."""
+    """The kind of samples behind a step's own metrics, as in LEAST; "" for single figures."""
     source = step.figures or step.kind
     return source if source in LEAST else ""
 
 
 def as_criterion(model: CriterionModel, source: str = "") -> Criterion:
-    """`source`: what its metric is made of. What `min_samples` says wins, 1 included."""
+    """`source`: the kind of samples of its metric. An explicit `min_samples` wins, 1 included."""
     least, requests = model.min_samples, 0
     if least is None:
         least = LEAST.get(source, 1)

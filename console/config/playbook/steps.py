@@ -41,9 +41,9 @@ from console.config.validation import (
 
 
 class CutoverStep(Strict):
-    """`port`: the baseline's, where it is said it has to be that. `listen`: the address clients
-    use, where it is not the one in the baseline's URL. `watch`: how long it is looked at, with a
-    completion `every` so often. `then`: the way back, or nothing until promote or rollback."""
+    """`port`: the baseline's port; another one is refused. `listen`: the address clients use, if it
+    is not the one in the baseline's URL. `watch`: how long it is watched, with a completion at each
+    `every`. `then`: the way back, or nothing until promote or rollback."""
 
     to: str
     port: int | None = Field(None, ge=1, le=65535)
@@ -119,7 +119,7 @@ class HttpCheck(Strict):
 
 
 class Check(OneOf):
-    """One question about the world; the step fails when the answer is no."""
+    """One question about the machine or a service; the step fails if the answer is no."""
 
     ONE_OF = ("http", "output", "file", "port_free", "image", "cpu")
     REFUSED = "a check is exactly one of http, output, file, port_free, image, cpu"
@@ -208,7 +208,7 @@ class Report(Strict):
 
 
 class Unless(OneOf):
-    """True: the step's work is there already."""
+    """If true, the step is skipped, because its result is there already."""
 
     ONE_OF = ("file", "run")
     REFUSED = "unless is exactly one of file or run"
@@ -224,10 +224,8 @@ class Retry(Strict):
 
 
 class Output(Strict):
-    """A number captured from the step's output: the last match of a pattern with one group.
-
-    `unit` is what it is written in there; the figure is in the base unit (bytes, seconds, ratio).
-    """
+    """A number captured from the step's output: the last match of a pattern with one group. `unit`
+    is the unit it is printed in; the figure is in the base unit (bytes, seconds, ratio)."""
 
     pattern: Pattern
     unit: OutputUnit = ""

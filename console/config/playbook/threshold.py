@@ -1,6 +1,6 @@
-"""Thresholds of gates and guards (`>= 20 tok/s`, `>= 1.15 x baseline`), and figures told by them.
+"""Thresholds of gates and guards (`>= 20 tok/s`, `>= 1.15 x baseline`), and figures shown by them.
 
-A figure is told as an operator would write it: in the unit of the threshold it is held against.
+A figure is shown as an operator would write it: in the unit of its threshold.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Threshold:
     def limit(self, baseline: float | None = None, unit: str = "") -> float | None:
         """The number that a value in `unit` is compared with; None without a usable baseline.
 
-        A baseline of zero carries no ratio to exceed, and a factor on a negative figure
-        would turn the comparison round, so neither can be met by accident.
+        A baseline of zero gives no ratio, and a factor on a negative figure would reverse the
+        comparison, so neither can be met by accident.
         """
         if not self.relative:
             return self.value * 100 if self.unit == "ratio" and unit == "%" else self.value
@@ -113,7 +113,7 @@ def parse_threshold(text: str) -> Threshold:
 def in_base_unit(value: float, unit: str) -> tuple[float, str]:
     """The number in the base unit, and that unit. Raises ValueError.
 
-    Parts are divided, not multiplied: 7 % is then the very float that 0.07 is.
+    Divides instead of multiplying by a fraction: 7 % is then exactly the float 0.07.
     """
     if unit in ("", "tok/s"):
         return value, unit
@@ -130,20 +130,20 @@ def in_base_unit(value: float, unit: str) -> tuple[float, str]:
 
 
 def signed(metric: str) -> bool:
-    """Whether a figure of this name may be below zero by nature: a change, not an amount."""
+    """Whether a figure of this name may be negative, because it is a change and not an amount."""
     return _CHANGE.search(metric) is not None
 
 
 def impossible(metric: str, value: float, unit: str) -> bool:
-    """Whether no machine can have it: nothing lasts, holds or counts less than nothing."""
+    """Whether no machine can have this value: no time, size or count is negative."""
     return value < 0 and unit in NEVER_NEGATIVE and not signed(metric)
 
 
 def compatible(threshold: Threshold, metric_unit: str) -> str | None:
     """What is wrong with comparing a metric in `metric_unit` with it, or None.
 
-    A bare number is taken in the metric's own unit, but never for bytes and durations, where
-    it could mean too many things. A relative threshold fits every metric.
+    A bare number is taken in the metric's own unit, but never for bytes and durations, where it
+    could mean too many things. A relative threshold fits every metric.
     """
     if threshold.relative:
         return None
@@ -161,7 +161,7 @@ def compatible(threshold: Threshold, metric_unit: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """What stands between a figure and a threshold."""
+    """Words between a figure and a threshold."""
 
     no_go: str
     clear: str
@@ -174,7 +174,7 @@ COUNTED = Phrases(", NO-GO by", ", clear of NO-GO", ", as asked for:", ", asked 
 
 
 def figure(value: float, unit: str, threshold: Threshold) -> str:
-    """The figure in the unit the threshold was written in, where they could differ."""
+    """The figure in the unit of its threshold, if the two could differ."""
     decimal = re.search(r"[0-9]\s*([kKMGT])B", threshold.written)
     if unit == "B" and decimal:
         return f"{value / _DECIMAL[decimal[1].lower()]:.4g} {decimal[1]}B"
@@ -184,7 +184,7 @@ def figure(value: float, unit: str, threshold: Threshold) -> str:
 
 
 def noun(metric: str, value: float) -> str:
-    """` restart`, ` critical lines`: what is counted, where the metric's name says it."""
+    """` restart`, ` critical lines`: what is counted, if the metric's name says it."""
     name = metric.rpartition(".")[2].replace("_", " ")
     if name.endswith("temperature"):
         return " °C"

@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 class Criterion:
     """One line of a gate; `of` names the aggregate, as in the sum over all GPUs.
 
-    `min_requests`: of the soak behind a figure whose own samples are looks at the server.
+    `min_requests`: needed of a soak, for a figure sampled by looking at the server.
     """
 
     metric: str
@@ -57,11 +57,11 @@ class Criterion:
 class Evidence:
     """What was measured: `value` and `baseline` in `unit`, from `n` valid samples.
 
-    `reason_missing` says why the figure cannot be used (absent, stale, contaminated): it
-    holds the gate even if a value is there. `void` counts the samples left out. With `samples`
-    the value is their mean or median, as `headline` says; the same for the baseline's.
-    `baseline_n` is None where nobody counted. `between`: where the figure lies by a 95 % interval
-    that whoever measured it worked out. `requests`: of a soak, the requests that were sent.
+    `reason_missing` says why the figure cannot be used (absent, stale, contaminated): it holds the
+    gate even if a value is there. `void` counts the samples left out. With `samples` the value is
+    their mean or median, as `headline` says; the same for the baseline's. `baseline_n` is None if
+    nobody counted. `between`: the 95 % interval of the figure, if the program that measured it
+    worked one out. `requests`: requests that a soak sent.
     """
 
     value: float | None
@@ -80,7 +80,7 @@ class Evidence:
 
 
 class _Reach(Enum):
-    """How much of where a figure may lie meets a threshold."""
+    """How much of a figure's interval meets a threshold."""
 
     ALL = 1
     SOME = 2
@@ -99,16 +99,17 @@ class CriterionVerdict:
 def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
     """The verdict of one criterion.
 
-    Only `go`: NO-GO unless it is met. Only `no_go`: GO unless it is met. Both: HOLD between
-    them, and NO-GO where both are met. Whatever cannot be decided is HOLD.
+    Only `go`: NO-GO unless it is met. Only `no_go`: GO unless it is met. Both: HOLD between them,
+    and NO-GO if both are met. Whatever cannot be decided is HOLD.
 
-    With five samples or more it is not the figure that has to meet a threshold but its whole 95 %
-    bootstrap interval, and to miss one the whole interval has to miss it: in between the samples
-    do not decide, and a few more runs may. Samples that agree to the last digit make a point of
-    it. Against the baseline it is the interval of the ratio, with the samples of both.
+    With five samples or more, a threshold is met only if the whole 95 % bootstrap interval meets
+    it, and missed only if the whole interval misses it: in between, the samples do not decide, and
+    a few more runs may. Identical samples make the interval a point. Against the baseline the
+    interval is that of the ratio, with the samples of both.
 
-    Fewer than five make no interval: every one of them has to meet a threshold, or every one has
-    to miss it; against the baseline's most demanding sample. Fewer runs never pass more easily.
+    Fewer than five make no interval: every sample has to meet the threshold, or every one to miss
+    it; against the baseline, its most demanding sample counts. Fewer runs never pass more
+    easily.
     """
     obstacle = _obstacle(criterion, evidence)
     if obstacle:
@@ -130,7 +131,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
-    """Why no verdict is possible, or "" when one is."""
+    """Why no verdict is possible, or "" if one is."""
     thresholds = criterion.thresholds
     if not thresholds:
         return "has neither go nor no_go"
@@ -154,7 +155,7 @@ def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
 
 
 def _too_few(criterion: Criterion, evidence: Evidence) -> str:
-    """Too few samples of the figure, or of the baseline where it is compared with it, or ""."""
+    """Says that the figure, or a baseline it is compared with, has too few samples; or ""."""
     needed = max(1, criterion.min_samples)
     if evidence.n < needed:
         return f"{_samples(evidence.n)} of the {needed} needed{_void(evidence)}"
@@ -246,7 +247,7 @@ def _decide(criterion: Criterion, evidence: Evidence) -> tuple[Verdict, str]:
 
 
 def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
-    """The point always counts too: no resampling argues a figure away."""
+    """How an interval, always extended to the figure itself, meets a threshold."""
     point = threshold.satisfied(evidence.value, evidence.baseline, evidence.unit)
     found = _interval(threshold, evidence)
     if found is None or found[0] == found[1]:
@@ -254,7 +255,7 @@ def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
     if not threshold.relative:
         ends = [threshold.satisfied(end, None, evidence.unit) for end in found]
     elif _few(threshold, evidence):
-        (low, high), (least, most) = _every(evidence)
+        (low, high), (least, most) = _outermost(evidence)
         ends = [threshold.satisfied(low, most), threshold.satisfied(high, least)]
     else:
         ends = [Threshold(threshold.op, threshold.value).satisfied(end) for end in found]
@@ -268,18 +269,18 @@ def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
 
 
 def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] | None:
-    """Where the figure may lie, or its ratio to the baseline's for a relative threshold; None
-    for a single figure, which is a point."""
+    """The range of the figure, or of its ratio to the baseline for a relative threshold; None for a
+    single figure, which is a point."""
     if not threshold.relative:
         if not evidence.samples:
             return evidence.between
         if _few(threshold, evidence):
-            return _every(evidence)[0]
+            return _outermost(evidence)[0]
         return interval(evidence.samples, evidence.headline)
     if not evidence.samples and not evidence.baseline_samples:
         return None
     if _few(threshold, evidence):
-        (low, high), (least, most) = _every(evidence)
+        (low, high), (least, most) = _outermost(evidence)
         return low / most, high / least
     return interval(
         evidence.samples or [evidence.value or 0.0], evidence.headline,
@@ -288,14 +289,14 @@ def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] |
 
 
 def _few(threshold: Threshold, evidence: Evidence) -> bool:
-    """Whether there are too few samples, on either side, for an interval by resampling."""
+    """Whether either side has too few samples for an interval by resampling."""
     sides = [evidence.samples, evidence.baseline_samples if threshold.relative else ()]
     return any(0 < len(side) < ENOUGH for side in sides)
 
 
-def _every(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The least and the most that each side may be: its outermost samples, but the interval of
-    a figure that has enough of them."""
+def _outermost(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The minimum and maximum of each side: its outermost samples, or the interval if it has enough
+    samples."""
     values: Sequence[float] = evidence.samples or (evidence.value or 0.0,)
     if len(values) >= ENOUGH:
         values = interval(values, evidence.headline) or values
@@ -304,7 +305,7 @@ def _every(evidence: Evidence) -> tuple[tuple[float, float], tuple[float, float]
 
 
 def _span(threshold: Threshold | None, evidence: Evidence) -> str:
-    """` (19.9 to 20.6 tok/s)`, or "" where a point decided."""
+    """` (19.9 to 20.6 tok/s)`, or "" if a point decided."""
     found = None if threshold is None else _interval(threshold, evidence)
     if threshold is None or found is None or found[0] == found[1]:
         return ""
@@ -334,7 +335,7 @@ def _ends(found: tuple[float, float], threshold: Threshold, unit: str) -> str:
 
 
 def _words(threshold: Threshold | None, evidence: Evidence) -> str:
-    """The threshold with its unit; a relative one with the limit it came to."""
+    """The threshold with its unit; for a relative one also its value."""
     if threshold is None:
         return ""
     if threshold.relative:

@@ -39,7 +39,7 @@ LONGEST_FOR_S = 3600.0
 LEASE = Field(description="how long the baseline may be down with nobody attached; 0s: no lease")
 LEAST_RAM = 64 << 20
 LEAST_SERVICE_RAM = 1 << 20
-"""Less than any service holds the moment it lives."""
+"""Less than any service holds as soon as it runs."""
 LEAST_SILENT_S, MOST_FORECAST_S = 3.0, 600.0
 
 
@@ -64,10 +64,8 @@ _VALUE = WithJsonSchema(
 class GuardModel(Strict):
     """One limit: on a figure (`metric`, and `below` or `above`, for as long as `for`) or on a
     service's log (`log`, `matches`, `count`). `act: kill` stops the load and rolls back, `warn`
-    only says so. `missing: breach`: no figure counts as breached after a grace.
-
-    `of`: a card (`sum`, `max`, `min`, a UUID), a disk's path, a service.
-    """
+    only reports. `missing: breach`: an unreadable figure counts as breached after a grace period.
+    `of`: a card (`sum`, `max`, `min`, a UUID), a disk's path, a service."""
 
     metric: Metric | None = None
     below: Annotated[float | None, _VALUE] = None
@@ -96,7 +94,7 @@ class GuardModel(Strict):
         return self
 
     def limit(self, source: str = "") -> Limit:
-        """The value that the sentinel takes."""
+        """The limit in the form that the sentinel takes."""
         return Limit(
             metric=self.metric or "", below=self.below, above=self.above, for_s=self.for_,
             of=self.of, log=self.log, matches=self.matches, count=self.count, act=self.act,
@@ -105,7 +103,7 @@ class GuardModel(Strict):
 
 
 def figure(value: object, unit: str) -> float:
-    """What is written in a metric's unit. Raises ValueError with the expected form."""
+    """Parse a value in a metric's unit. Raises ValueError with the expected form."""
     form = FORMS[unit]
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(form)
@@ -165,7 +163,7 @@ def _metric_trouble(model: GuardModel) -> str:
 
 
 def _never(metric: str, value: float) -> str:
-    """Why a limit could not be breached by anything, or "" ."""
+    """Why nothing could breach a limit, or ""."""
     if not math.isfinite(value):
         return f"{metric}: no such figure exists"
     if METRICS[metric].low and value <= 0:
@@ -178,7 +176,7 @@ def _never(metric: str, value: float) -> str:
 
 
 def _any_day(metric: str, value: float) -> str:
-    """Why a limit would be breached on any machine, or "" ."""
+    """Why a limit would be breached on any machine, or ""."""
     if metric == "service.ram_used" and value < LEAST_SERVICE_RAM:
         return (
             f"{metric} above {format_bytes(value)} is breached by any service that lives; "
@@ -214,7 +212,7 @@ def _of_trouble(metric: str, of: str) -> str:
 def limits(
     document: Document, guards: Sequence[GuardModel], what: str, services: frozenset[str]
 ) -> tuple[Limit, ...]:
-    """The guards of a file as limits that say where they stand; unknown services are refused."""
+    """The guards of a file as limits with their places; unknown services are refused."""
     made = []
     for index, guard in enumerate(guards):
         loc: Loc = ("guards", index)
@@ -230,8 +228,8 @@ def limits(
 
 
 def trouble(limit: Limit, machine: Machine) -> str:
-    """Why a limit does not fit a machine (never or always breached on it), or "" ; what is not
-    known of the machine decides nothing."""
+    """Why a limit does not fit a machine (never or always breached on it), or ""; unknown facts of
+    the machine decide nothing."""
     value = limit.below if limit.below is not None else limit.above
     if value is None:
         return ""
@@ -245,7 +243,7 @@ def trouble(limit: Limit, machine: Machine) -> str:
 
 
 def _most(limit: Limit, machine: Machine) -> tuple[int | None, str]:
-    """The most that a limit's metric can be, None where that is not known, and of what."""
+    """The maximum of a limit's metric, None if unknown, and what sets it."""
     match METRICS[limit.metric].within:
         case "ram":
             return machine.ram_total, "the machine"

@@ -41,9 +41,9 @@ def _service_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", value):
         raise ValueError("a service name of a-z, 0-9, - and _")
     if value == "baseline":
-        raise ValueError("another name; the baseline is the site's")
+        raise ValueError("another name; the site's baseline has this one")
     if value == "cutover":
-        raise ValueError("another name; it is the console's own relay")
+        raise ValueError("another name; the console's own relay has this one")
     return value
 
 
@@ -61,7 +61,7 @@ def _url(value: Any) -> str:
 
 EnvName = Annotated[str, BeforeValidator(_env_name)]
 ServiceName = Annotated[str, BeforeValidator(_service_name)]
-"""The key of a service: names its log file and its container."""
+"""The key of a service; it names the service's log file and container."""
 Port = Annotated[str, BeforeValidator(_port), WithJsonSchema({"type": "string"})]
 MountText = Annotated[str, BeforeValidator(_mount), WithJsonSchema({"type": "string"})]
 Url = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string"})]
@@ -186,6 +186,6 @@ def mount(text: str, base: Path) -> Mount:
 
 
 def one_of_services(known: Iterable[str]) -> str:
-    """What is expected where a service is named that nobody declares."""
+    """What is expected when a named service is not declared."""
     names = ", ".join(sorted(known))
     return f"one of {names}" if names else "a service under services:"

@@ -1,6 +1,6 @@
 """The site: this machine's baseline, GPUs, protected and named services, and declared figures.
 
-Declared is what cannot be measured, or another machine to plan for.
+Figures are declared if they cannot be measured, or to plan for another machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Compute = Annotated[tuple[int, int], BeforeValidator(_compute), WithJsonSchema({
 
 
 class GpuModel(Strict):
-    """A card by UUID; `memory` and `compute` where it is not in this machine."""
+    """A card by UUID; `memory` and `compute` if it is not in this machine."""
 
     uuid: Text
     name: Text = ""
@@ -64,10 +64,8 @@ class GpuModel(Strict):
 
 
 class MachineModel(Strict):
-    """Declared figures win over measured ones: then the verdict is about that machine.
-
-    `ram_used` is what everything but the models takes; `memory_read` how fast the CPU reads RAM.
-    """
+    """Declared figures replace measured ones: the verdict is then about that machine. `ram_used` is
+    what everything but the models takes; `memory_read` how fast the CPU reads RAM."""
 
     ram: ByteCount | None = None
     ram_used: ByteCount = 0
@@ -82,7 +80,7 @@ class MachineModel(Strict):
     numa_nodes: int | None = Field(None, gt=0)
 
     def over(self, seen: Machine, gpus: list[GpuModel]) -> Machine:
-        """The machine a verdict is about: `seen`, with what the site declares in its place."""
+        """The machine for a verdict: `seen`, with the site's declared figures over it."""
         cards = tuple(
             Card(gpu.name or gpu.uuid, gpu.uuid, gpu.memory, None, gpu.compute)
             for gpu in gpus
@@ -110,8 +108,8 @@ class CompletionModel(Strict):
 
 
 class ReferenceModel(Strict):
-    """What the baseline is known to do; below `tok_s` x (1 - tolerance) it is DEGRADED. `best`
-    is what it reaches on a good day."""
+    """The baseline's known speed; below `tok_s` x (1 - tolerance) it is DEGRADED. `best` is what it
+    reaches on a good day."""
 
     tok_s: float = Field(gt=0)
     best: float | None = Field(None, gt=0)
@@ -120,7 +118,7 @@ class ReferenceModel(Strict):
 
 class BaselineModel(OneOf):
     """The service that must always come back: an existing container, a compose service whose
-    container exists, or a host process. `args`: the engine's arguments, for planning where the
+    container exists, or a host process. `args`: the engine's arguments, for planning if the
     container itself cannot be asked."""
 
     ONE_OF = ("container", "compose", "process")
@@ -166,7 +164,7 @@ class SiteModel(Strict):
 
     @property
     def names(self) -> dict[str, str]:
-        """What else a playbook may call things: the aliases, and the baseline by its container."""
+        """Other names that a playbook may use: the aliases, and the baseline's container."""
         own = self.baseline.container
         mine = {} if own is None or own in {"baseline", *self.services} else {own: "baseline"}
         return {**mine, **self.aliases}
@@ -201,12 +199,12 @@ class Site:
 
     @property
     def compose_env(self) -> dict[str, str]:
-        """What every compose file may use of the site: the cards, in its order."""
+        """Variables of the site for every compose file: the cards, in the site's order."""
         cards = ",".join(gpu.uuid for gpu in self.model.gpus)
         return {"OMNI_GPUS": cards} if cards else {}
 
     def equipped(self, spec: ServiceSpec) -> ServiceSpec:
-        """A compose service with `compose_env`; any other as it is."""
+        """A compose service with `compose_env` added; any other unchanged."""
         if not isinstance(spec.runs, ComposeSpec):
             return spec
         env = tuple({**self.compose_env, **dict(spec.runs.env)}.items())
@@ -239,7 +237,7 @@ def load_site(path: Path) -> Site:
 def taken(
     document: Callable[[], Document], services: Mapping[str, ServiceModel], site: SiteModel
 ) -> Iterator[Problem]:
-    """Services of a file whose container would have the name of one that is never stopped."""
+    """Services of a file whose container would get the name of one that is never stopped."""
     for name, service in services.items():
         if service.container is None:
             continue

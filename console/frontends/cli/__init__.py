@@ -1,1 +1,1 @@
-"""One module a group of commands: what is printed, nothing else."""
+"""The command line: one module per group of commands, which only prints."""

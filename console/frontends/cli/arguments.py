@@ -1,4 +1,4 @@
-"""Every command with its arguments, and nothing of what they do."""
+"""Every command with its arguments, without their implementation."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser_for(argv: list[str]) -> argparse.ArgumentParser:
-    """A parser with the commands that `argv` may mean: making all of them takes a tenth of the
-    time to the first frame."""
+    """A parser with only the commands that `argv` may mean: making all takes a tenth of the time to
+    the first frame."""
     codes = "  ".join(f"{int(code)} {text}\n" for code, text in EXIT_MEANING.items())
     Parser.as_json = "--json" in argv  # of the commands' own parsers too
     parser = Parser(
@@ -47,11 +47,9 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
         "--site", dest="console_site", metavar="FILE", help="site file (default: OMNI_SITE, …)"
     )
     parser.add_argument(
-        "--readonly", action="store_true", help="the console's screens look, and change nothing"
+        "--readonly", action="store_true", help="screens that only show, and change nothing"
     )
-    parser.add_argument(
-        "--rehearse", action="store_true", help="the console of the rehearsal, not of the site"
-    )
+    parser.add_argument("--rehearse", action="store_true", help="show the rehearsal, not the site")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     meant = [make for make, names in GROUPS if argv[:1] and argv[0] in names]
     for make in meant or [make for make, _ in GROUPS]:
@@ -75,29 +73,29 @@ def _run_commands(commands: Any) -> None:
     run = _add(commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True)
     run.add_argument("playbook", metavar="PLAYBOOK")
     run.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
-    run.add_argument("--yes", action="store_true", help="answer approvals (recorded as such)")
-    run.add_argument("--step", action="store_true", help="stand still before every step")
+    run.add_argument("--yes", action="store_true", help="approve everything that asks (recorded)")
+    run.add_argument("--step", action="store_true", help="pause before every step")
     run.add_argument("--detach", action="store_true", help="do not follow")
     run.add_argument(
         "--lease", metavar="TIME",
-        help="the baseline comes back when nobody was attached for so long (30m; 0: no lease)",
+        help="bring the baseline back once nobody was attached for TIME (30m; 0: never)",
     )  # fmt: skip
     run.add_argument(
         "--override", action="append", default=[], metavar="RULE=WHY",
-        help="go on past a lint error (recorded)",
+        help="run despite this lint error (recorded)",
     )  # fmt: skip
     _rehearsal(run)
-    run.add_argument("--keep", action="store_true", help="--rehearse: its baseline stays up")
+    run.add_argument("--keep", action="store_true", help="with --rehearse: keep its baseline up")
     attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
     attach.add_argument("run", nargs="?", metavar="RUN")
-    resume = _add(commands, "resume", "run:resume", "go on with a run whose runner died")
+    resume = _add(commands, "resume", "run:resume", "resume a run whose runner died")
     resume.add_argument("run", nargs="?", metavar="RUN")
     resume.add_argument("--from", dest="from_step", metavar="STEP", help="run again from STEP")
     resume.add_argument("--detach", action="store_true", help="do not follow")
-    abort = _add(commands, "abort", "run:abort", "stop a run; what is alive is rolled back")
+    abort = _add(commands, "abort", "run:abort", "stop a run and roll back what it started")
     abort.add_argument("run", nargs="?", metavar="RUN")
     abort.add_argument("--reason", default="", metavar="TEXT")
-    tell = _add(commands, "tell", "run:tell", "give a run a verb: next, auto, pause, approve, …")
+    tell = _add(commands, "tell", "run:tell", "tell a run: next, auto, pause, approve, …")
     tell.add_argument("run", metavar="RUN")
     tell.add_argument(
         "verb",
@@ -122,7 +120,7 @@ def _rehearsal(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rehearse", action="store_true", help="stand-ins for images and GPUs; the rest is real"
     )
-    parser.add_argument("--fault", default="", metavar="NAME", help="--rehearse: what goes wrong")
+    parser.add_argument("--fault", default="", metavar="NAME", help="with --rehearse: what fails")
 
 
 def _look_commands(commands: Any) -> None:
@@ -138,27 +136,27 @@ def _look_commands(commands: Any) -> None:
     )  # fmt: skip
     lint.add_argument("paths", nargs="*", metavar="PATH")
     lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
-    lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to mend it")
+    lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to fix it")
     schema = _add(commands, "schema", "check:schema", "the JSON Schema of a playbook")
     schema.add_argument(
-        "--markdown", action="store_true", help="as docs/reference/format.md has it"
+        "--markdown", action="store_true", help="the format as Markdown (docs/reference/format.md)"
     )
     _add(commands, "runs", "show:runs", "every run, newest first")
     show = _add(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
     show.add_argument("run", nargs="?", metavar="RUN")
     report = _add(
-        commands, "report", "show:report", "the report of a run; of several, a table of attempts"
+        commands, "report", "show:report", "the report of a run, or a table of several runs"
     )
     report.add_argument("run", nargs="*", metavar="RUN")
     report.add_argument("--to", default="", metavar="FILE", help="write it there, charts beside it")
     report.add_argument(
-        "--markdown", action="store_true", help="the table of several as Markdown, not for a screen"
+        "--markdown", action="store_true", help="the table of several runs as Markdown"
     )
     logs = _add(commands, "logs", "show:logs", "the last lines of a service or step of a run")
     logs.add_argument("name", metavar="SERVICE|STEP")
     logs.add_argument("--run", metavar="RUN")
     logs.add_argument("--lines", type=int, default=50, metavar="N")
-    lessons = _add(commands, "lessons", "lessons:lessons", "what was learnt before, by word or id")
+    lessons = _add(commands, "lessons", "lessons:lessons", "earlier lessons, by word or id")
     lessons.add_argument("query", nargs="*", metavar="QUERY", help="words, or an id like F-022")
     lessons.add_argument("--due", action="store_true", help="what is due for review, oldest first")
     lessons.add_argument(
@@ -195,7 +193,7 @@ def _machine_commands(commands: Any) -> None:
     bench.add_argument("url", metavar="URL")
     bench.add_argument("--runs", type=int, default=9)
     bench.add_argument(
-        "--max-runs", type=int, metavar="N", help="while runs vary (default: a third more)"
+        "--max-runs", type=int, metavar="N", help="most runs if they vary (default: a third more)"
     )
     bench.add_argument("--timeout", default="10m", metavar="DURATION", help="of one request")
     bench.add_argument("--max-tokens", type=int, default=256)
@@ -217,7 +215,7 @@ def _check_commands(commands: Any) -> None:
     gguf.add_argument("what", metavar="PATH|URL|REPO")
     gguf.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
     gguf.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
-    gguf.add_argument("--service", default="baseline", metavar="NAME", help="ask this service's")
+    gguf.add_argument("--service", default="baseline", metavar="NAME", help="the service to ask")
     gguf.add_argument("--include", action="append", default=[], metavar="GLOB")
     fit = _add(parts, "checkpoint", "check:checkpoint", "true size, fit and arithmetic", site=True)
     fit.add_argument("what", metavar="REPO[@REV]|URL|PATH")
@@ -231,8 +229,8 @@ def _check_commands(commands: Any) -> None:
     fit.add_argument("--line", default="", metavar="RATE", help="like 500Mbit/s")
     fit.add_argument("--beside", action="store_true", help="the baseline goes on serving")
     fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
-                     help="the engine's own arguments; everything behind it")  # fmt: skip
-    host = _add(parts, "host", "check:host", "what this machine has for what is asked", site=True)
+                     help="the engine's own arguments: everything after --args")  # fmt: skip
+    host = _add(parts, "host", "check:host", "what this machine has of what you ask for", site=True)
     host.add_argument("--method", default="", metavar="NAME", help="kt-kernel's, like AMXINT8")
     host.add_argument("--port", action="append", type=int, default=[], metavar="N")
     host.add_argument("--image", action="append", default=[], metavar="REF")
@@ -244,7 +242,7 @@ def _check_commands(commands: Any) -> None:
     host.add_argument("--cuda", default="", metavar="VERSION")
     host.add_argument("--compute", default="", metavar="VERSION", help="least, like 12.0")
     host.add_argument("--driver", default="", metavar="VERSION", help="oldest, like 580.126.09")
-    host.add_argument("--sched-ext", action="store_true", help="the kernel has to have it")
+    host.add_argument("--sched-ext", action="store_true", help="whether the kernel has it")
     imports = _add(parts, "imports", "check:imports", "the import chain in an image", site=True)
     imports.add_argument("image", metavar="IMAGE")
     imports.add_argument("modules", nargs="+", metavar="MODULE")
@@ -260,14 +258,14 @@ def _emergency_commands(commands: Any) -> None:
     )
     rollback.add_argument(
         "--if-interrupted", action="store_true",
-        help="only where a run took the baseline down and never saw it back (the boot unit)",
+        help="only if a run left the baseline down (for the boot unit)",
     )  # fmt: skip
     promote = _add(
         commands, "promote", "run:promote",
         "accept the candidate that a cutover left on the production port", site=True,
     )  # fmt: skip
-    promote.add_argument("--why", default="", metavar="TEXT", help="for the record (needed)")
-    promote.add_argument("--yes", action="store_true", help="agree beforehand, without a terminal")
+    promote.add_argument("--why", default="", metavar="TEXT", help="recorded reason (required)")
+    promote.add_argument("--yes", action="store_true", help="agree in advance, without a terminal")
     demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
     demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
     demo.add_argument("--plain", action="store_true", help="lines instead of screens")
@@ -276,8 +274,8 @@ def _emergency_commands(commands: Any) -> None:
 
 def _boot_commands(commands: Any) -> None:
     boot = commands.add_parser(
-        "boot", help="bring the baseline back after a reboot in an outage",
-        description="the unit that brings the baseline back after a reboot in an outage",
+        "boot", help="bring the baseline back if the machine reboots in an outage",
+        description="the unit that brings the baseline back if the machine reboots in an outage",
     )  # fmt: skip
     parts = boot.add_subparsers(required=True, metavar="PART")
     starts = "install the unit; starts nothing"
@@ -285,7 +283,7 @@ def _boot_commands(commands: Any) -> None:
     remove = _add(parts, "remove", "machine:remove", "disable and delete the unit")
     _add(parts, "status", "machine:status", "whether a unit would act after a reboot")
     for part in (install, remove):
-        part.add_argument("--system", action="store_true", help="a unit of the machine (root)")
+        part.add_argument("--system", action="store_true", help="a system unit, for boot (root)")
 
 
 def _clean_commands(commands: Any) -> None:

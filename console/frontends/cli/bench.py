@@ -43,7 +43,7 @@ def bench(args: Namespace) -> int:
 
 
 def _protocol(args: Namespace) -> Protocol:
-    """What to send. Raises UsageError for what measures nothing."""
+    """What to send. Raises UsageError for settings that measure nothing."""
     try:
         timeout_s = parse_duration(args.timeout)
         if timeout_s <= 0:

@@ -1,5 +1,5 @@
-"""`check`, `lint`, `plan`, `schema`: what can be known of models, host, files and a playbook before
-anything is paid for."""
+"""`check`, `lint`, `plan`, `schema`: checks of models, host, files and a playbook before anything
+is paid for."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def checkpoint(args: Namespace) -> int:
 
 
 def host(args: Namespace) -> int:
-    """What this machine has for what is asked; without a question, the machine itself."""
+    """What this machine offers for the requirements given; without any, the machine itself."""
     from console.checks.preflight import of_site
     from console.checks.preflight.host import HostAsk
 
@@ -117,7 +117,7 @@ def _docker(site: Site) -> docker.DockerClient:
 
 
 def _parsed(flag: str, text: str, parse: Callable[[str], T]) -> T | None:
-    """What an option says; None where it was not given. Raises UsageError."""
+    """The value of an option; None if it was not given. Raises UsageError."""
     try:
         return parse(text) if text else None
     except ValueError as error:
@@ -138,7 +138,7 @@ def _driver(text: str) -> str:
 
 
 def _engine(args: Namespace) -> tuple[Engine | None, str]:
-    """The build to ask: named on the command line, else the baseline's; or why there is none."""
+    """The build to ask: the one on the command line, else the baseline's; or why there is none."""
     from console.checks.preflight.architecture.check import build_of
     from console.checks.preflight.architecture.on_host import HostProgram
     from console.checks.preflight.of_site import services as asked
@@ -158,9 +158,8 @@ def _engine(args: Namespace) -> tuple[Engine | None, str]:
 
 
 def lint(args: Namespace) -> int:
-    """The format of playbooks and sites, and the faults of the lessons in them and in files beside
-    them: every finding of every file. Exit 9 with errors or warnings, 2 where a file cannot even be
-    read."""
+    """Check the format of playbooks and sites, and known faults in them and in files beside them:
+    every finding of every file. Exit 9 with errors or warnings, 2 if a file cannot be read."""
     if args.rules:
         return _rules(args)
     if not args.paths:
@@ -186,14 +185,14 @@ def lint(args: Namespace) -> int:
 
 
 def _facts(args: Namespace) -> Facts:
-    """What the site says of its machine; nothing where no site is configured."""
+    """The site's facts on its machine; none if no site is configured."""
     if site_file(args.site) is None:
         return Facts()
     return facts_of(site_of(args.site))
 
 
 def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
-    """What the readers of playbooks and sites refuse, in their words."""
+    """Errors of the strict readers of playbooks and sites, in their words."""
     if not outcome.strict:
         return []
     work = partial(_refused, services(site), (shipped() / "demo.yaml").resolve())
@@ -201,7 +200,7 @@ def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
 
 
 def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[Problem]:
-    """`known`: services of the site; the demo's playbook is always about the demo's own."""
+    """Errors of one file. `known`: services of the site; the demo's playbook uses the demo's."""
     path, schema = item
     if path.resolve() == demo:
         known = frozenset(NAMES[1:])
@@ -258,7 +257,7 @@ def _rules(args: Namespace) -> int:
 
 
 def plan(args: Namespace) -> int:
-    """Every argv, effect and planned duration, where the baseline goes down, what lint says."""
+    """Print every argv, effect and planned duration, outages of the baseline, lint findings."""
     from console.runner.prepare.admission import records, told
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan

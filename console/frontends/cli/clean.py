@@ -1,4 +1,4 @@
-"""`clean`: what old trials left, with paths and bytes; removed is only what a person names."""
+"""`clean`: lists what old trials left, with paths and bytes; removes only what a person names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAD = {"container": "Containers", "image": "Images that build steps made",
 
 
 def clean(args: Namespace) -> int:
-    """Lists; with --yes ID… or ids typed at a terminal, removes those. 5 when one did not go."""
+    """List; with --yes ID… or ids typed at a terminal, remove those. Exit 5 when one did not go."""
     site = site_of(args.site)
     if args.yes is not None:
         if not args.yes:

@@ -1,4 +1,4 @@
-"""`omni-console` alone: the screens, or a plain status where none can be drawn; and `keys`."""
+"""`omni-console` alone: the screens, or a plain status if none can be drawn; and `keys`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEVELOPER = (
     "TEXTUAL_ALLOW_SIGNALS", "TEXTUAL_DEVTOOLS", "TEXTUAL_PRESS", "TEXTUAL_DEBUG",
     "TEXTUAL_SCREENSHOT", "TEXTUAL_DRIVER", "TEXTUAL_LOG", "TEXTUAL_SHOW_RETURN",
 )  # fmt: skip
-"""How the names of Textual's switches for developers begin."""
+"""Prefix of Textual's developer variables."""
 
 
 def lines(site: str | None = None) -> list[str]:
@@ -131,7 +131,7 @@ def open_console(args: Namespace) -> int:
 
 
 def _finish_start(watchers: Watchers) -> None:
-    """A run that was being started when the console was closed is not dropped half way."""
+    """Wait for a run that was being started when the console was closed."""
     if watchers.starting is None or not watchers.starting.is_alive():
         return
     _tell("a run is being started: the baseline is asked first; Ctrl-C does not wait")
@@ -141,7 +141,7 @@ def _finish_start(watchers: Watchers) -> None:
 
 
 def _tell(line: str) -> None:
-    """To whoever is still there: the terminal may be gone."""
+    """Print to whoever is still there: the terminal may be gone."""
     with contextlib.suppress(OSError, ValueError):
         print(line, flush=True)
 
@@ -175,10 +175,10 @@ def _screens(watchers: Watchers) -> int:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """What Textual reads at its import: few frames, no motion; what the operator set stands.
+    """What Textual reads at its import: few frames, no motion; the operator's settings stay.
 
-    Switches for developers are taken out for good: one of them makes a signal of ctrl+backslash.
-    What is set here goes again, so that what is started from the console does not inherit it.
+    Developer switches are removed for good: one of them makes a signal of ctrl+backslash. What is
+    set here is removed again, so that processes started from the console do not inherit it.
     """
     for name in [name for name in os.environ if name == "TEXTUAL" or name.startswith(DEVELOPER)]:
         del os.environ[name]

@@ -1,4 +1,4 @@
-"""`demo` and `--rehearse`: the whole main job with real engines, or a playbook with stand-ins.
+"""`demo` and `--rehearse`: a whole trial with real engines, or a playbook with stand-ins.
 
 A demo ends in a real gate and a real report. `run --rehearse` and `plan --rehearse` work on any
 machine with Docker.
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def demo(args: Namespace) -> int:
-    """Start the demo's baseline if need be, run the demo playbook, say what came of it."""
+    """Start the demo's baseline if need be, run the demo playbook, print the result."""
     if args.stop:
         return _stop(args)
     HostLock().release()  # raises HostBusy before anything is started
@@ -79,7 +79,7 @@ def demo(args: Namespace) -> int:
 
 
 def _bring_up(site: Site, out: TextIO) -> None:
-    """The baseline by the same procedure that a rollback uses. Raises RollbackFailed."""
+    """Bring up the baseline by the rollback procedure. Raises RollbackFailed."""
     print(f"baseline: starting at {site.model.baseline.url} …", file=out)
     result = Procedure(site_plan(site)).run()
     if not result.serving:
@@ -130,7 +130,7 @@ def _remove(path: Path, out: TextIO) -> None:
 
 
 def _ensure_models(out: TextIO) -> None:
-    """Generate the demo's models where they are missing. Raises UsageError without the extra."""
+    """Generate missing models of the demo. Raises UsageError without the extra."""
     try:
         import xllamacpp  # noqa: F401
     except ImportError as error:
@@ -158,7 +158,7 @@ def rehearse(args: Namespace) -> int:
     client = making.engine(site.model.engine.host)
     place.prepare()
     path, given = playbook_path(args.playbook), inputs_of(args.input)
-    _go_back(client, say)
+    _stop_leftovers(client, say)
     mapping = making.draft(path, given, site, args.fault)
     place.enter(mapping.for_image("this host"))
     HostLock().release()  # raises HostBusy before anything is started
@@ -172,7 +172,7 @@ def rehearse(args: Namespace) -> int:
 
 
 def planned(args: Namespace) -> Plan:
-    """The plan of a rehearsal; starts nothing, measures nothing."""
+    """Print a rehearsal's plan; starts nothing, measures nothing."""
     _asked(args)
     site = site_of(args.site)
     making.engine(site.model.engine.host)
@@ -187,10 +187,10 @@ def planned(args: Namespace) -> Plan:
 
 
 def _asked(args: Namespace) -> None:
-    """Raises UsageError."""
+    """Check the options of a rehearsal. Raises UsageError."""
     making.known(args.fault)
     if args.fault and not args.rehearse:
-        raise UsageError("--fault belongs to --rehearse", hint="nothing goes wrong on purpose else")
+        raise UsageError("--fault belongs to --rehearse", hint="only a rehearsal has faults")
 
 
 def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: speed.Say) -> int:
@@ -213,15 +213,15 @@ def _go(args: Namespace, client: docker.DockerClient, made: Rehearsal, say: spee
     return code
 
 
-def _go_back(client: docker.DockerClient, say: speed.Say) -> None:
-    """Stop what a rehearsal left up, as `then: stay` does: on the scripted cards it is in the way
-    of the next one's baseline. Raises HostBusy where one is under way."""
+def _stop_leftovers(client: docker.DockerClient, say: speed.Say) -> None:
+    """Stop what a rehearsal left running, as with `then: stay`, since it holds the scripted cards
+    that the next baseline needs. Raises HostBusy if one is under way."""
     up = {"label": f"{place.role_label()}=candidate", "status": "running"}
     if not ask("Looking for the last rehearsal", lambda: client.api.containers(filters=up)):
         return
     own = join()
     HostLock().release()
-    say("what the rehearsal left up is stopped")
+    say("what the rehearsal left running is stopped")
     Procedure(site_plan(load_site(Path(own)))).run()
 
 
@@ -229,6 +229,6 @@ def _end(args: Namespace, client: docker.DockerClient, say: speed.Say) -> None:
     if args.keep:
         say(f"the stand-in baseline goes on serving; docker stop {speed.container()} ends it")
         return
-    _go_back(client, say)
+    _stop_leftovers(client, say)
     speed.stop(client)
     say("the stand-in baseline is stopped")

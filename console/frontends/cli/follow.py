@@ -1,4 +1,4 @@
-"""Following a run without a screen: one line a fact, and the operator's verbs at a terminal."""
+"""Follows a run without a screen: one line per event, and the operator's verbs at a terminal."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from console.runner import control
 
 POLL_S = 0.1
 ATTEND_S = 1.0
-"""How often a terminal in the foreground says that somebody is there."""
+"""Seconds between two signs from a foreground terminal that somebody is there."""
 SAY_S = 1.0
 GRACE_S = 5.0
-"""How long a dead runner's run is waited for: an emergency rollback closes its journal, and after a
-rollback that the sentinel triggered another runner closes the run, a second later."""
+"""Seconds to wait for a dead runner's run: an emergency rollback closes its journal, and after a
+rollback by the sentinel another runner closes the run a second later."""
 
 
 def at_terminal() -> bool:
@@ -40,7 +40,7 @@ def at_terminal() -> bool:
 
 
 class Follow:
-    """Prints what happens from now on (and what happened before, once)."""
+    """Prints what has happened, once, and what happens from now on."""
 
     def __init__(self, run: RunDir, out: TextIO, *, interactive: bool) -> None:
         self.run = run
@@ -54,8 +54,8 @@ class Follow:
         self.attendance = Attendance()
         self.dead_since: float | None = None
         self.seen: dict[str, Any] = {}
-        """Where the runner stood when the newest line was printed, in its own words; verbs are
-        bound to it. Empty while it has gone on and the lines have not."""
+        """The runner's own word of its place when the newest line was printed; verbs are bound to
+        it. Empty if it has moved on since."""
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
         """Follow to the end; the exit code and the run as JSON."""
@@ -68,13 +68,13 @@ class Follow:
                     break
                 self._attend()
                 self._wait()
-            self._let_go()
+            self._wait_cleanup()
         finally:
             self.reader.close()
         return self._conclusion()
 
     def _attend(self) -> None:
-        """An operator at a terminal renews the run's lease by being there."""
+        """Renew the run's lease, because an operator is at a terminal."""
         now = time.monotonic()
         if self.interactive and now - self.attended >= ATTEND_S:
             self.attended = now
@@ -83,8 +83,8 @@ class Follow:
             with contextlib.suppress(ConsoleError, OSError):
                 control.send(self.run.socket, {"verb": "status", "attached": True}, ATTEND_S)
 
-    def _let_go(self) -> None:
-        """A runner that is done still puts its things away: whoever runs next needs the host."""
+    def _wait_cleanup(self) -> None:
+        """Wait until a finished runner has cleaned up: the next run needs the host."""
         deadline = time.monotonic() + GRACE_S
         while self.finished and runner_alive(self.run) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -107,8 +107,8 @@ class Follow:
             self._see()
 
     def _see(self) -> None:
-        """Take note of where the runner stands while it stands where the lines say: a verb that is
-        typed now is for this, however late it is sent."""
+        """Note the runner's place while it is the one that the lines show: a verb typed now is
+        meant for this, however late it is sent."""
         self.seen = {}
         with contextlib.suppress(ConsoleError, OSError):
             said = control.send(self.run.socket, {"verb": "status"}, ATTEND_S)
@@ -116,7 +116,7 @@ class Follow:
                 self.seen = said
 
     def _shown(self, said: dict[str, Any]) -> bool:
-        """Whether the lines have come to the attempt that the runner speaks of."""
+        """Whether the lines have reached the runner's current attempt."""
         step = self.view.step(str(said.get("step")))
         return step is not None and said.get("attempt") in (0, step.attempt)
 

@@ -1,4 +1,4 @@
-"""`lessons`: what was learnt before, searched, read, asked again, or drafted from a run."""
+"""`lessons`: searches and reads past lessons, rechecks them, or drafts one from a run."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ WIDEST = 110
 
 
 def lessons(args: Namespace) -> int:
-    """List, search, one whole entry, what is due, or a draft.
+    """List, search, show one whole entry, list what is due, or draft.
 
-    Exit 0; 4 where nothing is known of the query, or a recheck found something else than the
-    lesson says; 2 for an unknown id, or where a lesson of the operator's own cannot be read.
+    Exit 0; 4 if the query finds nothing, or a recheck contradicts the lesson; 2 for an unknown id,
+    or if a lesson of the operator's own cannot be read.
     """
     _check(args)
     if args.draft is not None:
@@ -79,8 +79,8 @@ def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int
 
 
 def _meant(registry: Registry, query: str) -> Lesson | None:
-    """The lesson whose id was typed, in whatever form. Raises UsageError for an unknown one,
-    InvalidFile where its file cannot be used."""
+    """The lesson with the typed id, in whatever form. Raises UsageError for an unknown one,
+    InvalidFile if its file is unusable."""
     lesson_id = lesson_files.typed(query)
     if not lesson_id:
         return None
@@ -151,7 +151,7 @@ def _due(registry: Registry, today: date, *, run: bool, as_json: bool) -> int:
 
 
 def _answer_lines(lesson: Lesson, answer: Rechecked | None) -> list[str]:
-    """What a person has to look at, the command, or what it said."""
+    """What a person has to check, the command, or its result."""
     model = lesson.model
     out = [f"look: {clean(model.review)}"] if model.review else []
     if model.recheck is not None:
@@ -176,7 +176,7 @@ def _sum(found: list[Lesson], answers: list[Rechecked], today: date) -> str:
 
 
 def _draft(args: Namespace) -> int:
-    """Write the draft; says where it is. Raises UsageError where this run has one already."""
+    """Write the draft and print its path. Raises UsageError if this run has one already."""
     from console.journal.run_dir import find_run
     from console.render.report.lessons import found_in
 

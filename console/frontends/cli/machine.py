@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from console.host import systemd
 
 SIGNS = {"ok": " ok ", "note": "note", "warning": "WARN", "failed": "FAIL"}
-"""Of a finding's level."""
+"""Signs of a finding's level."""
 WHAT = 14
 DETAIL = 2 + 4 + 2 + WHAT + 2
 HINT = 8
 LEAST_WIDTH = 40
 
 LOOK_S = 3.0
-"""What one look waits for NVML and for a second reading of the swap counters."""
+"""Seconds to wait for NVML and for a second reading of the swap counters."""
 LOOK_EVERY_S = 0.25
 LEAST_S, MOST_S = 0.1, 3600.0
 
@@ -104,7 +104,7 @@ def last_line(findings: Sequence[Finding]) -> str:
 
 def gauges(args: Namespace) -> int:
     """GPUs, memory and disks: one look, or with `--watch` a line a second until Ctrl-C; nothing is
-    drawn, and what is not known is said."""
+    drawn, and unknown figures are named."""
     from console.host.sampler import Sampler
 
     arrived: SimpleQueue[Sample] = SimpleQueue()
@@ -133,7 +133,7 @@ def _every(text: str) -> float:
 
 
 def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
-    """A line a sample, with the guard of the run that is on, until it is interrupted."""
+    """Print a line per sample, with the guard of the active run, until interrupted."""
     guard = GuardWatch(every_s=every)
     guard.follow(*run_on(), over=False)
     guard.look_now()
@@ -150,7 +150,7 @@ def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
 
 
 def _one_look(arrived: SimpleQueue[Sample]) -> Sample:
-    """The first sample that knows all it ever will, or the last before time is up."""
+    """The first complete sample, or the last before time is up."""
     deadline = time.monotonic() + LOOK_S
     sample = arrived.get()
     while not _complete(sample) and (left := deadline - time.monotonic()) > 0:
@@ -195,8 +195,8 @@ def _line(sample: Sample, view: GuardView) -> str:
 
 
 def guard_json(view: GuardView) -> dict[str, Any]:
-    """The guard as a plain object: its state as a word and in words, and what is known of it;
-    None is "not known"."""
+    """The guard as a plain object: its state as a word and in words, and its facts; None is
+    "unknown"."""
     now = time.monotonic()
     return {
         "run": view.run.id if view.run is not None else None,
@@ -235,7 +235,7 @@ def as_json(sample: Sample) -> dict[str, Any]:
 
 
 def text_signs() -> Glyphs:
-    """What bars are drawn with on this standard output."""
+    """The signs for bars on this standard output."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return UNICODE if encoding == "utf8" else ASCII
 
@@ -250,7 +250,7 @@ def install(args: Namespace) -> int:
 
 
 def remove(args: Namespace) -> int:
-    """0, also where there is nothing to remove."""
+    """Remove the unit; 0 even if there is none."""
     from console.host import systemd
     from console.runner import boot
 

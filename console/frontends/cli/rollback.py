@@ -1,4 +1,4 @@
-"""`rollback`: the baseline back, from any shell. Imports the emergency side and nothing else."""
+"""`rollback`: brings the baseline back, from any shell. Imports only the emergency side."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def rollback(args: Namespace) -> int:
 
 
 def _put_away(serving: bool) -> None:
-    """What killed sentinels left in shared memory, and of a run whose directory is gone all that
-    is left: nobody else will come for it."""
+    """Remove what killed sentinels left in shared memory, and all remains of a run whose directory
+    is gone, because nothing else will."""
     from console.recovery.guard.record.recorder import sweep
     from console.recovery.rollback import records
 
@@ -75,9 +75,9 @@ def _put_away(serving: bool) -> None:
 
 
 def _interrupted() -> str | None:
-    """The directory of the run that left the baseline down, None where none did. Where that cannot
-    be told it is the run that is pointed at: a rollback does no harm, and the console's other parts
-    may be broken."""
+    """The directory of the run that left the baseline down, None if none did. If that cannot be
+    told, the run that the pointer names: a needless rollback is harmless, and other parts of the
+    console may be broken."""
     try:
         from console.runner.boot import left_down
 
@@ -91,8 +91,8 @@ def _interrupted() -> str | None:
 
 
 class Printer:
-    """Prints in a thread of its own: a terminal that takes nothing (Ctrl-S, a dead line) holds up
-    the words, not the rollback."""
+    """Prints in a thread of its own, so that a blocked terminal (Ctrl-S, a dead line) delays the
+    words, not the rollback."""
 
     def __init__(self, out: TextIO) -> None:
         self.out = out
@@ -110,7 +110,7 @@ class Printer:
             self._print(text)
 
     def close(self) -> None:
-        """Wait until all is printed: the rollback is over, whoever reads may take the time."""
+        """Wait until everything is printed; the rollback is over, so a slow reader is no harm."""
         if self._thread is not None:
             self._lines.put(None)
             self._thread.join()
@@ -125,7 +125,7 @@ class Printer:
 
 
 def _let_go_of_dead_output() -> None:
-    """What a dead terminal did not take must not turn the exit code into Python's 120."""
+    """Drop output that a dead terminal did not take, which would else make Python exit 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -148,7 +148,7 @@ def _verdict(result: Any) -> str:
 
 
 def _site_plan(given: str | None) -> SealedPlan:
-    """A plan made now from the site file; reached when no run left a fitting one."""
+    """A plan made now from the site file, if no run left a fitting one."""
     from console.config.locate import site as site_of
     from console.runner.prepare.seal import site_plan
 

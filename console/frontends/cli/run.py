@@ -47,7 +47,7 @@ def run(args: Namespace) -> int:
 
 
 def told(args: Namespace, made: RunDir) -> None:
-    """A detached run's name, for whoever started it."""
+    """Print the name of a detached run."""
     _say(args, f"run {made.id} goes on; omni-console attach {made.id[-4:]}")
     if args.json:
         print(json.dumps({"run": made.id, "path": str(made.path)}))
@@ -56,7 +56,7 @@ def told(args: Namespace, made: RunDir) -> None:
 def start(
     site: Site, playbook: Playbook, inputs: dict[str, str], args: Namespace, rehearsal: str = ""
 ) -> RunDir:
-    """A new run whose runner has begun. Raises NotStarted, and leaves no trace then."""
+    """Start a new run; return once its runner has begun. Raises NotStarted, leaving no trace."""
     from console.runner.launch import begin
     from console.runner.prepare.admission import overrides_of
 
@@ -73,7 +73,7 @@ def start(
 
 
 def lease_of(args: Namespace) -> float | None:
-    """Seconds of --lease, None where it was not given. Raises UsageError."""
+    """Seconds of --lease, None if it was not given. Raises UsageError."""
     given = getattr(args, "lease", None)
     if given is None or given.strip() == "0":
         return None if given is None else 0.0
@@ -88,7 +88,7 @@ def attach(args: Namespace) -> int:
 
 
 def resume(args: Namespace) -> int:
-    """Go on with a run whose runner died."""
+    """Resume a run whose runner died."""
     found = find_run(args.run)
     check_resume(found, args.from_step or "")
     _say(args, f"resuming run {found.id} …")
@@ -110,8 +110,8 @@ def abort(args: Namespace) -> int:
 
 
 def tell(args: Namespace) -> int:
-    """One verb, acknowledged; bound to where the run stands when the command starts, or to what
-    --step, --attempt and --evidence say the operator saw."""
+    """Send one verb and await its acknowledgement; it is bound to where the run stands when the
+    command starts, or to what --step, --attempt and --evidence say the operator saw."""
     found = _live_run(args.run)
     if args.verb == "status":
         print(json.dumps(control.send(found.socket, {"verb": "status"}), indent=1))
@@ -132,7 +132,7 @@ def tell(args: Namespace) -> int:
 
 
 def _live_run(name: str | None) -> RunDir:
-    """A run that can be told something. Raises ControlError when its runner is gone."""
+    """A run that accepts verbs. Raises ControlError when its runner is gone."""
     found = find_run(name)
     if runner_alive(found):
         return found
@@ -182,7 +182,7 @@ def runner(args: Namespace) -> int:
 
 
 def promote(args: Namespace) -> int:
-    """Accept a candidate that has the production port, and say what that means. 0 when it is
+    """Accept a candidate that has the production port, and say what that means. Exit 0 when it is
     recorded; asks at a terminal, needs --yes without one."""
     site = site_of(args.site)
     cut = promoting.standing(site)
@@ -216,7 +216,7 @@ def _facts(site: Site, cut: CutOver, answered: str) -> list[str]:
 
 
 def _agreed(cut: CutOver) -> bool:
-    """A word typed at a terminal: Enter alone accepts nothing. Raises UsageError without one."""
+    """Ask for a typed word: Enter alone accepts nothing. Raises UsageError without a terminal."""
     if not sys.stdin.isatty():
         raise UsageError("nobody is there to agree", hint="--yes says so beforehand")
     print(f"type {cut.relay.service} to promote it: ", end="", file=sys.stderr, flush=True)
@@ -224,7 +224,7 @@ def _agreed(cut: CutOver) -> bool:
 
 
 def _meaning(site: Site, cut: CutOver, made: Promotion) -> list[str]:
-    """What holds now, what does not, and what would make it last."""
+    """What holds now, what does not, and what would make it permanent."""
     name, url = made.service, site.model.baseline.url
     before = first(cut.spec, url)
     return [

@@ -52,7 +52,7 @@ from console.render.text_chart import chart, curve_of
 
 HEALTH_S = 1.5
 LAST_S, AFTER_S, ROWS = 60.0, 10.0, 5
-"""What `show` draws of a breach: seconds before the kill and after it, and its height."""
+"""Extent of a breach's curve in `show`: seconds before and after the kill, and rows."""
 
 
 def runs(args: Namespace) -> int:
@@ -80,7 +80,7 @@ def _as_json(row: RunRow) -> dict[str, object]:
 
 
 def show(args: Namespace) -> int:
-    """One run; the exit code is the run's, 4 while it has none."""
+    """Print one run; the exit code is the run's, 4 while it has none."""
     run = find_run(args.run)
     view, state = view_of(run)
     guard = NOBODY if view.over else GuardWatch().look(run, runner_alive(run), over=False)
@@ -134,7 +134,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
 
 
 def _curve(breach: GuardEvent) -> list[str]:
-    """What was on the limit, in the seconds before the kill and after it."""
+    """The figure that crossed its limit, in the seconds before the kill and after it."""
     found, kill = crossed(breach.data), number(breach.data.get("at")) or breach.at
     if found is None:
         return []
@@ -149,7 +149,7 @@ def _curve(breach: GuardEvent) -> list[str]:
 
 
 def _now(guard: GuardView) -> list[str]:
-    """What the sentinel of a run that is not over says, and what is left of its lease."""
+    """The sentinel's state of an unfinished run, and what is left of its lease."""
     if guard.run is None:
         return []
     told = [plain(guard_line(guard, time.monotonic(), key="")), lease_words(guard.lease)]
@@ -159,10 +159,10 @@ def _now(guard: GuardView) -> list[str]:
 
 
 def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
-    """Where the baseline is, and what can be done: one way on where only one makes sense."""
+    """Where the baseline is, and what to do: a single suggestion if only one makes sense."""
     short = run.id[-4:]
     if ladder_busy(run):
-        return [f"a rollback is on: omni-console attach {short} follows it"]
+        return [f"a rollback is under way: omni-console attach {short} follows it"]
     if state == NEVER_BEGAN:
         return [NO_RESUME]
     gone = state == INTERRUPTED
@@ -191,8 +191,8 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
 
 
 def _answering(run: RunDir) -> str:
-    """Where the baseline of a run answers now: a runner that died wrote nothing any more. "" where
-    it does not, or nobody knows where it is."""
+    """The URL at which a run's baseline answers now, which a dead runner no longer records. "" if
+    it does not, or its address is unknown."""
     try:
         base = sealed.read(run.sealed).baseline
     except ConsoleError:
@@ -201,9 +201,9 @@ def _answering(run: RunDir) -> str:
 
 
 def report(args: Namespace) -> int:
-    """The report of a run as Markdown; of several runs a table of the attempts. `--json`: objects.
+    """The report of a run as Markdown; for several runs a table of attempts. `--json`: objects.
 
-    A table is drawn for the terminal it goes to, and Markdown where there is none.
+    The table fits the terminal; without one it is Markdown.
     """
     found = [find_run(name) for name in args.run] or [find_run(None)]
     seen = [view_of(run) for run in found]
@@ -275,7 +275,7 @@ def recorder(args: Namespace) -> int:
 
 
 def lines(found: Recorded) -> list[str]:
-    """What is left of the recording, what happened, why, and where it ends."""
+    """What the recording holds, what happened, why, and where it ends."""
     out = [f"{found.run.id}  {found.recording.path}", *ending(found), ""]
     shown = thinned(found.fast)
     if shown:
@@ -313,7 +313,7 @@ def thinned(samples: Sequence[FastSample]) -> list[FastSample]:
 
 
 def second_words(record: dict[str, Any]) -> str:
-    """One slow record in a line: swap traffic, cards, loads, disks; what is not known says so."""
+    """One slow record in a line: swap traffic, cards, loads, disks; unknown ones say so."""
     parts = []
     for name in ("swap_in", "swap_out"):
         if name in record:

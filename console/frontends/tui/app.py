@@ -1,4 +1,4 @@
-"""The App: wires watchers, screens, keys and signals. No logic."""
+"""The App: connects watchers, screens, keys and signals. No logic."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SETTLED_S = 2.0
 
 
 def _collect() -> None:
-    """What the start has loaded stays: it is looked through once and then never again."""
+    """Exempt what the start has loaded from later garbage collections."""
     if not gc.isenabled():
         gc.collect()
         gc.freeze()
@@ -60,7 +60,7 @@ def _collect() -> None:
 
 
 class News(Message):
-    """What a watcher saw, for the method that takes it; of what waits the newest counts."""
+    """What a watcher saw, for the method that takes it; only the newest waits."""
 
     def __init__(self, take: Callable[[Any], None], seen: object) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class News(Message):
 
 
 class ConsoleApp(App[int]):
-    """The operator console. `watchers` read everything; the app only passes on what they say."""
+    """The operator console. `watchers` read everything; the app only passes it on."""
 
     TITLE = "omni-console"
     ENABLE_COMMAND_PALETTE = True
@@ -105,7 +105,7 @@ class ConsoleApp(App[int]):
         self.theme = "omni"
 
     async def on_event(self, event: Event) -> None:
-        """What is typed goes one by one; only the emergency key waits for nobody."""
+        """Pass on typed keys one by one; only the emergency key waits for nothing."""
         typed = isinstance(event, Key | Paste) and not event.is_forwarded
         if typed and not (isinstance(event, Key) and event.key in EMERGENCY.keys):
             await self.turns.take(event)
@@ -132,7 +132,7 @@ class ConsoleApp(App[int]):
         )  # fmt: skip
 
     def await_end(self, thread: threading.Thread) -> None:
-        """A console whose terminal is lost waits for this before it goes."""
+        """Register work that a console waits for, even after its terminal is lost."""
         if isinstance(self._driver, ConsoleDriver):
             self._driver.await_end(thread)
 
@@ -140,12 +140,12 @@ class ConsoleApp(App[int]):
         self.call_later(self.say, words, "error")
 
     def _post(self, take: Callable[[Any], None], seen: object) -> None:
-        """From a watcher's thread; an app on its way out takes nothing any more."""
+        """Post from a watcher's thread; does nothing once the app is ending."""
         if self._running and not self._closing:
             self.post_message(News(take, seen))
 
     def _leave_by_signal(self, number: int) -> None:
-        """The terminal is given back; the run goes on without it."""
+        """Restore the terminal; the run goes on without it."""
         self.exit(128 + number, return_code=128 + number)
 
     def on_news(self, message: News) -> None:
@@ -176,7 +176,7 @@ class ConsoleApp(App[int]):
         self.press = self.watchers.emergency.press()
 
     def action_emergency(self) -> None:
-        """Show the stages; press, where the key did not come through the input thread."""
+        """Show the stages; press, if the key did not come by the input thread."""
         if self.watchers.readonly:
             self.say("read-only: `omni-console rollback` from a shell restores the baseline")
             return
@@ -185,7 +185,7 @@ class ConsoleApp(App[int]):
         self.show_climb()
 
     def show_climb(self) -> None:
-        """The stages of the latest press, in the view that is open where there is one."""
+        """Show the stages of the latest press, in the open view if there is one."""
         if self.press is None:
             return
         follower = self.watchers.emergency.follow(self.press)
@@ -196,8 +196,8 @@ class ConsoleApp(App[int]):
         self.push_screen(RollbackScreen(follower))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: what works here. What changes something is only named: Enter, which picks
-        here, never approves, skips or stops."""
+        """The palette: commands that work here. Those that change something are only named: Enter,
+        which picks here, never approves, skips or stops."""
         scopes = ["app", "run"] if isinstance(screen, OperationsScreen) else ["app"]
         for scope in scopes:
             owner = "app" if scope == "app" else "screen"
@@ -228,7 +228,7 @@ class ConsoleApp(App[int]):
             self.pop_screen()
 
     def _page(self, name: str, *, over: bool = False) -> None:
-        """A screen by its module, which is loaded when it is wanted."""
+        """A screen by its module, which is imported when needed."""
         module, _, screen_name = name.partition(".")
         screen = getattr(import_module(f"screens.{module}"), screen_name)
         if isinstance(self.screen, screen):
@@ -261,7 +261,7 @@ class ConsoleApp(App[int]):
         await super()._on_resize(Resize(size, size))
 
     def pop_screen(self) -> AwaitComplete:
-        """The last screen stays: two keys in one burst close Textual's palette twice."""
+        """Keep the last screen: two keys in one burst close Textual's palette twice."""
         return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete()
 
     async def action_back(self) -> None:
@@ -272,12 +272,12 @@ class ConsoleApp(App[int]):
             self.pop_screen()  # a page; dialogs have a way of their own
 
     def action_leave(self) -> None:
-        """Close the console; whatever runs goes on."""
+        """Close the console; active runs go on."""
         self.exit(0)
 
     def action_help_quit(self) -> None:
-        """Ctrl-C, by habit: nothing here is stopped by it."""
-        self.say("q closes the console; whatever runs goes on", "information")
+        """Handle Ctrl-C, pressed by habit: it stops nothing here."""
+        self.say("q closes the console; runs go on", "information")
 
     def action_toggle_mouse(self) -> None:
         driver = self._driver
@@ -291,7 +291,7 @@ class ConsoleApp(App[int]):
 
     def action_prove(self) -> None:
         if self.watchers.readonly:
-            self.say("read-only: nothing is asked of the baseline")
+            self.say("read-only: the baseline is not asked")
             return
         if self.proving:
             return  # one at a time: a key that repeats is one question

@@ -1,1 +1,1 @@
-"""GPUs, as NVML knows them: each answer is from a process of its own, which may hang."""
+"""GPUs as NVML reports them, each query from a process of its own, which may hang."""

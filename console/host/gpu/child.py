@@ -1,10 +1,10 @@
-"""Every card's figures, asked of NVML in a process of its own: NVML can hang for good.
+"""Every card's figures, queried from NVML in a process of its own: NVML can hang for good.
 
 `python -m console.host.gpu.child --every SECONDS` prints one JSON line a tick, `{"gpus": […],
-"trouble": "…"}`, with the fields of GpuSample, until its stdin or stdout closes. `ages` is there
-where a card has not answered at this tick: {UUID: seconds since it did}. Each card has a thread:
-one whose call hangs leaves the others' figures live. An NVML that cannot be asked is asked again
-every few seconds, so a driver that comes back is seen.
+"trouble": "…"}`, with the fields of GpuSample, until its stdin or stdout closes. `ages` is there if
+a card has not answered at this tick: {UUID: seconds since it did}. Each card has a thread, so a
+hanging call leaves the other cards' figures live. An unusable NVML is tried again every few
+seconds, so a driver that comes back is noticed.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from console.host.gpu.nvml import CardWorker
 from console.host.sample import GpuSample
 
 RETRY_S = 3.0
-"""Between two tries at an NVML that cannot be asked."""
+"""Seconds between two tries at an unusable NVML."""
 REOPEN_S = 30.0
-"""A session with a lost card is opened anew this often: old handles stay dead for good."""
+"""Seconds between reopenings of a session with a lost card: old handles stay dead for good."""
 FRESH_S = 30.0
-"""A library that does not fit its driver stays loaded: so often the process starts afresh."""
+"""Seconds after which the process restarts: a library that mismatches its driver stays loaded."""
 SLOW_S = 30.0
-"""Name, power limit and MIG mode hardly change: they are asked again after so long."""
+"""Seconds between queries of name, power limit and MIG mode, which hardly change."""
 FIRST_S = 4.0
-"""A card may take so long to wake, before the others are shown without it."""
+"""Seconds that a card may take to wake, before the others are shown without it."""
 PATIENCE_S = 0.5
-"""A tick waits so long for a card that has answered before, or has been silent for long."""
+"""Seconds that a tick waits for a card that has answered before, or has long been silent."""
 SILENT_S = 3.0
-"""A card that has not answered for longer has no figures."""
+"""A card without an answer for longer has no figures."""
 MOST_WATTS, MOST_DEGREES = 5000.0, 150.0
 """NVML is known to give figures far beyond these when it has none."""
 
 
 @dataclass(slots=True)
 class Card:
-    """One card of an open session, and what of it is not asked at each tick."""
+    """One card of an open session, with the facts not queried at each tick."""
 
     handle: Any
     sample: GpuSample
@@ -54,7 +54,7 @@ class Card:
 
 
 class Session:
-    """NVML, opened when it can be; `look` never raises what NVML raises."""
+    """NVML, opened when possible; `look` never raises what NVML raises."""
 
     def __init__(self, load: Callable[[], Any] = known.load) -> None:
         self._load = load
@@ -135,7 +135,7 @@ class Session:
         return any(worker.busy for worker in self._workers.values())
 
     def _all(self, count: int, now: float) -> list[GpuSample]:
-        """Every card, each asked in its own thread; one that hangs is not waited for again."""
+        """Every card, each queried in its own thread; one that hangs is not waited for again."""
         workers = [self._workers.setdefault(i, CardWorker(f"card-{i}")) for i in range(count)]
         for index, worker in enumerate(workers):
             if not worker.busy:
@@ -149,7 +149,7 @@ class Session:
         return found
 
     def _answer(self, index: int, worker: CardWorker[GpuSample], now: float) -> GpuSample:
-        """What a card said, or, while it does not answer, what it said last and since when."""
+        """A card's answer, or its last one and its time while it does not answer."""
         if not worker.busy and worker.asked_at == now:
             gpu = self._last[index] = worker.result()
             return gpu
@@ -163,7 +163,7 @@ class Session:
         return last
 
     def _one(self, index: int, now: float) -> GpuSample:
-        """One card; a card that is gone keeps its name, loses its figures and says so."""
+        """One card; a lost card keeps its name, loses its figures and says so."""
         card = self._cards.get(index)
         try:
             if card is None:
@@ -193,7 +193,7 @@ class Session:
         card.slow_at = now + SLOW_S
 
     def _quick(self, card: Card) -> GpuSample:
-        """What moves. NVML's utilisation under MIG is a zero that means nothing: not asked."""
+        """Figures that change. Under MIG, NVML's utilisation is a meaningless zero: not queried."""
         library = self._nvml
         card.problems.clear()
         total, used, why = self._memory(card)
@@ -211,8 +211,8 @@ class Session:
         )
 
     def _memory(self, card: Card) -> tuple[int | None, int | None, str]:
-        """Total, used and what the lack of both means; used is without the driver's own, as in
-        `nvidia-smi`, where the driver can tell them apart."""
+        """Total, used, and why both are missing; used excludes the driver's own, as in
+        `nvidia-smi`, if the driver can tell them apart."""
         library, ask = self._nvml, self._nvml.nvmlDeviceGetMemoryInfo
         found = None
         if not card.plain_memory:
@@ -226,7 +226,7 @@ class Session:
         return total, used if used <= total else None, ""
 
     def _ask(self, card: Card, call: Callable[..., Any], *arguments: Any) -> Any:
-        """One query's answer; None where the card has none. Raises when the card is gone."""
+        """One query's answer; None if the card has none. Raises when the card is gone."""
         try:
             return call(card.handle, *arguments)
         except self._nvml.NVMLError as error:
@@ -238,7 +238,7 @@ class Session:
             return None
 
     def _identity(self, index: int) -> GpuSample:
-        """Which card stood at this place, as far as one was met there."""
+        """The card last seen at this index, if any."""
         cards = list(self._cards.items())  # another card's thread may add to it
         here = {card.sample.uuid for place, card in cards if place != index}
         seen = (
@@ -248,14 +248,14 @@ class Session:
         return next(seen, GpuSample(f"index:{index}", index, ""))
 
     def _missing(self, gpus: list[GpuSample]) -> list[GpuSample]:
-        """Cards met before that the driver no longer lists."""
+        """Cards seen before that the driver no longer lists."""
         listed = {gpu.uuid for gpu in gpus}
         return [replace(one, why=known.LOST) for uuid, one in self._seen.items()
                 if uuid not in listed]  # fmt: skip
 
 
 def _bounded(value: Any, scale: float, most: float) -> float | None:
-    """A figure in its unit, or None where NVML gave a number that cannot be one."""
+    """A figure in its unit, or None if NVML gave an impossible number."""
     if value is None:
         return None
     scaled = float(value) * scale
@@ -263,7 +263,7 @@ def _bounded(value: Any, scale: float, most: float) -> float | None:
 
 
 def _leave_with_parent() -> None:
-    """End with stdin; in a thread of its own, so that a call that hangs cannot hold it up."""
+    """End with stdin; runs in its own thread, which a hanging call cannot block."""
     try:
         while os.read(0, 4096):
             pass
@@ -279,7 +279,7 @@ def _every(argv: list[str]) -> float:
 
 
 def main(argv: list[str]) -> int:
-    """Print a line a tick, until whoever reads them is gone."""
+    """Print a line a tick, until the reader is gone."""
     every, parent = _every(argv), os.getppid()
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     session = Session()

@@ -1,9 +1,9 @@
-"""What the cards did while something was measured: clocks, power, heat, and what slowed them.
+"""What the cards did during a measurement: clocks, power, heat, and what slowed them.
 
-`python -m console.host.gpu.clocks SECONDS` looks every so many seconds until its stdin closes,
-then prints one JSON line: {"cards": {UUID: {"name", "looks", "sm_mhz", "memory_mhz", "power_w",
+`python -m console.host.gpu.clocks SECONDS` looks every so many seconds until its stdin closes, then
+prints one JSON line: {"cards": {UUID: {"name", "looks", "sm_mhz", "memory_mhz", "power_w",
 "temperature_c", "power_limit_w", "slowed"}}, "words": ""}. It is a process of its own because NVML
-can hang: what was seen until then is still told.
+can hang: what was seen until then is still reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIGURES = ("sm_mhz", "memory_mhz", "power_w", "temperature_c")
 
 
 class Watch:
-    """The child process, seen from the one that measures; nothing here raises or hangs."""
+    """The child process, as the measuring process handles it; never raises or hangs."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
@@ -47,7 +47,7 @@ class Watch:
             self._child = None
 
     def stop(self, seconds: float = ANSWER_S) -> tuple[dict[str, Any], str]:
-        """What each card did by UUID, and why there is nothing where there is nothing."""
+        """What each card did by UUID, or why nothing is known."""
         child, self._child = self._child, None
         if child is None:
             return {}, "NVML was not asked"
@@ -128,7 +128,7 @@ def look(nvml: Any, looks: Looks) -> None:
 
 
 def _answer_at_the_end(looks: Looks) -> None:
-    """In a thread of its own: a call into NVML that hangs cannot hold the answer up."""
+    """Print the answer from its own thread, which a hanging NVML call cannot block."""
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass

@@ -1,7 +1,7 @@
-"""The cards with their compute capability, and the driver: asked of NVML in a process of its own.
+"""The cards with their compute capability, and the driver, queried in a process of its own.
 
-`python -m console.host.gpu.inventory` prints one JSON line; NVML can hang, so whoever asks waits
-with a limit. A figure that is not known is null, never zero.
+`python -m console.host.gpu.inventory` prints one JSON line; NVML can hang, so callers wait with a
+limit. An unknown figure is null, never zero.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from console.host.gpu import nvml as known
 from console.host.sample import Card
 
 ASK_S = 8.0
-"""Waking several cards takes NVML some seconds."""
+"""Seconds for NVML, which takes some to wake several cards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """What NVML says. `words` is why there are no cards, empty where it answered.
+    """NVML's answer. `words` is why there are no cards, empty if it answered.
 
     `driver` is its version as text, `cuda` the newest CUDA it serves.
     """
@@ -72,7 +72,7 @@ def _pair(value: Any) -> tuple[int, int] | None:
 
 
 def read() -> dict[str, Any]:
-    """Asks NVML in this process; for the child."""
+    """Query NVML in this process; for the child."""
     nvml, why = known.opened()
     answer: dict[str, Any] = {"cards": [], "driver": "", "cuda": None, "words": why}
     if nvml is None:

@@ -1,10 +1,8 @@
-"""NVML asked for one card at a time, and its error codes in words an operator understands.
+"""Queries NVML one card at a time, and puts its error codes in an operator's words.
 
 `python -m console.host.gpu.nvml` prints what is in use as one JSON line; exit code 3 and a line on
-stderr say that a driver or a GPU is missing. A value that is not known is null, never zero.
-
-pynvml is loaded when asked to. Each phrase has a short head that fits a row, then `: ` and what can
-be done.
+stderr mean that a driver or a GPU is missing. An unknown value is null, never zero. pynvml is
+imported when needed. Each phrase has a short head that fits a row, then `: ` and what can be done.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ MISMATCH = 18
 VERSION_MISMATCH = 25
 UNKNOWN = 999
 ABSENT = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH})
-"""This card or driver does not know the figure; nothing is wrong."""
+"""This card or driver does not have the figure; nothing is wrong."""
 GONE = frozenset({IS_LOST, RESET_REQUIRED})
-"""The card itself is gone, whatever is asked."""
+"""The card itself is gone, whatever the query."""
 
 LOST = "lost: the card fell off the bus; a reset or a reboot brings it back"
 RESET = "reset required: `nvidia-smi --gpu-reset`, or reboot"
@@ -57,7 +55,7 @@ _WORDS = {
 
 
 class CardWorker(Generic[T]):
-    """A thread for one card, which does one job at a time: a call that hangs in the driver holds up
+    """A thread for one card, which does one job at a time: a call that hangs in the driver blocks
     this card and no other. `asked_at`, `answered_at`: the caller's own times, None for never."""
 
     def __init__(self, name: str) -> None:
@@ -76,7 +74,7 @@ class CardWorker(Generic[T]):
         return not self._idle.is_set()
 
     def begin(self, job: Callable[[], T], at: float) -> None:
-        """Do a job beside the caller. Only while not busy."""
+        """Start a job in the background. Only while not busy."""
         self._job, self.asked_at = job, at
         self._result = None
         self._idle.clear()
@@ -86,11 +84,11 @@ class CardWorker(Generic[T]):
         self._wake.release()
 
     def wait(self, seconds: float) -> bool:
-        """Whether the job is done, `seconds` from now at most."""
+        """Wait at most `seconds`; return whether the job is done."""
         return self._idle.wait(max(0.0, seconds))
 
     def result(self) -> T:
-        """What the job gave, once it is done. Raises what it raised."""
+        """The result of a finished job. Raises what the job raised."""
         assert self._result is not None
         if isinstance(self._result, Exception):
             raise self._result
@@ -116,7 +114,7 @@ def load() -> Any:
 
 
 def opened() -> tuple[Any, str]:
-    """NVML, ready to be asked; None, and why, where it cannot be."""
+    """NVML, ready for queries; or None and why it is not."""
     try:
         nvml = load()
     except ImportError:
@@ -129,7 +127,7 @@ def opened() -> tuple[Any, str]:
 
 
 def got(nvml: Any, call: str, *arguments: Any) -> Any:
-    """One answer; None where this card or driver has none."""
+    """One answer; None if this card or driver has none."""
     try:
         return getattr(nvml, call)(*arguments)
     except (nvml.NVMLError, AttributeError):
@@ -143,7 +141,7 @@ def code_of(error: Exception) -> int:
 
 
 def words(error: Exception) -> str:
-    """What an NVMLError means, and what to do; the library's own words where we have none."""
+    """What an NVMLError means, and what to do; the library's own words for unknown ones."""
     known = _WORDS.get(code_of(error))
     return known or one_line(str(error)).lower() or "unknown NVML error"
 
@@ -168,7 +166,7 @@ GPU_LOST = "the GPU is lost to the driver"
 
 
 class Vram(TypedDict, total=False):
-    """Bytes of one GPU; null with `why` where NVML does not say."""
+    """Bytes of one GPU; null with `why` if NVML does not say."""
 
     used: int | None
     total: int | None
@@ -176,13 +174,13 @@ class Vram(TypedDict, total=False):
 
 
 class NoGpu(ConsoleError):
-    """NVML cannot be asked: no library, no driver, or a driver that does not fit."""
+    """NVML is unusable: no library, no driver, or a driver that does not fit."""
 
 
 def read() -> dict[str, Vram]:
-    """Used and total bytes of each GPU by UUID; raises NoGpu when NVML cannot be asked.
+    """Used and total bytes of each GPU by UUID; raises NoGpu if NVML is unusable.
 
-    A GPU whose UUID is not to be had (it fell off the bus) is listed as `index:N`.
+    A GPU whose UUID is unavailable (it fell off the bus) is listed as `index:N`.
     """
     try:
         nvml = load()

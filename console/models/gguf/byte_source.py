@@ -1,7 +1,7 @@
-"""Where the bytes of a GGUF file come from, the window over them, and why a header cannot be had.
+"""Sources of a GGUF file's bytes, the window over them, and errors for unreadable headers.
 
-The window moves forward over a file, however its source cuts it, and keeps only what it needs.
-Addresses are checked, printable without their secrets, and followed only where it is safe.
+The window moves forward over a file, whatever pieces its source gives, and keeps only what it
+needs. Addresses are checked and printed without secrets; redirects are followed only if safe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from console.common.text import clean, decode, one_line
 from console.common.units import format_bytes
 
 HEAD = 1024
-"""Bytes that are enough to tell."""
+"""Bytes that suffice to tell what a file is."""
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _SIZE = re.compile(rb"^size (\d{1,20})$", re.MULTILINE)
 _OLD = (b"lmgg", b"fmgg", b"tjgg", b"algg")
@@ -34,8 +34,8 @@ _MAGICS = (
 )
 
 FIRST_READ = 60 * 1024
-"""What is read first: an architecture stands in the first hundred bytes of nearly every file, and
-the header of a later shard fits whole. With the body of a redirect it stays below 64 KiB."""
+"""Bytes of the first read: nearly every file has its architecture in the first hundred, and the
+header of a later shard fits whole. With the body of a redirect it stays below 64 KiB."""
 READ_LIMIT = 64 * 2**20
 """The longest real headers (260,000 tokens, 510,000 merges) take about 15 MiB."""
 MAX_STRING = 2**30
@@ -45,7 +45,7 @@ STEP = 2**20
 
 
 class Kind(StrEnum):
-    """What went wrong; the value is how an operator would call it."""
+    """What went wrong; the value is the operator's word for it."""
 
     NOT_GGUF = "not a GGUF file"
     MALFORMED = "malformed"
@@ -67,12 +67,12 @@ class Kind(StrEnum):
 
 
 CERTAIN = frozenset({Kind.NOT_GGUF, Kind.MALFORMED, Kind.UNSUPPORTED, Kind.TRUNCATED, Kind.REFUSED})
-"""No engine will load it, or it is not to be had: NO-GO. Anything else may be another matter in a
-minute: unknown. What is not there is a failure: a slip of the pen must not read as a verdict."""
+"""No engine will load the file, or it cannot be had: NO-GO. Other errors may pass in a minute:
+unknown. A missing file is a failure: a typing error must not read as a verdict."""
 
 
 class GgufError(ConsoleError):
-    """A header that cannot be had."""
+    """Why a header cannot be had."""
 
     def __init__(self, kind: Kind, title: str, detail: str = "", hint: str = "") -> None:
         super().__init__(title, detail, hint)
@@ -113,7 +113,7 @@ def _as_text(start: bytes, head: bytes) -> tuple[str, str]:
 
 
 def _message(head: bytes) -> str:
-    """The error a JSON body carries, or its first words."""
+    """The error in a JSON body, or the body's first words."""
     try:
         value = json.loads(head)
     except (ValueError, RecursionError):
@@ -143,13 +143,14 @@ class Source(Protocol):
 
 
 class Enough(Exception):
-    """What was asked is known, and the next byte is not worth having."""
+    """Raised when everything asked for is known, so that reading can end."""
 
 
 class Window:
-    """Takes values off a source in order; what is skipped is not fetched where that is possible.
+    """Takes values off a source in order; skipped bytes are not fetched if that can be avoided.
 
-    Beyond `stop`, once set, nothing is read: Enough. `what` is sought, for a message.
+    Reading beyond `stop`, once set, raises Enough. `what` is the object of the search, for
+    messages.
     """
 
     def __init__(self, source: Source, what: str, limit: int = READ_LIMIT) -> None:
@@ -235,7 +236,7 @@ class Window:
         return int(self._u64.unpack_from(self._chunk, self._at - 8)[0])
 
     def skip(self, count: int) -> None:
-        """Go on behind so many bytes. What is not here yet is not asked for: it need not come."""
+        """Skip this many bytes. Those not read yet are not fetched: they may never come."""
         self._within(count)
         self._at += count
         if self._at > len(self._chunk):
@@ -265,11 +266,11 @@ class Window:
 
 
 class LocalFile:
-    """A GGUF file on this machine: an open regular file. Nothing but a regular file is opened: a
-    pipe would wait for ever."""
+    """A GGUF file on this machine: an open regular file. Nothing else is opened, because a pipe
+    would block for ever."""
 
     def __init__(self, path: Path) -> None:
-        """Raises GgufError."""
+        """Open the file. Raises GgufError."""
         self.name = one_line(str(path), 300)
         self.exchanges = self.body_bytes = 0
         try:
@@ -320,7 +321,7 @@ class Address:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Who a token may be shown to."""
+        """The host and port that may see a token."""
         return self.scheme, self.host, self.port
 
     @property
@@ -339,7 +340,7 @@ def is_address(where: str) -> bool:
 
 
 def parse_address(url: str) -> Address:
-    """Raises GgufError; its text holds neither the query nor a password."""
+    """Parse an address. Raises GgufError; its text holds neither the query nor a password."""
     if not url.isprintable() or " " in url:
         raise _unusable("it holds spaces or control characters")
     try:
@@ -359,8 +360,8 @@ def parse_address(url: str) -> Address:
 
 
 def follow(address: Address, location: str, start: Address) -> Address:
-    """Where a redirect leads. Raises GgufError for an address that is none, or for plain http
-    where the way began with https."""
+    """Where a redirect leads. Raises GgufError for an invalid address, or for plain http after a
+    start with https."""
     try:
         found = parse_address(
             urljoin(f"{address.scheme}://{address.authority}{address.target}", location)

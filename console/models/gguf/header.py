@@ -1,6 +1,6 @@
-"""What a GGUF header says, as frozen values: metadata without token lists, tensors, their types.
+"""A GGUF header's content as frozen values: metadata without token lists, tensors, their types.
 
-Numbers and sizes of the types are as in ggml.h and ggml-common.h; a test holds them against the
+Numbers and sizes of the types are as in ggml.h and ggml-common.h; a test compares them with the
 gguf package.
 """
 
@@ -39,13 +39,13 @@ BY_NUMBER = {number: GgmlType(name, block, size) for number, name, block, size i
 
 
 def type_name(number: int) -> str:
-    """`Q8_0`, or what an operator reads about a type that came after this reader."""
+    """`Q8_0`, or a readable text for a type that is newer than this reader."""
     known = BY_NUMBER.get(number)
     return known.name if known else f"type {number} (unknown to this reader)"
 
 
 def row_bytes(kind: GgmlType, elements: int) -> int:
-    """Bytes of one row. Raises ValueError where the row is no whole number of blocks."""
+    """Bytes of one row. Raises ValueError if the row is no whole number of blocks."""
     blocks, rest = divmod(elements, kind.block)
     if rest:
         raise ValueError(f"{elements} elements are no multiple of {kind.name}'s {kind.block}")
@@ -78,7 +78,7 @@ CODES: dict[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array: its element type and count always, its numbers where they are few.
+    """An array: its element type and count always, its numbers if they are few.
 
     `element` is a metadata type's name (`INT32`); `values` is None for strings and long arrays.
     """
@@ -96,7 +96,7 @@ Value = bool | int | float | str | Array
 class Tensor:
     """One tensor: `dims` with the fastest first, `bytes` without padding.
 
-    `bytes` is None where the type is unknown to this reader; `type_name` then says so.
+    `bytes` is None if the type is unknown to this reader; `type_name` then says so.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """One file's header. `tensors` is None where only the architecture was read.
+    """One file's header. `tensors` is None if only the architecture was read.
 
     `header_bytes` is the length of what was read, without the padding before the tensor data.
     """
@@ -123,13 +123,13 @@ class Header:
 
     @property
     def architecture(self) -> str | None:
-        """The name as it stands in the file, to compare exactly; a reader refuses any that
-        holds more than letters, digits and `._+-`. Later shards of a set have none."""
+        """The name exactly as in the file, for comparison; a reader refuses any that holds more
+        than letters, digits and `._+-`. Later shards of a set have none."""
         return self.text(ARCHITECTURE)
 
     @property
     def file_bytes(self) -> int | None:
-        """What the file has to hold at least: header, padding and tensors; None if not known."""
+        """The minimum size of the file: header, padding and tensors; None if unknown."""
         if self.tensors is None:
             return None
         end = padded = self.header_bytes
@@ -143,7 +143,7 @@ class Header:
         return end
 
     def text(self, key: str) -> str | None:
-        """The string of a key, clean; None where it is missing or something else."""
+        """The string of a key, clean; None if it is missing or no string."""
         value = self.kv.get(key)
         return value if isinstance(value, str) else None
 

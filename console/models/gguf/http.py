@@ -1,7 +1,7 @@
-"""One HTTP exchange at a time, with a deadline over all of them and no byte more than allowed.
+"""One HTTP exchange at a time, with one deadline for all of them and a limit on bytes.
 
-httpx hands on whatever a read of the socket brings, and its timeouts count from byte to byte. Its
-own transport, httpcore, takes a network that can be told both: at most so many bytes, until then.
+httpx passes on whatever a socket read brings, and its timeouts count from byte to byte. Its
+transport, httpcore, takes a network backend that can enforce both a number of bytes and a deadline.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from console.models.gguf.byte_source import PORTS, Address, GgufError, Kind
 
 LONGEST_WAIT_S = 86_400.0
 _NO_TOKEN = (
-    "a hub answers so for what is private, gated or not there at all: check the name, accept the "
+    "a hub answers this for private, gated and missing repositories: check the name, accept the "
     "terms on the model's page, and set HF_TOKEN"
 )
 _TOKEN = "the token given has no access: accept the terms on the model's page, or use another token"
 
 PATIENCE_S = 15.0
-"""The longest silence of a server."""
+"""Longest silence of a server, seconds."""
 CONNECT_S = 5.0
-"""The longest try to connect; there are two, for the reason that `services.listener` gives."""
+"""Seconds per try to connect; there are two, for the reason given at `services.listener`."""
 SLOW_S, SLOW_BYTES = 10.0, 4 * 1024
-"""A server that has begun to answer and brings fewer bytes than this in that time is given up."""
+"""A server that has begun to answer and sends fewer bytes than this in that time is given up."""
 HEADS = 256 * 1024
-"""The most that may come before the status of an answer, `100 Continue` and the like counted."""
+"""Most bytes before the status of an answer, `100 Continue` and the like included."""
 _HEAD = 4096
-"""Bytes of one read until the status is known, and with it how many are wanted."""
+"""Bytes of one read until the status, and with it the wanted number, is known."""
 _END = 256
 """Bytes of one read for the end of a chunked body, when all of the body is here."""
 
@@ -46,8 +46,8 @@ _END = 256
 def refusal(
     status: int, headers: dict[str, str], address: Address, *, token_sent: bool, now: float
 ) -> GgufError:
-    """What a status that brings no file means, and what to do about it: the error for an answer
-    that is neither 200, 206 nor a redirect. `now` is Unix time, s."""
+    """What a status without a file means, and what to do about it: the error for an answer that is
+    neither 200, 206 nor a redirect. `now` is Unix time, s."""
     code, said = headers.get("x-error-code", ""), headers.get("x-error-message", "")
     detail = f"HTTP {status}"
     if code or said:
@@ -70,11 +70,11 @@ def refusal(
         if status == 429 and not token_sent:
             hint += "; with HF_TOKEN more is allowed"
         return GgufError(kind, f"{address.authority} {title}", detail, hint)
-    return GgufError(Kind.PROTOCOL, f"{where} gives an answer that is of no use", detail)
+    return GgufError(Kind.PROTOCOL, f"{where} gives an unusable answer", detail)
 
 
 def retry_after(headers: dict[str, str], now: float) -> float | None:
-    """Seconds until asking again makes sense, at most a day; None where nothing says so.
+    """Seconds until a retry makes sense, at most a day; None if no header says so.
 
     `RateLimit: "api";r=0;t=55` counts before `Retry-After`, in seconds or as a date.
     """
@@ -103,13 +103,13 @@ class Answer:
 
 
 def _enough(status: int, have: int, limit: int, declared: int | None) -> bool:
-    """Whether to leave the rest. A range is read to its end, so that its connection serves the
-    next one; of anything else no byte beyond the limit is read."""
+    """Whether to leave the rest. A range is read to its end, so that its connection serves the next
+    one; other answers are not read beyond the limit."""
     return have > limit if status == 206 else have >= limit and declared != have
 
 
 class Wire:
-    """Connections of one reading, and what they cost: `exchanges`, and `body_bytes` taken."""
+    """Connections of one reading, and their cost: `exchanges`, and `body_bytes` received."""
 
     def __init__(self, clock: Clock, deadline_s: float) -> None:
         self._clock, self._deadline_s = clock, deadline_s
@@ -135,8 +135,8 @@ class Wire:
         return min(left, PATIENCE_S)
 
     def took(self, count: int) -> None:
-        """Account for bytes that a read brought. Raises httpcore's errors for an answer that comes
-        too slowly, and for one that does not come to its status."""
+        """Account for bytes that a read brought. Raises httpcore's errors for an answer that is too
+        slow, or that has too many bytes before its status."""
         now = self._clock.monotonic()
         since, have = self._window or (now, 0)
         have += count
@@ -148,7 +148,7 @@ class Wire:
         if self._head is not None:
             self._head += count
             if self._head > HEADS:
-                raise httpcore.RemoteProtocolError("the head of its answer does not end")
+                raise httpcore.RemoteProtocolError("its answer's header does not end")
 
     def get(
         self, address: Address, headers: dict[str, str], wanted: Callable[[int], int]
@@ -186,7 +186,7 @@ class Wire:
             self.body_bytes += len(body)
 
     def _pool(self, address: Address) -> httpcore.ConnectionPool:
-        """The connections that lead there, over the proxy of the environment if one is due."""
+        """The connections to a host, through the environment's proxy if it applies."""
         via = urllib.request.getproxies_environment().get(address.scheme, "")
         if via and urllib.request.proxy_bypass(address.host):
             via = ""
@@ -221,7 +221,7 @@ def _proxy(url: str) -> httpcore.Proxy:
 
 
 def _explained(error: Exception, address: Address, received: int) -> GgufError:
-    """What httpcore said, as an operator calls it."""
+    """httpcore's error in an operator's words."""
     if isinstance(error, httpcore.TimeoutException):
         words = one_line(str(error))
         if "in all" not in words:
@@ -262,7 +262,7 @@ class _Network(httpcore.NetworkBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection that knows how long and how much."""
+    """A connection that enforces the deadline and the limit."""
 
     def __init__(self, wire: Wire, inner: httpcore.NetworkStream) -> None:
         self._wire, self._inner = wire, inner

@@ -1,7 +1,7 @@
 """A bounded reader of GGUF headers: linear in what it reads, and it keeps little of it.
 
-It refuses what llama.cpp's loader (ggml/src/gguf.cpp) refuses, and what would cost this process
-more than a header can be worth; each limit says what real files have.
+It refuses what llama.cpp's loader (ggml/src/gguf.cpp) refuses, and what would cost this process too
+much for a header; each limit says what real files have.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ...]:
     """The table of tensors that begins here: names, shapes, sizes, each where the one before ends.
 
-    A type that is unknown to this reader costs its tensor's size, and the check of the offsets
-    behind it; anything llama.cpp refuses raises GgufError.
+    For a type unknown to this reader the tensor's size stays unknown, and later offsets are not
+    checked; anything that llama.cpp refuses raises GgufError.
     """
     found: list[Tensor] = []
     seen: set[bytes] = set()
@@ -96,7 +96,7 @@ def read_tensors(window: Window, count: int, alignment: int) -> tuple[Tensor, ..
 
 
 def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
-    """A tensor behind its name, and the offset it says it has."""
+    """A tensor, read after its name, and the offset it states."""
     count = window.u32()
     if count > MAX_DIMS:
         raise window.error(Kind.MALFORMED, f"{name} has {count} dimensions, more than {MAX_DIMS}")
@@ -116,7 +116,7 @@ def _tensor(window: Window, name: str) -> tuple[Tensor, int]:
 
 
 class Want(Enum):
-    """How much of a header is asked for."""
+    """How much of a header is wanted."""
 
     ARCHITECTURE = "architecture"
     HEADER = "header"
@@ -126,8 +126,8 @@ def parse(source: Source, want: Want = Want.HEADER, limit: int = READ_LIMIT) -> 
     """The header of a source, read no further than wanted.
 
     With ARCHITECTURE, reading ends with the first range or with the architecture, whichever is
-    later: what is broken or stands twice in bytes that came anyway is still found. `tensors` is
-    then None, and `header_bytes` what was read. Raises GgufError, with the sources' own kinds.
+    later; errors and duplicates in bytes already read are still found. `tensors` is then None, and
+    `header_bytes` what was read. Raises GgufError, with the sources' own kinds.
     """
     return _Parser(Window(source, want.value, limit), want).run()
 
@@ -186,7 +186,7 @@ class _Parser:
         return version
 
     def _count(self, count: int, most: int, what: str) -> int:
-        """A count that is worth following. Beyond llama.cpp's own limits no engine loads it."""
+        """A plausible count. Beyond llama.cpp's own limits no engine loads it."""
         if count > most:
             kind = Kind.MALFORMED if count > _ENGINE_LIMIT else Kind.TOO_BIG
             raise self._error(kind, f"it declares {count} {what}; at most {most} are read")
@@ -218,7 +218,7 @@ class _Parser:
                 self._alignment = self._aligned(kind, value)
 
     def _architecture(self, kind: int) -> str:
-        """Only a name that prints as it is spelled: what is compared is then what is shown."""
+        """A name that prints as it is spelled, so that the text shown is the one compared."""
         if kind != ValueType.STRING:
             words = f"{ARCHITECTURE} is of metadata type {kind}, not a string"
             raise self._error(Kind.MALFORMED, words)

@@ -1,7 +1,7 @@
-"""Headers of GGUF files, here or behind a web address, read or cached: what the console calls.
+"""Headers of GGUF files, local or behind a web address, read or cached: the console's entry point.
 
-Of a model in several files (`<prefix>-00001-of-00003.gguf`, counted from 1; inside, `split.no`
-counts from 0) the first shard alone holds the metadata, and a loader is given that one.
+In a model of several files (`<prefix>-00001-of-00003.gguf`, counted from 1; inside, `split.no`
+counts from 0) only the first shard holds the metadata, and a loader is given that one.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ MOST_PROBLEMS = 20
 
 
 class HeaderCache:
-    """Headers that were read before, by the hash of their file: entries in one directory, private
-    to the user; the longest unused go first. It may lose everything at any time: whatever is odd
-    about an entry, the header is read again."""
+    """Headers read before, by the hash of their file: entries in one directory, private to the
+    user; the longest unused go first. Losing any is harmless: if anything about an entry is odd,
+    the header is read again."""
 
     def __init__(self, place: Path | None = None) -> None:
         self._place = place or paths.cache_dir() / "gguf"
 
     def get(self, content: str) -> Reading | None:
-        """The header of the file with this hash: no exchange, no byte; None if it is not kept."""
+        """The header of the file with this hash, without any request; None if it is not kept."""
         path = self._path(content)
         try:
             data = _own(path)
@@ -68,7 +68,7 @@ class HeaderCache:
         return reading
 
     def put(self, content: str, reading: Reading) -> None:
-        """Keep a whole header; a full or read-only disk keeps nothing, and that is no error."""
+        """Keep a whole header; on a full or read-only disk do nothing, which is no error."""
         path = self._path(content)
         data = json.dumps({"schema": SCHEMA, "content": content, **_plain(reading)})
         if len(data) > MOST_BYTES or reading.header.tensors is None:
@@ -175,9 +175,9 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A header and what it took to get it.
+    """A header and the cost of reading it.
 
-    `file_bytes` is the size of the file, None where the server did not say. `exchanges` counts
+    `file_bytes` is the size of the file, None if the server did not say. `exchanges` counts
     requests (reads of a local file), redirects too; `body_bytes` what they brought. `notes` are for
     the operator, clean.
     """
@@ -191,14 +191,14 @@ class Reading:
 
     @property
     def missing_bytes(self) -> int | None:
-        """Bytes that the header promises and the file does not have; None where not known."""
+        """Bytes that the header promises but the file lacks; None if unknown."""
         if self.header.file_bytes is None or self.file_bytes is None:
             return None
         return max(0, self.header.file_bytes - self.file_bytes)
 
 
 def read_architecture(where: str | Path, *, token: str = "") -> Reading:
-    """The architecture of a file, from one range of 60 KiB in all usual cases.
+    """The architecture of a file, usually from a single range of 60 KiB.
 
     `header.architecture` is never None, `header.tensors` always. Raises GgufError.
     """
@@ -223,11 +223,11 @@ def read_header(
 def check_shards(
     files: Sequence[tuple[str, int | None]], headers: Sequence[Header]
 ) -> tuple[str, ...]:
-    """What names and sizes of one set, and the headers in the same order, say against each other.
+    """Contradictions between the names, sizes and headers of one set, all in the same order.
 
-    A loader refuses the same: another `split.no` or `split.count` than the name's, a tensor
-    twice, another number of tensors than `split.tensors.count`. Sizes are in bytes, None where
-    unknown; a single file is a set too.
+    A loader refuses the same: another `split.no` or `split.count` than the name's, a tensor twice,
+    another number of tensors than `split.tensors.count`. Sizes are in bytes, None if unknown; a
+    single file is a set too.
     """
     found: list[str] = []
     seen: dict[str, int] = {}

@@ -18,13 +18,13 @@ from console.models.gguf.byte_source import (
 from console.models.gguf.http import Answer, Wire, refusal
 
 STEP = 2 * 2**20
-"""What is read after the first range: four of them make the longest usual headers."""
+"""Bytes per read after the first range: four make the longest usual headers."""
 MAX_REDIRECTS = 5
 MAX_EXCHANGES = 64
-"""A header that jumps from string to string could ask for millions."""
+"""Most requests: a header that jumps from string to string could need millions."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SMALL_BODY = 4 * 1024
-"""A redirect's body up to this is read, so that its connection can be used again."""
+"""A redirect's body up to this size is read, so that its connection can be reused."""
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 _UNSATISFIED = re.compile(r"bytes \*/(\d{1,18})")
 _TOKEN = re.compile(r"[!-~]{1,4096}")
@@ -34,9 +34,9 @@ _PINNED = ("x-repo-commit", "x-linked-etag", "x-linked-size")
 class RemoteFile:
     """A file that a server gives in ranges; redirects are followed by hand and remembered.
 
-    The token goes to the host and port of the first address, to no other. What the answers say
-    about the file must stay the same from range to range. `notes` tell what the operator should
-    know of the server. Raises GgufError throughout.
+    The token goes only to the host and port of the first address. What the answers say about the
+    file must stay the same from range to range. `notes` are remarks on the server for the operator.
+    Raises GgufError throughout.
     """
 
     def __init__(self, url: str, token: str, clock: Clock | None, deadline_s: float) -> None:
@@ -112,7 +112,7 @@ class RemoteFile:
         raise self._error(Kind.TOO_BIG, f"the header is not read after {MAX_EXCHANGES} requests")
 
     def _pin(self, answer: Answer) -> None:
-        """What an answer says about the file, held against what was said before."""
+        """Compare what an answer says about the file with earlier answers."""
         final = answer.status in (200, 206)
         for key in (*_PINNED, *(("etag",) if final else ())):
             said = answer.headers.get(key)
@@ -128,11 +128,11 @@ class RemoteFile:
         self.total = total
 
     def _changed(self, words: str) -> GgufError:
-        hint = "somebody is uploading, or mirrors disagree: try again, with a fixed revision"
+        hint = "somebody is uploading, or mirrors differ: try again, with a fixed revision"
         return self._error(Kind.CHANGED, f"it changed while it was read: {words}", hint)
 
     def _data(self, answer: Answer, first: int, last: int) -> bytes:
-        """The bytes of an answer that is what was asked for."""
+        """The bytes of an answer, if it is the answer to the request."""
         if answer.status == 416:
             return self._past_the_end(answer, first)
         if answer.status not in (200, 206):

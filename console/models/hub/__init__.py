@@ -1,1 +1,1 @@
-"""What a model repository holds, and fetching it."""
+"""What a model repository holds, and how to fetch it."""

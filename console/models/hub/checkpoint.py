@@ -1,4 +1,4 @@
-"""Which checkpoints a listing holds: formats, variants, whole or not, and their true bytes; pure.
+"""Which checkpoints a listing holds: formats, variants, complete or not, their true bytes. Pure.
 
 A repository often holds the same weights more than once: GGUF in several quantizations, or a
 consolidated copy beside the shards. Each is a set of its own here, and sets are never added up.
@@ -24,11 +24,11 @@ TOLERANCE = 0.01
 
 
 SHOWN = 12
-"""Sets that are named when one has to be chosen."""
+"""Most sets listed when one has to be chosen."""
 
 
 class Format(StrEnum):
-    """In the order of preference where one directory holds the same weights in several."""
+    """In order of preference if one directory holds the same weights in several."""
 
     SAFETENSORS = "safetensors"
     CONSOLIDATED = "consolidated"
@@ -40,9 +40,9 @@ class Format(StrEnum):
 class WeightSet:
     """One loadable set of weight files. `stem` is its path without the shard number.
 
-    `shards` is how many its names announce, 0 for an unsplit set. `missing` are runs of numbers
-    that the repository lacks, `left_out` those that the patterns do not take, `absent` files that
-    only the index names. `origin` says where `quantization` is from.
+    `shards` is the number its names announce, 0 for an unsplit set. `missing` are runs of numbers
+    that the repository lacks, `left_out` those that the patterns exclude, `absent` files that only
+    the index names. `origin` is the source of `quantization`.
     """
 
     format: Format
@@ -67,7 +67,7 @@ class WeightSet:
 
     @property
     def gap(self) -> str:
-        """What is not there, in words; "" for a whole set."""
+        """What is missing, in words; "" for a complete set."""
         words = []
         if self.missing:
             words.append(
@@ -161,8 +161,8 @@ def read(
 ) -> Contents:
     """The sets in a listing that the patterns take, as `hf download` would take them.
 
-    With `config` the quantization of a safetensors set is known; with `index` its files are.
-    Raises RepositoryEmpty where the patterns match nothing.
+    `config` tells the quantization of a safetensors set, `index` its files. Raises RepositoryEmpty
+    if the patterns match nothing.
     """
     files = tuple(matching(listing.files, include, exclude))
     if not files:
@@ -266,7 +266,7 @@ def _sets(files: Iterable[RemoteFile], taken: set[str], index: Index | None) -> 
 def _by_index(
     here: tuple[RemoteFile, ...], absent: tuple[str, ...], unread: int, index: Index
 ) -> WeightSet:
-    """The safetensors set that the index names; numbers where its files are numbered."""
+    """The safetensors set that the index names; with shard numbers if its files have them."""
     parts = [part for part in map(reference.shard, sorted(index.files)) if part]
     count = parts[0][2] if parts else 0
     stem = parts[0][0] if parts else "model"

@@ -1,7 +1,7 @@
-"""`hf download` as a watched child: what is on the disk tells how far it is, not what it prints.
+"""`hf download` as a watched child; progress is read from the disk, not from its output.
 
-A cut costs the files that were under way, for the library begins each unfinished file again; whole
-files are kept. The child stops when the disk gets short, and at the end every size is compared.
+An interruption loses only files in progress, which the library starts again. The child is stopped
+before the disk runs out of space, and at the end every size is compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORKERS = 16
 """S-010: 16 files at a time filled a line of 500 Mbit/s, the default of 8 did not."""
 GRACE_S = 5.0
 AHEAD_S = 3.0
-"""The floor is kept this far ahead, at the rate of the moment: a look comes once a second."""
+"""Seconds ahead for which the floor must hold at the current rate: looks come once a second."""
 FREE_SHARE = 0.05
 LEAST_FREE = 20 * 10**9
 _KEPT_LINES = 50
@@ -48,7 +48,7 @@ def floor(total: int) -> int:
 
 
 def require(path: Path, found: Space, need: int, least: int) -> None:
-    """Raises DiskShort where `need` more bytes would bring the free space under `least`."""
+    """Raise DiskShort if `need` more bytes would bring the free space under `least`."""
     short = need + least - found.free
     if short > 0:
         raise DiskShort(
@@ -107,7 +107,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How it ended; `cuts` are children that ended early."""
+    """How it ended; `cuts` counts children that ended early."""
 
     phase: Phase
     seconds: float
@@ -125,9 +125,9 @@ class Result:
 class Download:
     """One download in one directory. For one thread; `stop` may come from any.
 
-    `start`, then `look` about once a second while `running`, then `finish`. After a cut `start`
-    may be called again. `space` and `floor` tell the disk; `grace_s` is how long a child has after
-    SIGINT, and again after SIGTERM. `env` is added to the child's; `born` hears each child's pid.
+    `start`, then `look` about once a second while `running`, then `finish`. After a cut `start` may
+    be called again. `space` and `floor` measure the disk; `grace_s` is how long a child has after
+    SIGINT, and again after SIGTERM. `env` is added to the child's; `born` gets each child's pid.
     """
 
     def __init__(
@@ -164,10 +164,8 @@ class Download:
         return self._child is not None and self._child.poll() is None
 
     def start(self) -> local_files.Here:
-        """Check the disk and start the child, unless every file is here; what was here before.
-
-        Raises RepositoryGated, DiskShort, DownloadBusy or DownloadFailed.
-        """
+        """Check the disk and start the child, unless every file is here; return what was here
+        before. Raises RepositoryGated, DiskShort, DownloadBusy or DownloadFailed."""
         plan = self.plan
         self._listing.require_access()
         try:
@@ -195,7 +193,7 @@ class Download:
         return found
 
     def look(self) -> Progress:
-        """How far it is. Stops the child before the disk's free space falls under its floor."""
+        """Measure progress. Stops the child before the disk's free space falls under its floor."""
         done, files = self._on_disk()
         now = self._clock.monotonic()
         self._meter.add(now, done)
@@ -225,7 +223,7 @@ class Download:
                     return
 
     def finish(self, cancelled: threading.Event | None = None) -> Result:
-        """Wait for the child, compare what is there with the listing, and say how it ended.
+        """Wait for the child, compare the files with the listing, and return how it ended.
 
         A child that ended early leaves phase CUT: `start` again continues with the next file.
         """
@@ -256,7 +254,7 @@ class Download:
         return code
 
     def _conclude(self, code: int, wrong: tuple[Wrong, ...]) -> None:
-        """DONE only where all is as listed, whatever the child says about itself."""
+        """DONE only if all is as listed, whatever the child reports."""
         self._spoiled = bool(wrong)
         if not wrong:
             self.phase, self.error = Phase.DONE, None
@@ -276,7 +274,7 @@ class Download:
         self.error = error
 
     def _watch_disk(self) -> None:
-        """End the child where the floor is near, or the disk is gone."""
+        """End the child if the floor is near, or the disk is gone."""
         try:
             space = self._space(self.plan.target)
         except OSError as error:
@@ -294,8 +292,8 @@ class Download:
             self.error = DiskShort(title, detail, hint)
 
     def _on_disk(self) -> tuple[int, int]:
-        """(bytes of wanted files, files that are whole). Unfinished files are read first, so that
-        one which is moved into place meanwhile is not missed."""
+        """(bytes of wanted files, complete files). Unfinished files are read first, so that one
+        moved into place meanwhile is not missed."""
         under_way = local_files.unfinished_sizes(self.plan.target)
         done = whole = 0
         for file in self._files:

@@ -1,4 +1,4 @@
-"""What can be wrong with a repository, and what the hub's refusals mean, in an operator's words."""
+"""The possible errors of a repository, and the hub's refusals in an operator's words."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RevisionMissing(HubError):
 
 
 class RepositoryEmpty(HubError):
-    """Nothing to fetch, or nothing that the patterns name."""
+    """There is nothing to fetch, or nothing that matches the patterns."""
 
 
 class FileMissing(HubError):
@@ -69,13 +69,13 @@ class HubUnreachable(HubError):
 
 
 class HubTimeout(HubError):
-    """No whole answer within the deadline."""
+    """No complete answer within the deadline."""
 
     exit_code = Exit.HOLD
 
 
 class HubAnswer(HubError):
-    """It answered something that is not a hub's answer."""
+    """The answer is not one of a hub."""
 
 
 class DownloadFailed(HubError):
@@ -83,7 +83,7 @@ class DownloadFailed(HubError):
 
 
 class DiskShort(DownloadFailed):
-    """The disk would fall under its floor."""
+    """The disk's free space would fall under its floor."""
 
 
 class DownloadBusy(DownloadFailed):
@@ -92,9 +92,9 @@ class DownloadBusy(DownloadFailed):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question to the hub: of which repository, where, and with a token or without. The hub
-    answers 401 for what is missing, private and gated alike when no token was sent, so the words of
-    a refusal depend on whether one was."""
+    """A question to the hub: of which repository, where, and with a token or without. Without a
+    token the hub answers 401 alike for missing, private and gated repositories, so the words of a
+    refusal depend on it."""
 
     repo: str
     revision: str
@@ -111,7 +111,7 @@ class Asked:
 
 
 def explain(asked: Asked, error: Mapping[str, Any]) -> HubError:
-    """The operator's error for an exception of the hub's library, as `library.main` tells it."""
+    """The operator's error for an exception of the hub's library, as `library.main` reports it."""
     kinds = {kind for kind in error.get("kinds", ()) if isinstance(kind, str)}
     status, said = error.get("status"), one_line(str(error.get("message", "")))
     if "GatedRepoError" in kinds:
@@ -141,7 +141,7 @@ def explain(asked: Asked, error: Mapping[str, Any]) -> HubError:
     elif kinds & {"KeyError", "TypeError", "AttributeError"}:
         said = "its answer lacks what the listing of a model has"
     elif kinds & {"RecursionError", "MemoryError"}:
-        said = "its answer is nested or large beyond measure"
+        said = "its answer is too large or too deeply nested"
     return HubAnswer(f"{asked.host} did not answer as a model hub does", said, ENDPOINT)
 
 

@@ -1,4 +1,4 @@
-"""What a repository holds at one commit: each file, its true size, and whether it may be had."""
+"""What a repository holds at one commit: each file, its true size, and whether it is accessible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HOUSEKEEPING = {".gitattributes", ".gitignore"}
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file; `size` in bytes, None where the hub does not say; `sha256` "" where unknown."""
+    """One file; `size` in bytes, None if the hub does not say; `sha256` "" if unknown."""
 
     path: str
     size: int | None
@@ -46,7 +46,7 @@ class RemoteFile:
 class Listing:
     """A repository pinned to `commit`.
 
-    `refused` is why its files may be seen but not fetched with this token, None where they may.
+    `refused` is why this token may list but not fetch the files, None if it may fetch them.
     """
 
     repo: str
@@ -57,7 +57,7 @@ class Listing:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Files whose size the hub does not tell: no sum that needs them is a number."""
+        """Files whose size the hub does not tell, which make any sum over them unknown."""
         return tuple(file.path for file in self.files if file.size is None)
 
     def find(self, path: str) -> RemoteFile | None:
@@ -67,7 +67,7 @@ class Listing:
         return f"{self.endpoint}/{self.repo}/resolve/{self.commit}/{quote(check_path(path))}"
 
     def require_access(self) -> None:
-        """Raises the refusal where the files may not be fetched."""
+        """Raise the refusal if the files may not be fetched."""
         if self.refused is not None:
             raise self.refused
 
@@ -96,7 +96,7 @@ def look_up(repo: str, revision: str = "main") -> Listing:
 
 
 def read(asked: errors.Asked, about: Mapping[str, Any], refused: HubError | None) -> Listing:
-    """A Listing from what the hub told; pure. Raises HubError where it cannot be believed."""
+    """A Listing from the hub's answer; pure. Raises HubError if it is not plausible."""
     commit = about.get("commit")
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         detail = "its answer names no commit, so a later look might see other files"
@@ -144,7 +144,7 @@ def _file(asked: errors.Asked, row: object) -> RemoteFile:
 
 
 def _ask(asked: errors.Asked, token: str) -> dict[str, Any]:
-    """What the library's process printed. Raises HubTimeout, HubAnswer, HubUnreachable."""
+    """The output of the library's process. Raises HubTimeout, HubAnswer, HubUnreachable."""
     argv = [
         *paths.module_argv("console.models.hub.listing_child"),
         asked.repo,
@@ -177,7 +177,7 @@ def _ask(asked: errors.Asked, token: str) -> dict[str, Any]:
 
 
 def child_env(endpoint: str, token: str) -> dict[str, str]:
-    """The environment for the hub's library: one endpoint, one token, nothing reported home."""
+    """The environment for the hub's library: one endpoint, one token, no telemetry."""
     env = {name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON}
     env |= {
         "HF_ENDPOINT": endpoint,

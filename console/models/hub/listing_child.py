@@ -19,8 +19,8 @@ READ_TIMEOUT_S = 15.0
 
 
 def main(repo: str, revision: str, endpoint: str) -> dict[str, Any]:
-    """The answer as plain data: `about`, and `refused` where its files may not be fetched; or
-    `error` with `kind` (the class of the library's exception), `status`, `message`, `rate`."""
+    """The answer as plain data: `about`, and `refused` if its files may not be fetched; or `error`
+    with `kind` (the class of the library's exception), `status`, `message`, `rate`."""
     try:
         from huggingface_hub import HfApi
 
@@ -54,7 +54,7 @@ def _about(info: Any) -> dict[str, Any]:
 
 
 def _error(error: Exception) -> dict[str, Any]:
-    """The exception's class and those above it, and what the hub said."""
+    """The exception's class, its base classes, and the hub's message."""
     response = getattr(error, "response", None)
     headers = getattr(response, "headers", {})
     return {

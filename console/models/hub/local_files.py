@@ -1,6 +1,6 @@
-"""Files of a repository on this machine: as listed, wrong, unfinished, or brought by the console.
+"""Files of a repository on this machine: as listed, wrong, unfinished, or fetched by the console.
 
-What is here already need not be downloaded; only what the console brought may be removed.
+Files already here are not downloaded; only files that the console fetched may be removed.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def verify(
     hash_up_to: int = 0,
     cancelled: threading.Event | None = None,
 ) -> tuple[Wrong, ...]:
-    """Files of another size than listed, or missing; with `hash_up_to`, files up to that many bytes
-    whose SHA-256 is known are read and compared too."""
+    """Files that are missing or differ in size from the listing; with `hash_up_to`, files up to
+    that many bytes with a known SHA-256 are read and compared too."""
     wrong = []
     for file in files:
         if cancelled is not None and cancelled.is_set():
@@ -107,7 +107,7 @@ def unfinished_sizes(directory: Path) -> dict[str, int]:
 def busy(directory: Path) -> Path | None:
     """The lock that another process holds because it downloads there now; None for none.
 
-    A file system without locks says nothing, and counts as not busy.
+    On a file system without locks it never counts as busy.
     """
     for path in _walk_unfinished(place(directory), ".lock"):
         with contextlib.suppress(OSError):
@@ -124,7 +124,7 @@ def busy(directory: Path) -> Path | None:
 def sweep_unfinished(directory: Path) -> None:
     """Remove what no run will continue. Never while it is `busy`.
 
-    The nonce in a name is new in each run, so what a killed run left is never continued and never
+    Each run has a new nonce in its file names, so what a killed run left is never continued or
     removed: it only takes space. Versions before 1.18 wrote `HASH.ETAG.incomplete` and continue it;
     those stay.
     """
@@ -136,7 +136,7 @@ def sweep_unfinished(directory: Path) -> None:
 
 
 def forget_unfinished(directory: Path, path: str) -> None:
-    """Drop `hf`'s note that `path` is complete: else it would not look at the file again."""
+    """Drop `hf`'s note that `path` is complete: else it would not check the file again."""
     with contextlib.suppress(OSError):
         (place(directory) / f"{path}.metadata").unlink()
 
@@ -150,9 +150,9 @@ def _walk_unfinished(top: Path, suffix: str) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Which files downloads of this console brought to one directory: the only ones that `clean`
-    may remove. What lay there before the first download is not in it. `files`: path inside `target`
-    → bytes; `runs`: the runs that downloaded into it."""
+    """Files that this console's downloads brought to one directory: the only ones that `clean` may
+    remove. Files from before the first download are not included. `files`: path inside `target` →
+    bytes; `runs`: the runs that downloaded into it."""
 
     target: str
     source: str
@@ -164,7 +164,7 @@ class Taken:
         return hashlib.sha256(os.fsencode(self.target)).hexdigest()[:12]
 
     def mine(self) -> dict[str, int]:
-        """Files that are there, regular, inside the directory and of the size that came."""
+        """Files that exist, are regular, inside the directory and of the downloaded size."""
         return {name: size for name, size in self.files.items() if self._is_mine(name, size)}
 
     def _is_mine(self, name: str, size: int) -> bool:
@@ -178,9 +178,9 @@ def directory() -> Path:
 
 
 def note_taken(target: Path, source: str, files: Iterable[RemoteFile], run: str) -> None:
-    """Record what is about to come, before it does. Raises OSError.
+    """Record files before they are fetched. Raises OSError.
 
-    A file that is there already and in no earlier record is somebody else's.
+    An existing file without an earlier record belongs to somebody else.
     """
     real = os.path.realpath(target)
     before = next((one for one in every_taken() if one.target == real), None)
@@ -221,8 +221,8 @@ class Here:
     """Files by where they are, as paths in the repository; sizes in bytes.
 
     A file counts as here by its size alone. `cached` are in the hub's own cache: copied, not
-    fetched. `wrong` have another size and are fetched again. `partial` bytes are of no use to a
-    new run. `to_fetch` comes over the line, `to_write` onto the disk; None with a size unknown.
+    fetched. `wrong` have another size and are fetched again. `partial` bytes are of no use to a new
+    run. `to_fetch` comes over the network, `to_write` goes to the disk; None with a size unknown.
     """
 
     whole: tuple[str, ...] = ()
@@ -285,7 +285,7 @@ def snapshot(listing: Listing) -> Path:
 
 
 def size_of(path: Path) -> int | None:
-    """Bytes of a regular file, links followed; None where there is none."""
+    """Bytes of a regular file, links followed; None if there is none."""
     try:
         info = os.stat(path)
     except (OSError, ValueError):
@@ -296,7 +296,7 @@ def size_of(path: Path) -> int | None:
 def local(path: Path) -> Listing:
     """A checkpoint on this machine as a Listing without a commit; of a split set, all its shards.
 
-    Raises FileMissing, or HubError where it cannot be read.
+    Raises FileMissing, or HubError if it is unreadable.
     """
     where = one_line(str(path))
     try:

@@ -1,7 +1,7 @@
 """config.json and the safetensors index of a repository at its commit, and how weights are stored.
 
-Both are fetched at the pinned commit, bounded in bytes, depth and time; how weights are stored is
-told by config.json alone.
+Both are fetched at the pinned commit, bounded in bytes, depth and time; only config.json tells how
+weights are stored.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _QUANTIZATION_KINDS = (
     ("w4a8", "w4a8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"), ("int8", "int8"),
     ("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("fp16", "fp16"),
 )  # fmt: skip
-"""What stands in a description, and the name that engines' documentation has for it."""
+"""Words of a description, and the name that engines' documentation uses for them."""
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 CONFIG_LIMIT = 4 << 20
 INDEX_LIMIT = 64 << 20
 MOST_VALUES = 2_000_000
-"""In one document: Python needs 60 bytes and more for each. An index has one for each tensor."""
+"""In one document: Python needs 60 bytes or more per value. An index has one per tensor."""
 _REDIRECTS = 5
 _KINDS = {
     "GatedRepo": "GatedRepoError",
@@ -48,7 +48,7 @@ _KINDS = {
 
 
 def describe(config: Mapping[str, Any]) -> str:
-    """`blockwise_int8, blocks of 128x128`, `fp8 (e4m3)`, or the dtype; "" where it says nothing."""
+    """`blockwise_int8, blocks of 128x128`, `fp8 (e4m3)`, or the dtype; "" if it says nothing."""
     for holder in (config, config.get("text_config"), config.get("llm_config")):
         if not isinstance(holder, Mapping):
             continue
@@ -62,7 +62,7 @@ def describe(config: Mapping[str, Any]) -> str:
 
 
 def kind(said: str) -> str:
-    """The short name of a description or a name: `fp8 (e4m3)` → `fp8`; unknown ones as they are.
+    """The short name of a description or a name: `fp8 (e4m3)` → `fp8`; unknown ones unchanged.
 
     `float32` stays itself. Blocks of int8 have a name of their own: other kernels.
     """
@@ -106,21 +106,21 @@ class Index:
 
 
 def fetch_config(listing: Listing) -> dict[str, Any] | None:
-    """config.json at the pinned commit; None where the repository has none. Raises HubError."""
+    """config.json at the pinned commit; None if the repository has none. Raises HubError."""
     if listing.find(CONFIG) is None:
         return None
     return fetch_json(listing, CONFIG)
 
 
 def fetch_index(listing: Listing) -> Index | None:
-    """The safetensors index at the pinned commit; None where there is none. Raises HubError."""
+    """The safetensors index at the pinned commit; None if there is none. Raises HubError."""
     if listing.find(INDEX) is None:
         return None
     return read_index(fetch_json(listing, INDEX, limit=INDEX_LIMIT, deadline_s=60.0))
 
 
 def read_index(document: Mapping[str, Any]) -> Index:
-    """The index in a document; pure. Raises HubAnswer where it is none."""
+    """The index in a document; pure. Raises HubAnswer if it is not an index."""
     named = document.get("weight_map")
     values = named.values() if isinstance(named, dict) else ()
     found = {name for name in values if isinstance(name, str)}
@@ -143,7 +143,7 @@ def fetch_json(
 ) -> dict[str, Any]:
     """A JSON object of at most `limit` bytes. Raises HubError; the whole fetch has one deadline.
 
-    Only the hub itself gets the token: it does not follow a redirect to another host.
+    Only the hub itself gets the token: it is not sent on a redirect to another host.
     """
     import httpx
 

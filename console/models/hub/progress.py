@@ -1,6 +1,6 @@
 """How fast a download goes and when it is done, and what the last words of `hf download` mean.
 
-Pure, with the time handed in. Amounts of bytes are as people compare them.
+Pure; the time is passed in. Amounts of bytes are in the units that people compare.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OTHERS = (
     ("permission denied|read-only file system", "the files cannot be written",
      "is the directory yours?"),
 )  # fmt: skip
-"""What the last words may hold, whatever their case; title and hint of the error."""
+"""Phrases in the last output, in any case; title and hint of the error."""
 
 WINDOW_S = 30.0
 LEAST_S = 2.0
@@ -36,14 +36,14 @@ STALLED_S = 60.0
 
 
 def seconds_for(count: int | None, rate_bps: float | None) -> float | None:
-    """Seconds for `count` bytes at `rate_bps` bytes per second; None where either is unknown."""
+    """Seconds for `count` bytes at `rate_bps` bytes per second; None if either is unknown."""
     if count is None or not rate_bps or rate_bps <= 0:
         return None
     return count / rate_bps
 
 
 def download_time(count: int | None, rate_bps: float | None, origin: str = "") -> str:
-    """`3 h 11 min at 60.0 MB/s (measured)`; says so where it cannot be told."""
+    """`3 h 11 min at 60.0 MB/s (measured)`; says so if unknown."""
     if count == 0:
         return "nothing to download"
     seconds = seconds_for(count, rate_bps)
@@ -60,8 +60,8 @@ def rate(bps: float | None) -> str:
 
 
 def explain(listing: Listing, said: Sequence[str], with_token: bool) -> HubError | None:
-    """What the last words of `hf download` mean: the error that a person has to mend, since another
-    try will not, or None: a cut that another try may get over."""
+    """The meaning of the last words of `hf download`: an error that a person has to fix, since a
+    retry would not help, or None for an interruption that may be retried."""
     asked = errors.Asked(listing.repo, listing.commit, listing.endpoint, with_token)
     whole = ("\n".join(said),)
     if _line(_GATED, whole):
@@ -96,7 +96,7 @@ class Meter:
         self._grew_at = 0.0
 
     def add(self, now: float, done: int) -> None:
-        """Note the bytes so far; fewer than before is a fresh start (a file begun again)."""
+        """Record the bytes so far; fewer than before mean a fresh start (a file begun again)."""
         if not self._marks or done < self._marks[-1][1]:
             self._marks.clear()
             self._grew_at = now
@@ -108,14 +108,14 @@ class Meter:
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second over the window; None until there is enough of it."""
+        """Bytes per second over the window; None until the window is long enough."""
         if not self._marks:
             return None
         (start, before), (end, done) = self._marks[0], self._marks[-1]
         return (done - before) / (end - start) if end - start >= LEAST_S else None
 
     def eta(self, total: int | None) -> float | None:
-        """Seconds until `total` bytes are there at this rate; None where nobody can tell."""
+        """Seconds until `total` bytes are there at this rate; None if unknown."""
         rate = self.rate
         if total is None or not self._marks:
             return None

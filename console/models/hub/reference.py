@@ -1,6 +1,6 @@
-"""What names say: a repository, an address or a path that the operator typed, and a file name.
+"""Parses names: a repository, an address or a path that the operator typed, and file names.
 
-A file name tells quantization, place in a split set and what stands beside; it is never a proof.
+A file name tells quantization, place in a split set and its role beside a model; it proves nothing.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class RepoReference:
 
 
 Reference = RepoReference | Path
-"""A repository, or a file or directory of this machine; whether that is there was not asked."""
+"""A repository, or a file or directory of this machine, which need not exist."""
 
 
 def parse(text: str) -> Reference:
     """Read a repository, `repo@revision`, an address, `hf://…` or a local path.
 
-    `org/name` is a repository even where a directory of that name is here (a playbook means the
-    same everywhere): `./org/name` is the directory. Raises BadReference; nothing is sent anywhere.
+    `org/name` is a repository even if a directory of that name is here (a playbook means the same
+    everywhere): `./org/name` is the directory. Raises BadReference; nothing is sent anywhere.
     """
     text = text.strip()
     if not text or not text.isprintable():
@@ -72,7 +72,7 @@ def parse(text: str) -> Reference:
 
 
 def typed(text: str) -> str:
-    """What a person typed, for `parse`: what is here is meant, though a repository may have that
+    """A person's input, prepared for `parse`: an existing local path wins over a repository of that
     name. `hf://org/name` always names the repository."""
     text = text.strip()
     plain = bool(text) and not text.startswith(("/", "./", "../", "~"))
@@ -96,7 +96,7 @@ def check_revision(revision: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """A file's path inside a repository, or BadReference where it could leave its directory."""
+    """A file's path inside a repository, or BadReference if it could leave its directory."""
     parts = path.split("/")
     if (
         not path.isprintable() or "\\" in path or len(path) > 1024
@@ -209,7 +209,7 @@ def gguf_quantization(path: str) -> str:
 
 
 def worded_quantization(name: str) -> str:
-    """`INT8` from a repository's or a directory's name; "" where it names none."""
+    """`INT8` from a repository's or a directory's name; "" if it names none."""
     found = _WORDED.findall(name)
     return str(found[-1]).upper() if found else ""
 

@@ -1,6 +1,6 @@
-"""What the environment says about the hub; the same names that `hf` itself reads.
+"""The environment's settings for the hub; the same names that `hf` itself reads.
 
-Pure look-ups but for `token`, which may read the file that `hf auth login` writes.
+Pure look-ups, except `token`, which may read the file that `hf auth login` writes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TRUE = {"1", "ON", "YES", "TRUE"}
 def endpoint() -> str:
     """The hub's address without a trailing slash: HF_ENDPOINT, or the public one.
 
-    Raises UsageError where it is no http(s) address, or holds a password.
+    Raises UsageError if it is no http(s) address, or holds a password.
     """
     text = (os.environ.get("HF_ENDPOINT") or PUBLIC).strip().rstrip("/")
     try:
@@ -39,7 +39,7 @@ def endpoint() -> str:
 
 
 def host(address: str) -> str:
-    """The host name of an address, lower case; "" where there is none."""
+    """The host name of an address, lower case; "" if there is none."""
     try:
         return (urlsplit(address).hostname or "").lower()
     except ValueError:

@@ -1,1 +1,1 @@
-"""Will it fit: arithmetic over plain values; nothing here looks at a machine or a network."""
+"""Will it fit? Arithmetic over plain values; nothing here looks at a machine or a network."""

@@ -1,6 +1,6 @@
-"""Will it run: a model, a loader's plan and a machine; one verdict with its sum, and advice.
+"""Will it run? A model, a loader's plan and a machine give one verdict with its sum, and advice.
 
-Advice is changes that would make it go, worked out through the same sum, never guessed.
+Advice is changes that would make it a GO, computed by the same sum, never guessed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ GGUF_NAMES = re.compile(r"gguf|(?:^|[^a-z0-9])i?q[1-8](?:_|\b)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question, so that parts of it can be changed and asked again."""
+    """One question, whose parts can be changed to ask again."""
 
     facts: ModelFacts
     plan: LoaderPlan
@@ -64,7 +64,7 @@ class Case:
     def better(
         self, than: Verdict, plan: LoaderPlan, facts: ModelFacts | None = None
     ) -> str | None:
-        """The verdict of a changed case where it is better, as a word; None where it is not."""
+        """The verdict of a changed case if it is better, as a word; else None."""
         found = self.weigh(plan, facts).verdict
         if found is Verdict.UNKNOWN or ORDER.index(found) >= ORDER.index(than):
             return None
@@ -72,7 +72,7 @@ class Case:
 
 
 def advise(case: Case, ledger: Assessment) -> tuple[str, ...]:
-    """Changes that give a better verdict, each with the verdict it gives. Nothing for a GO."""
+    """Changes that give a better verdict, each with that verdict. Nothing for a GO."""
     verdict = ledger.verdict
     if verdict in (Verdict.GO, Verdict.UNKNOWN) or case.facts.layers is None:
         return ()
@@ -184,7 +184,7 @@ def _sglang(case: Case, plan: SglangPlan, ledger: Assessment) -> Iterator[str]:
 
 
 def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:
-    """The most experts a layer that the cards have room for; None where that is no help."""
+    """The most layers of experts that the cards have room for; None if that does not help."""
     if not plan.kt or not plan.kt_gpu_experts:
         return None
 
@@ -197,8 +197,8 @@ def _fewer_experts(case: Case, plan: SglangPlan, cards: set[str]) -> int | None:
 
 
 def _as_gguf(case: Case, verdict: Verdict) -> Iterator[str]:
-    """The same model as GGUF, mapped by llama.cpp with as many layers on the cards as leaves
-    room: the largest that is offered."""
+    """The same model as GGUF: the largest set offered, mapped by llama.cpp with as many layers on
+    the cards as there is room for."""
     whole = (case.facts.layers or 0) + case.facts.spare_layers + 1
     for name, size in _by_size(case.alternatives):
         if not GGUF_NAMES.search(name):
@@ -225,7 +225,7 @@ def _conversion(ledger: Assessment) -> Iterator[str]:
 
 
 def _smaller(case: Case, verdict: Verdict) -> Iterator[str]:
-    """The largest offered set that is better under this very plan, and the largest that is a GO."""
+    """The largest offered set that is better under this same plan, and the largest that is a GO."""
     best: str | None = None
     for name, size in _by_size(case.alternatives):
         wrong = not isinstance(case.plan, LlamaPlan) and GGUF_NAMES.search(name)
@@ -241,7 +241,7 @@ def _smaller(case: Case, verdict: Verdict) -> Iterator[str]:
 
 
 def _by_size(alternatives: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The largest first, with clean names; what has no sensible size is left out."""
+    """The largest first, with clean names, without those of nonsensical size."""
     known = [(clean(name, 60), size) for name, size in alternatives.items() if size > 0]
     return sorted(known, key=lambda one: -one[1])[:MOST_ALTERNATIVES]
 
@@ -258,8 +258,8 @@ def assess(
     """The verdict on loading `facts` as `plan` says on `machine`.
 
     `alternatives` are other sets of the same model, by name with their bytes. `reference` is what
-    was measured of a configuration that runs; where it `serves`, it caps the verdict at TIGHT.
-    `ram_read_bps` is how fast the CPU reads memory, where that was measured or declared.
+    was measured of a working configuration; if it `serves`, it caps the verdict at TIGHT.
+    `ram_read_bps` is how fast the CPU reads memory, if measured or declared.
     """
     if isinstance(plan, LlamaPlan):
         plan = _in_time(facts, plan)
@@ -280,8 +280,8 @@ def assess(
 
 
 def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
-    """The plan without an override whose pattern takes too long over the names of this model: that
-    is a problem. The others are looked for without a limit from here on."""
+    """The plan without overrides whose pattern takes too long over the names of this model, which
+    is a problem. The others are matched without a limit from here on."""
     kept, problems = [], list(plan.problems)
     for override in plan.overrides:
         try:
@@ -293,7 +293,7 @@ def _in_time(facts: ModelFacts, plan: LlamaPlan) -> LlamaPlan:
 
 
 def _provenance(facts: ModelFacts, machine: Machine, ledger: Assessment) -> None:
-    """Where the figures are from, where they were not simply read or measured here."""
+    """Sources of the figures that were not simply read or measured here."""
     if facts.weights_from and facts.source != GGUF:
         ledger.notes.append(f"weights by class: {facts.weights_from}")
     by_source: dict[str, list[str]] = {}
@@ -303,7 +303,7 @@ def _provenance(facts: ModelFacts, machine: Machine, ledger: Assessment) -> None
 
 
 def _compare(ledger: Assessment, placement: Placement | None, reference: Reference) -> None:
-    """What was measured beside what comes out here."""
+    """The measured figures beside the computed ones."""
     if placement is None:
         return
     if reference.vram is not None:
@@ -318,9 +318,9 @@ def _compare(ledger: Assessment, placement: Placement | None, reference: Referen
     measured = f"{slow:g} to {fast:g} tok/s measured"
     active = placement.host.active
     if ledger.ceiling_tok_s is not None:
-        words = f"the ceiling worked out here is {ledger.ceiling_tok_s:.3g} tok/s"
+        words = f"the calculated ceiling is {ledger.ceiling_tok_s:.3g} tok/s"
     else:
-        words = "no ceiling comes out here: nothing is read from the disk for a token"
+        words = "no ceiling calculated: no token needs the disk"
     if active and reference.serves:
         words += (
             f"; that pace reads {active * slow / 1e9:.0f} to {active * fast / 1e9:.0f} GB/s of "

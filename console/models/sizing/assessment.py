@@ -1,7 +1,7 @@
 """A verdict with its arithmetic: every term, every limit, what would change it; and its text.
 
-How much of a place is left free and why, and how host memory that cannot be dropped is judged
-(`resident`), holds for every loader.
+The margins kept free, and the judgement of host memory that cannot be dropped (`resident`), hold
+for every loader.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from console.models.sizing.loader_plan import Strategy
 GIB = 1 << 30
 MIB = 1 << 20
 CARD_MARGIN = 1 * GIB
-"""On each card, for what no sum has: the driver's pools, fragments, a larger batch. llama.cpp's
-own --fit leaves as much."""
+"""Kept free on each card for what no sum has: the driver's pools, fragments, a larger batch.
+llama.cpp's own --fit leaves as much."""
 HOST_MARGIN = 8 * GIB
-"""For the rest of the machine, so that it still answers."""
+"""Kept free for the rest of the machine, so that it still responds."""
 FOOTPRINT = 512 * MIB
 """The process itself: vocabulary, graph, pinned buffers, libraries."""
 HEADROOM = 0.10
-"""Share of a card that stays free where a plan is not tight (lesson F-005)."""
+"""Share of a card that stays free if a plan is not tight (lesson F-005)."""
 SWAP_CREDIT = 0.5
-"""Share of free swap that a resident load may count on, and then it is TIGHT at best."""
+"""Share of free swap that a resident load may use, which makes it TIGHT at best."""
 HOST, PAGES = "host RAM", "page cache"
 
 WIDTH = 78
@@ -52,7 +52,7 @@ ORDER = (Verdict.GO, Verdict.STREAMING, Verdict.TIGHT, Verdict.UNKNOWN, Verdict.
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One summand: bytes (None: not known) at a place, and how they come about."""
+    """One summand: bytes (None: unknown) at a place, and how they were computed."""
 
     name: str
     bytes: int | None
@@ -62,8 +62,8 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What one place has to hold against what it has, in bytes. `need` is the sum of the terms
-    there. Only a `hard` one that is short makes a NO-GO."""
+    """What one place must hold against what it has, in bytes. `need` is the sum of the terms there.
+    Only a `hard` limit that is exceeded makes a NO-GO."""
 
     where: str
     need: int
@@ -81,8 +81,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What was measured of a configuration that runs: tokens a second and VRAM in bytes, each as
-    (least, most). `serves`: it is the very one that is asked about, file and flags."""
+    """What was measured of a working configuration: tokens a second and VRAM in bytes, each as
+    (least, most). `serves`: it is exactly the one in question, file and flags."""
 
     what: str
     tok_s: tuple[float, float] | None = None
@@ -92,12 +92,11 @@ class Reference:
 
 @dataclass(slots=True)
 class Assessment:
-    """The sum for one plan, added up term by term: limits, reasons by how bad they are, and what
-    comes of them.
+    """The sum for one plan, term by term: limits, reasons by severity, and the verdict.
 
-    `ceiling_tok_s` is what the disk (or the memory, where its speed is known) allows, None where
-    nothing limits or the speed is not known. `served_by` names a measured configuration that is
-    this very one: a measurement outranks a sum, so the verdict is never a NO-GO, nor unknown.
+    `ceiling_tok_s` is what the disk (or the memory, if its speed is known) allows, None if nothing
+    limits or the speed is unknown. `served_by` names a measured configuration that is exactly this
+    one: a measurement outranks a sum, so the verdict is never a NO-GO, nor unknown.
     """
 
     strategy: Strategy
@@ -120,14 +119,14 @@ class Assessment:
 
     @property
     def worst(self) -> Limit | None:
-        """The limit that is missed by most, else the one with least left."""
+        """The limit that is exceeded most, else the one with least left."""
         short = [limit for limit in self.limits if limit.short_by]
         if short:
             return max(short, key=lambda limit: (limit.hard, limit.short_by))
         return min(self.limits, key=lambda limit: limit.left, default=None)
 
     def add(self, name: str, size: int | None, where: str, how: str = "") -> None:
-        """A term; one that takes nothing is left out."""
+        """Add a term, unless it is zero."""
         if size != 0:
             self.terms.append(Term(name, size, where, how))
 
@@ -141,12 +140,12 @@ class Assessment:
 
     @property
     def short(self) -> list[Limit]:
-        """The places that cannot hold what they have to."""
+        """The places that cannot hold what they must."""
         return [limit for limit in self.limits if limit.hard and limit.short_by]
 
     @property
     def summed(self) -> Verdict:
-        """What the sum says, whatever serves."""
+        """The verdict of the sum alone, whatever serves."""
         if self.stops or self.short:
             return Verdict.NO_GO
         if self.unknown:
@@ -186,7 +185,7 @@ class Assessment:
 
 
 def resident(ledger: Assessment, machine: Machine, *, locked: bool = False) -> None:
-    """All of it is memory of the process: RAM has to hold it, and swap makes it TIGHT at best."""
+    """Judge memory of the process: RAM has to hold all of it, and swap makes it TIGHT at best."""
     available = machine.ram_available or 0
     need = ledger.need(HOST)
     credit = 0 if locked else int((machine.swap_free or 0) * SWAP_CREDIT)
@@ -212,8 +211,8 @@ def resident(ledger: Assessment, machine: Machine, *, locked: bool = False) -> N
 
 
 def mapped(ledger: Assessment, available: int) -> Limit:
-    """Pages may be dropped and read again: only the rest has to fit, and swap is of no use to them.
-    The limit of the pages."""
+    """Judge mapped pages, which may be dropped and read again: only the rest has to fit, and swap
+    does not help. Returns the limit of the pages."""
     limit = ledger.limit(HOST, available)
     return ledger.limit(PAGES, max(0, limit.left - HOST_MARGIN), hard=False)
 
@@ -224,7 +223,7 @@ def disk_margin(written: int) -> int:
 
 
 def held(need: int, machine: Machine) -> tuple[int, int]:
-    """How much of the memory a process asks for can be in RAM, and how much in swap."""
+    """How much of a process's memory can be in RAM, and how much in swap."""
     ram = need if machine.ram_available is None else min(need, machine.ram_available)
     return ram, min(need - ram, machine.swap_free or 0)
 
@@ -242,14 +241,14 @@ def lines(found: Assessment) -> list[str]:
         ]
     out += list(_limiting(found))
     if found.verdict is Verdict.NO_GO and not found.would_make_it_go:
-        out += ["", "What would make it go: nothing of what was tried here"]
+        out += ["", "What would make it go: nothing that was tried here"]
     elif found.would_make_it_go:
         out += ["", "What would make it go:"]
         for one in found.would_make_it_go:
             out += wrapped(f"  - {one}", "    ")
     if found.envelope.points:
         no_go = found.verdict is Verdict.NO_GO
-        tried = "If it were tried, up to what there is (and it would end there):"
+        tried = "Predicted while it loads, until the memory is exhausted:"
         out += ["", tried if no_go else "Predicted while it loads:"]
         for one in found.envelope.lines():
             out += wrapped(f"  {one}", "    ")
@@ -261,12 +260,12 @@ def lines(found: Assessment) -> list[str]:
 
 
 def wrapped(text: str, indent: str = "") -> list[str]:
-    """One paragraph; a word that is longer than a line is broken."""
+    """One paragraph; a word longer than a line is broken."""
     return textwrap.wrap(text, WIDTH, subsequent_indent=indent) or [""]
 
 
 def _place(found: Assessment, where: str) -> Iterator[str]:
-    """The sum at one place, under a rule, against what is there."""
+    """The sum at one place, under a rule, against what is available."""
     terms = [term for term in found.terms if term.where == where]
     yield where
     for term in terms:
@@ -274,7 +273,7 @@ def _place(found: Assessment, where: str) -> Iterator[str]:
     limit = next((one for one in found.limits if one.where == where), None)
     total = sum(term.bytes or 0 for term in terms)
     if limit is None:
-        yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   what is there is not known"
+        yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   what is available is unknown"
         return
     yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   of {_have(limit)}"
 

@@ -1,7 +1,7 @@
-"""Model facts out of a Hugging Face config.json and the bytes of its safetensors.
+"""Model facts from a Hugging Face config.json and the bytes of its safetensors.
 
-Only the sum of the bytes is known here: it is shared out by the number of parameters that the
-sizes in the file make, so a class of weights that is stored in another precision is off a little.
+Only the total of the bytes is known: it is divided by the number of parameters, so a class of
+weights stored in another precision is off a little.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from console.models.sizing.model_facts import (
 
 SOURCE = "config.json"
 WINDOW_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
-"""All layers but one of so many look at a window, where no list says so."""
+"""All layers but one in this many use a window, if no list says so."""
 TIED = ("gemma", "cohere")
-"""Families whose output is the token table where the file says nothing."""
+"""Families whose output is the token table unless the file says otherwise."""
 RECURRENT = ("mamba", "ssm", "linear_attention", "rwkv", "conv_L_cache", "linear_num_value_heads")
-"""Words of a config.json whose states are not known here."""
+"""Words in a config.json for states whose size is not known here."""
 
 
 def from_config(config: Mapping[str, object], weight_bytes: int) -> ModelFacts:
-    """Facts of a checkpoint of `weight_bytes`. Raises BadFacts for values that cannot be true."""
+    """Facts of a checkpoint of `weight_bytes`. Raises BadFacts for impossible values."""
     if not 0 <= weight_bytes <= MOST_BYTES:
         raise BadFacts(f"{weight_bytes} bytes of weights cannot be", "", "count the files again")
     nested = config.get("text_config")
@@ -72,7 +72,7 @@ def _unpack(value: object) -> tuple[object, ...] | None:
 
 
 def _words(table: Mapping[str, object]) -> list[str]:
-    """Names of keys, and the kinds of layers a list gives."""
+    """Names of keys, and the kinds of layers in a list."""
     listed = table.get("layer_types")
     kinds = {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
     return [*(str(key) for key in table), *kinds]
@@ -115,7 +115,7 @@ def _attention(keys: Keys, arch: str, layers: int) -> Attention:
 
 
 def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
-    """The window, and which layers have one: as `layer_types` or a pattern says."""
+    """The window, and which layers use it, by `layer_types` or a pattern."""
     if keys.raw("use_sliding_window") is False:
         return 0, ()
     window = keys.tokens("sliding_window")
@@ -152,7 +152,7 @@ def _experts(keys: Keys) -> Experts:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Parameters by class, as the sizes in a config.json make them."""
+    """Parameters by class, computed from the sizes in a config.json."""
 
     keys: Keys
     arch: str
@@ -162,7 +162,7 @@ class _Sizes:
     spare: int
 
     def weights(self, weight_bytes: int) -> tuple[Weight, ...]:
-        """Groups of weights with their share of the bytes; nothing where a size is missing."""
+        """Groups of weights with their share of the bytes; nothing if a size is missing."""
         width, vocabulary = self.keys.count("hidden_size"), self.keys.count("vocab_size")
         if width is None:
             self.keys.lacks("hidden_size", "the width of the model")

@@ -1,4 +1,4 @@
-"""Model facts out of a GGUF header: the keys and defaults of llama.cpp's own loader."""
+"""Model facts from a GGUF header, with the keys and defaults of llama.cpp's own loader."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ PERIODS: dict[str, tuple[int, bool]] = {
     "laguna": (4, True), "llama4": (4, False), "mellum": (4, False), "modern-bert": (3, True),
     "olmo2": (4, False), "plamo3": (8, False), "smallthinker": (4, True),
 }  # fmt: skip
-"""Which layers look at a window where the file does not list them: all but one of so many, the
-full one last or (True) first. Seen in llama.cpp b11549, which prints it for every layer."""
+"""Which layers use a window if the file does not list them: all but one in this many, the full one
+last or (True) first. Seen in llama.cpp b11549, which prints it for every layer."""
 _WINDOWS = {"gemma2": 4096, "llama4": 8192, "smallthinker": 4096}
-"""Windows that are in the loader and not in the file; llama4's file cannot change its own."""
+"""Windows set by the loader and not by the file; llama4's file cannot change its own."""
 INDEXED = ("deepseek32", "glm-dsa")
 _SHARING_FROM = 1 << 20
-"""A glm-dsa of this context and no list: only some of its layers have an indexer of their own."""
+"""In a glm-dsa of this context without a list, only some layers have their own indexer."""
 UNKNOWN_CACHES = {
     "attention.compress_ratios": "compressed caches",
     "attention.indexer.kpool": "pooled indexer keys",
@@ -47,12 +47,12 @@ UNKNOWN_CACHES = {
     "attention.key_length_mla_swa": "latent attention in windows",
     "kda.head_dim": "delta attention",
 }
-"""Caches whose size is not known here: the verdict says so rather than guess."""
+"""Caches whose size is unknown here, which the verdict says instead of guessing."""
 
 
 def from_gguf(header: Header) -> ModelFacts:
-    """The facts of a file, or of a split set's merged header. Raises BadFacts for values that
-    cannot be true; what is not there is in `missing`."""
+    """The facts of a file, or of a split set's merged header. Raises BadFacts for impossible
+    values; absent keys are in `missing`."""
     arch = clean(header.architecture or "", 64)
     keys = Keys(header.kv, f"{arch}.", SOURCE, _unpack)
     if not arch:
@@ -101,7 +101,7 @@ def _unpack(value: object) -> tuple[object, ...] | None:
 
 
 def _attention_missing(keys: Keys, attention: Attention, states: bool) -> list[str]:
-    """What a cache cannot be worked out without; a model of nothing but `states` needs none."""
+    """Keys needed to compute a cache; a model with only `states` needs none."""
     if attention.kv_heads is not None and not any(attention.kv_heads):
         return []
     if attention.kv_heads is None and attention.heads in (None, 0) and states:
@@ -204,7 +204,7 @@ def _experts(keys: Keys) -> Experts:
 def _weights(
     tensors: Iterable[Tensor] | None, layers: int, blocks: int
 ) -> tuple[tuple[Weight, ...], list[str]]:
-    """Every tensor with its use, and what could not be told."""
+    """Every tensor with its use, and what could not be determined."""
     if tensors is None:
         return (), ["the tensor table (only the start of the header was read)"]
     found, unknown = [], []
@@ -238,7 +238,7 @@ def _kind(name: str, layer: int | None, layers: int) -> Kind:
 
 
 def _vocabulary(kv: Mapping[str, object], keys: Keys, weights: tuple[Weight, ...]) -> int | None:
-    """From the token table, the key, or the count of the tokens; whichever the file gives."""
+    """The vocabulary's size: from the token table, the key, or the count of the tokens."""
     embedding = keys.count("embedding_length")
     for weight in weights:
         if weight.name == "token_embd.weight" and embedding:

@@ -1,9 +1,8 @@
-"""How many bytes a context takes as llama.cpp lays it out: cache layer by layer, compute buffers.
+"""How many bytes a context takes in llama.cpp's layout: cache layer by layer, compute buffers.
 
-The formulas of the cache were held against what llama.cpp b11549 and b11669 log for llama, gemma2,
+The cache formulas were compared with what llama.cpp b11549 and b11669 log for llama, gemma2,
 gemma3, qwen3moe, glm4moe, deepseek2 (latent and old), deepseek32, glm-dsa, lfm2 and mamba; the
-tests do it again. What a card needs to compute with is told by no one: `compute_bytes` works it
-out.
+tests repeat it. No source states what a card needs to compute: `compute_bytes` estimates it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from console.models.sizing.loader_plan import LlamaPlan
 from console.models.sizing.model_facts import ModelFacts
 
 CELLS = 256
-"""A cache has a multiple of so many cells."""
+"""The number of cells of a cache is a multiple of this."""
 _CACHED = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 _TENSORS = {kind.name.lower(): (kind.block, kind.bytes) for kind in BY_NUMBER.values()}
 CACHE_TYPES = {name: _TENSORS[name] for name in _CACHED} | {"fp8": (1, 1)}
@@ -25,13 +24,13 @@ CACHE_TYPES = {name: _TENSORS[name] for name in _CACHED} | {"fp8": (1, 1)}
 CONTEXT = 512 << 20
 """A CUDA context with its kernels; 0.4 to 0.7 GiB by card and driver."""
 FLOAT = 4
-"""Bytes of an F32: of what is computed with, and of states, whatever the cache's type is."""
+"""Bytes of an F32, used for computing and for states, whatever the cache's type."""
 COPIES = 4
-"""Batches that are under way at once where the layers of several cards work as a pipeline."""
+"""Batches in progress at once if the layers of several cards form a pipeline."""
 SMALL = 32 << 20
-"""For the small weights of a layer that are copied beside its largest."""
+"""Factor for the small weights of a layer that are copied beside its largest."""
 SCORES = 4
-"""Matrices of batch x context that choosing with an indexer takes."""
+"""Matrices of batch x context that an indexer's selection takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Cache:
     parts: list[Part] = field(default_factory=list)
 
     def add(self, name: str, how: str, bytes_of: Callable[[int], int]) -> None:
-        """`bytes_of(layer)` for every layer; a kind that takes nothing is not told."""
+        """Add `bytes_of(layer)` for every layer; a kind of zero bytes is left out."""
         each = [bytes_of(layer) for layer in range(len(self.layers))]
         if sum(each):
             self.layers = [had + more for had, more in zip(self.layers, each, strict=True)]
@@ -75,7 +74,7 @@ def row_bytes(kind: str, elements: int) -> int:
 
 
 def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
-    """The cache, or None where a fact or the context is missing."""
+    """The cache, or None if a fact or the context is missing."""
     ctx = plan.ctx or facts.context_length
     if ctx is None or facts.layers is None:
         return None
@@ -90,7 +89,7 @@ def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
 
 
 def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cache: Cache) -> bool:
-    """K and V of the layers that have them; False where their size is not known."""
+    """K and V of the layers that have them; False if their size is unknown."""
     has = _keeps(facts)
     if not any(has):
         return True
@@ -145,8 +144,8 @@ def _keeps(facts: ModelFacts) -> tuple[bool, ...]:
 
 
 def _window_cells(window: int, plan: LlamaPlan, cells: int) -> int:
-    """Cells of a layer with a window: the window (of every sequence, where they share) and a
-    batch, never more than the whole context."""
+    """Cells of a layer with a window: the window (of every sequence, if shared) and a batch, at
+    most the whole context."""
     if plan.swa_full:
         return cells
     return min(cells, window * (plan.slots if plan.unified else 1) + plan.ubatch)
@@ -176,7 +175,7 @@ def _indexer(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
 
 
 def _states(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
-    """States of recurrent layers: so many a sequence, whatever the context is."""
+    """States of recurrent layers: a fixed number per sequence, whatever the context."""
     states = facts.recurrent
     if states is None:
         return
@@ -191,7 +190,7 @@ def _states(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the batches look like: tokens in one, cells a token may look at, pipelined or not."""
+    """The shape of the batches: their tokens, the cells a token may attend to, pipelined or not."""
 
     ubatch: int
     cells: int
@@ -201,7 +200,7 @@ class Work:
 
 
 def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -> Work:
-    """Cells are those of one sequence's part, or of the shared cache."""
+    """The batches of a plan; cells are those of one sequence's part, or of the shared cache."""
     streams = 1 if plan.unified else plan.slots
     cells = cache.tokens // streams
     spec = facts.attention
@@ -210,11 +209,11 @@ def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -
 
 
 def floats(facts: ModelFacts) -> int:
-    """Numbers that are alive at once for one token: the widest of the three parts of a layer.
+    """Numbers alive at once for one token: the widest of the three parts of a layer.
 
     Dense: 4 embeddings and 3 x feed-forward. Experts: 3 embeddings and, for each one used, 2
-    embeddings and its width (or 1 and 3). Latent attention: queries, absorbed queries and values
-    of every head, 4 embeddings.
+    embeddings and its width (or 1 and 3). Latent attention: queries, absorbed queries and values of
+    every head, 4 embeddings.
     """
     width = facts.embedding or 0
     spec, experts = facts.attention, facts.experts
@@ -237,14 +236,13 @@ def compute_bytes(
     facts: ModelFacts, work: Work, *, output: bool, lent: tuple[int, ...] = ()
 ) -> int:
     """Bytes to reserve on one card, beside weights and cache. `output`: it scores the tokens.
-    `lent`: weights of the host that are copied over while a batch is worked on, in bytes.
+    `lent`: bytes of host weights that are copied over while a batch is processed.
 
-    Measured with llama.cpp b11669's own allocator, on devices that only count what they are asked
-    for, with headers of the true shape of nine models (7 B to 671 B, dense, experts, latent
-    attention, windows; 512 and 2048 tokens a batch, 8 k and 32 k of context): this sum was never
-    less than what it reserved, and at most a third or 0.6 GiB more. What the driver takes is not in
-    it. Builds of before late 2025 reserve scores for every token of a batch (`logits`), newer ones
-    do not.
+    Checked against llama.cpp b11669's own allocator, on devices that only count requests, with
+    headers of the true shape of nine models (7 B to 671 B, dense, experts, latent attention,
+    windows; 512 and 2048 tokens a batch, 8 k and 32 k of context): this sum was never less than
+    what it reserved, and at most a third or 0.6 GiB more. The driver's use is not in it. Builds
+    before late 2025 reserve scores for every token of a batch (`logits`), newer ones do not.
     """
     width = facts.embedding or 0
     act = work.ubatch * floats(facts) * FLOAT
@@ -259,7 +257,7 @@ def compute_bytes(
 
 
 def host_compute_bytes(facts: ModelFacts, work: Work, *, computes: bool) -> int:
-    """The same for the host: inputs and masks always, all of it where it `computes` batches."""
+    """The same for the host: inputs and masks always, everything if it `computes` batches."""
     if computes:
         return compute_bytes(facts, work, output=True)
     width = facts.embedding or 0

@@ -1,7 +1,7 @@
 """llama.cpp's arithmetic: every card on its own, then the host, mapped or resident.
 
-What it does where it is not told (`chosen`), and the split over unequal cards (`best_split`), are
-worked out through the same sum.
+Its own choices for unset options (`chosen`), and the split over unequal cards (`best_split`), are
+computed by the same sum.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from console.models.sizing.placement import Placement, Share, capacity, cards_of
 PERCENT = 100
 
 LEAST_CTX = 4096
-"""The least context llama.cpp's --fit goes down to."""
+"""The smallest context that llama.cpp's --fit goes down to."""
 
 
 def best_split(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan | None:
-    """The plan with a split by layers that fits, each card taking the layers it has room for, the
-    cards filled most evenly; None: none does.
+    """The plan split by layers so that each card gets what it has room for and the cards are filled
+    most evenly; None if none fits.
 
-    Two cards are tried in every proportion of whole per cents. More are tried by what is free on
-    them.
+    Two cards are tried in every proportion of whole per cents, more cards by their free memory.
     """
     used = cards_of(replace(plan, split_mode="layer"), cards)
     sizes = [capacity(cards[number]) for number in used]
@@ -68,7 +67,7 @@ def words(plan: LlamaPlan) -> str:
 
 
 def by_layers(facts: ModelFacts, ctx: int | None, cards: Sequence[Card]) -> str | None:
-    """What a split by layers would put on each card, for a plan that shares out evenly."""
+    """What a split by layers would put on each card, for a plan that splits evenly."""
     found = best_split(facts, LlamaPlan(gpu_layers=ALL, ctx=ctx, parallel=1), cards)
     if found is None:
         return None
@@ -79,8 +78,8 @@ def by_layers(facts: ModelFacts, ctx: int | None, cards: Sequence[Card]) -> str 
 
 
 def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
-    """What llama.cpp's `auto` comes to: all layers if they fit, else a smaller context where none
-    was given, else experts on the host, else fewer layers. Its own choice may differ a little."""
+    """The result of llama.cpp's `auto`: all layers if they fit, else a smaller context if none was
+    given, else experts on the host, else fewer layers. Its own choice may differ a little."""
     whole = replace(plan, gpu_layers=ALL)
     if not cards_of(plan, cards):
         return replace(plan, gpu_layers=0)
@@ -95,7 +94,7 @@ def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPl
 
 
 def _less(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
-    """Experts of as few layers on the host as each card needs, else fewer layers on the cards."""
+    """Keep as few layers' experts on the host as each card needs, else fewer layers on cards."""
     if facts.experts.count:
         bare = {share.card: share.layers for share in place(facts, plan, cards).cards}
         moved = {card: len(layers) for card, layers in bare.items()}
@@ -129,10 +128,8 @@ def _moving(
 def spare(
     facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card], only: int | None = None
 ) -> int:
-    """Bytes left on the card that has least left, the margin taken off; negative: does not fit.
-
-    `only`: of this card alone.
-    """
+    """Bytes left on the fullest card, less the margin; negative: does not fit. `only`: of this
+    card."""
     placement = place(facts, plan, cards)
     left = [
         have - share.bytes - CARD_MARGIN
@@ -143,7 +140,7 @@ def spare(
 
 
 def least(most: int, works: Callable[[int], bool]) -> int | None:
-    """The least number up to `most` for which it works, if it does for all above it too."""
+    """The smallest number up to `most` for which `works`, if it works for all above it too."""
     if not works(most):
         return None
     low, high = 0, most
@@ -159,7 +156,7 @@ def least(most: int, works: Callable[[int], bool]) -> int | None:
 def weigh(
     facts: ModelFacts, plan: LlamaPlan, machine: Machine, ram_read_bps: float | None = None
 ) -> tuple[Assessment, Placement | None]:
-    """The whole sum for one plan. The placement is None where not even the layers are known."""
+    """The whole sum for one plan. The placement is None if not even the layers are known."""
     has_cards = bool(cards_of(plan, machine.cards))
     ledger = Assessment(plan.strategy(has_cards))
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
@@ -240,7 +237,7 @@ def _card_terms(share: Share, placement: Placement, where: str, ledger: Assessme
     ledger.add("compute", share.compute, where, f"batch of {placement.plan.ubatch} tokens, reserve")
     ledger.add("expert cache", share.extra, where, "--moe-cache-mib")
     ledger.add("CUDA context", share.context, where, "estimate")
-    ledger.add("margin", CARD_MARGIN, where, "for what no sum has")
+    ledger.add("margin", CARD_MARGIN, where, "for what no calculation covers")
 
 
 def _span(layers: Sequence[int]) -> str:
@@ -254,7 +251,7 @@ def _span(layers: Sequence[int]) -> str:
 def _host(
     facts: ModelFacts, plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Assessment
 ) -> None:
-    """Anonymous memory first; then the weights of the host, as pages or as memory of their own."""
+    """Anonymous memory first; then the host's weights, as pages or as memory of their own."""
     host = placement.host
     prompt = plan.cache_ram_mib * MIB
     if plan.cache_ram_mib < 0:
@@ -289,8 +286,8 @@ def _mapped(ledger: Assessment, available: int) -> None:
 
 
 def _ceiling(host: Share, machine: Machine, ledger: Assessment, ram_read_bps: float | None) -> None:
-    """Tokens a second that reading the host's weights allows: from the disk what the page cache
-    misses, from memory the rest where its speed is known."""
+    """Tokens a second allowed by reading the host's weights: from the disk what the page cache
+    lacks, from memory the rest if its speed is known."""
     if not host.active:
         return
     pages = next((limit for limit in ledger.limits if limit.where == PAGES), None)
@@ -298,7 +295,7 @@ def _ceiling(host: Share, machine: Machine, ledger: Assessment, ram_read_bps: fl
     seconds = 0.0
     if miss:
         if not machine.disk_read_bps:
-            ledger.notes.append("how fast the disk reads is not known: no ceiling worked out")
+            ledger.notes.append("how fast the disk reads is not known: no ceiling calculated")
             return
         seconds += host.active * miss / machine.disk_read_bps
     if ram_read_bps:
@@ -315,7 +312,7 @@ def _ceiling(host: Share, machine: Machine, ledger: Assessment, ram_read_bps: fl
 def _envelope(
     facts: ModelFacts, placement: Placement, machine: Machine, ledger: Assessment
 ) -> Envelope:
-    """Weights are read first (through the page cache, whatever is mapped), then buffers made."""
+    """Predict the load: weights are read first (through the page cache), then buffers made."""
     kept = placement.host.weights if ledger.strategy is Strategy.RESIDENT else 0
     prompt = sum(term.bytes or 0 for term in ledger.terms if term.name == "prompt cache")
     own = ledger.need(HOST)

@@ -1,5 +1,5 @@
-"""What a load is expected to take while it runs, kept so that a guard can hold it against what
-is: memory of processes, page cache, VRAM by card and swap."""
+"""What a load is expected to take while it runs, for a guard to compare with what it does take:
+memory of processes, page cache, VRAM by card and swap."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from console.common.units import format_bytes, format_duration
 
 SLACK = 0.10
 LEAST_SLACK = 2 << 30
-"""A prediction is left when a figure is a tenth and 2 GiB above it, whichever is more."""
+"""A prediction is exceeded by a tenth and 2 GiB, whichever is more."""
 MOST = 1 << 60
 SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Bytes at the end of one phase, from a quiet start; `at_s` is seconds since the start, None
-    where the speed of the disk is not known. VRAM is by the name or UUID of the card."""
+    """Bytes at the end of one phase, from a quiet start; `at_s` is seconds since the start, None if
+    the disk's speed is unknown. VRAM is by the name or UUID of the card."""
 
     phase: str
     at_s: float | None = None
@@ -58,10 +58,10 @@ class Envelope:
         swap: int | None = None,
         vram: Iterable[tuple[str, int]] = (),
     ) -> str | None:
-        """In words what is above the prediction by more than the slack; None while it holds.
+        """In words what exceeds the prediction by more than the slack; None if nothing does.
 
-        Given is what a load takes now, above what was taken before it began; None is "not
-        measured". The page cache is not judged: the kernel takes back what it needs of it.
+        Arguments are what a load takes now, above what was taken before it began; None is "not
+        measured". The page cache is not judged, because the kernel reclaims it when needed.
         """
         if not self.points:
             return None
@@ -80,7 +80,7 @@ class Envelope:
 
     @staticmethod
     def from_json(data: object) -> Envelope:
-        """What `to_json` gave. Raises ValueError with what is wrong."""
+        """Parse the output of `to_json`. Raises ValueError with what is wrong."""
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError("not a memory envelope of this version")
         points = data.get("points")
@@ -89,7 +89,7 @@ class Envelope:
         return Envelope(tuple(_point(one) for one in points))
 
     def lines(self) -> list[str]:
-        """One line a point: phase, time, and the bytes that are not zero."""
+        """One line per point: phase, time, and the bytes that are not zero."""
         return [_line(point) for point in self.points if point != Point(point.phase, point.at_s)]
 
 

@@ -1,7 +1,7 @@
-"""A loader's command line, read as far as memory goes: llama-server, SGLang, kt-kernel.
+"""Reads the memory-related options of a command line: llama-server, SGLang, kt-kernel.
 
 llama-server's spellings and defaults are those of build b11669 (`--help`), with older ones that
-still stand in compose files. The last one given wins, and the command line wins over LLAMA_ARG_*.
+still occur in compose files. The last one given wins, and the command line wins over LLAMA_ARG_*.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ METHODS = ("int4", "int8", "fp8", "bf16", "moe_int4", "moe_int8")
 GIB = 1 << 30
 
 Apply = Callable[["_Reading", str, str], None]
-"""What a value does: (reading, the option's own spelling for messages, value)."""
+"""How a value is applied: (reading, the option's own spelling for messages, value)."""
 
 
 @dataclass
 class _Reading:
-    """What was read so far: values by field, in the order they came."""
+    """What was read so far: values by field, in order."""
 
     got: dict[str, Any] = field(default_factory=dict)
     overrides: list[tuple[str, str]] = field(default_factory=list)
@@ -45,8 +45,8 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One option: its spellings, the one that messages have last; what a value does, and what
-    standing alone does."""
+    """One option: its spellings, the one for messages last; the effect of a value, and of the
+    option alone."""
 
     flags: tuple[str, ...]
     apply: Apply | None = None
@@ -262,7 +262,7 @@ _CONVERSION = (
 def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
     """llama-server's arguments (and LLAMA_ARG_* of its environment) as a plan.
 
-    What cannot be read is in `problems`, and the default stands.
+    Unreadable options are in `problems`, and their default is used.
     """
     reading = _Reading()
     for option in _LLAMA:
@@ -335,14 +335,14 @@ def _read(reading: _Reading, argv: Sequence[str], options: Iterable[_Option]) ->
 
 
 def _bare(option: _Option, following: str) -> bool:
-    """Whether an option stands without a value: the next word is not one it could have."""
+    """Whether an option stands without a value, because the next word cannot be one."""
     if option.alone is None:
         return False
     return following.lower() not in (*ON, *OFF, "auto", "-1")
 
 
 def _words(argv: Sequence[str]) -> Iterator[str]:
-    """The words; a list item like `--ctx-size 8192` of a compose file is meant as two."""
+    """The words; a list item like `--ctx-size 8192` of a compose file counts as two."""
     for word in argv:
         if word.startswith("-") and re.search(r"\s", word):
             yield from word.split()

@@ -1,4 +1,4 @@
-"""How a loader is told to place a model: plain values, out of a command line or set by hand."""
+"""How a loader places a model: plain values, from a command line or set by hand."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from enum import StrEnum
 ALL = 1 << 20
 """More layers than any model has: `all`."""
 AUTO_SLOTS = 4
-"""Slots of a llama-server that was not told how many (`-np -1`); their cache is then shared."""
+"""Slots of a llama-server without a number (`-np -1`); their cache is then shared."""
 CACHE_RAM_MIB = 8192
 EXPERTS_OF_LAYER = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 DENSE_OF_LAYER = r"\.ffn_(up|down|gate)\."
 
 
 class Strategy(StrEnum):
-    """What keeps the weights in memory, which decides what swap and page cache are worth."""
+    """How the weights are kept in memory, which decides the use of swap and page cache."""
 
     MMAP = "llama.cpp mmap"
     RESIDENT = "llama.cpp resident"
@@ -27,12 +27,12 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LlamaPlan:
-    """llama-server's options as far as memory goes; the defaults are those of build b11669.
+    """llama-server's memory-related options; the defaults are those of build b11669.
 
-    `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own). `parallel` None: so
-    many slots as it likes, with one shared cache. Without `flash` attention V is padded to its
-    largest layer. `cpu_experts` and `cpu_dense`: of the first so many layers. `overrides`
-    are (pattern, buffer type). Sizes in MiB as the options have them.
+    `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own). `parallel` None: it
+    chooses the slots, with one shared cache. Without `flash` attention V is padded to its largest
+    layer. `cpu_experts` and `cpu_dense`: of the first so many layers. `overrides` are (pattern,
+    buffer type). Sizes in MiB, as in the options.
     """
 
     gpu_layers: int | None = None
@@ -87,7 +87,7 @@ class LlamaPlan:
 
 @dataclass(frozen=True, slots=True)
 class SglangPlan:
-    """SGLang's options, and kt-kernel's where its experts work on the CPU; `cpu_offload` in bytes a
+    """SGLang's options, and kt-kernel's if its experts run on the CPU; `cpu_offload` in bytes a
     rank."""
 
     ranks: int = 1
@@ -113,7 +113,7 @@ class SglangPlan:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """A run of a converter: `method` is the format it writes, `input_type` what it reads into."""
+    """A run of a converter: `method` is the format it writes, `input_type` what it reads."""
 
     method: str = "int8"
     input_type: str = ""

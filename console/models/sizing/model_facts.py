@@ -1,4 +1,4 @@
-"""What a model is made of, as far as its memory goes; where a fact is missing, that is said."""
+"""What a model is made of, as far as memory goes; missing facts are named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from console.common.text import one_line
 
 MOST_LAYERS = 1024
 MOST_LENGTH = 1 << 24
-"""Elements of a head, a state, a vocabulary, heads, experts: far above what there is."""
+"""Bound on elements of a head, a state, a vocabulary, heads, experts: far above any real one."""
 MOST_TOKENS = 1 << 31
 MOST_BYTES = 1 << 50
 
@@ -22,13 +22,13 @@ EVERY_FOURTH_FULL = ("qwen3next", "qwen35", "qwen35moe")
 
 
 class BadFacts(ConsoleError):
-    """A header or a config.json says what cannot be; nothing is worked out from it."""
+    """A header or a config.json has impossible values; nothing is computed from it."""
 
     exit_code = Exit.FAILED
 
 
 class Kind(StrEnum):
-    """What a weight is for, since that decides where it goes."""
+    """What a weight is for, which decides where it is placed."""
 
     TOKENS = "token table"
     OUTPUT = "output"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One tensor, or a group of like ones where only a config.json is known.
+    """One tensor, or a group of equal ones if only a config.json is known.
 
     `layer` is None outside the blocks; `name` is clean and in llama.cpp's form.
     """
@@ -53,12 +53,12 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """What is kept of a token. Lengths in elements of one head; per-layer tuples name all layers.
+    """What is cached of a token. Lengths in elements of one head; per-layer tuples name all layers.
 
     `latent` is MLA: only K is kept, `key` long (the latent and its rope part), and a head works
-    with `head` elements. `unpacked` is the same attention in a file of before, where every head is
-    kept. `window_key` and `window_value` hold in layers with a window, where they differ.
-    `own_layers`: later ones reuse their caches.
+    with `head` elements. `unpacked` is the same attention in an older file, with every head kept.
+    `window_key` and `window_value` hold in layers with a window, if they differ. `own_layers`:
+    later ones reuse their caches.
     """
 
     heads: int | None = None
@@ -85,9 +85,9 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Recurrent:
-    """Layers with a state of fixed size instead of a cache (`beside`: as well as one).
+    """Layers with a state of fixed size instead of a cache (`beside`: in addition to one).
 
-    `conv` and `state` are elements a layer and sequence; `how` says what they were worked out of.
+    `conv` and `state` are elements a layer and sequence; `how` says how they were computed.
     """
 
     layers: tuple[bool, ...]
@@ -110,10 +110,10 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A model. Bytes and elements; None is "not known", and `missing` then says which key.
+    """A model. Bytes and elements; None is "unknown", and `missing` then says which key.
 
-    `layers` run; `spare_layers` are in the file for guessing ahead (MTP) and not loaded.
-    `source` says where it is from, `weights_from` where the bytes by class are from.
+    `layers` run; `spare_layers` are in the file for speculation (MTP) and not loaded. `source` is
+    where it comes from, `weights_from` the source of the bytes by class.
     """
 
     architecture: str
@@ -142,13 +142,13 @@ class ModelFacts:
 
     @property
     def tied(self) -> bool:
-        """The token table is the output too: a card that scores tokens holds a copy."""
+        """Whether the token table is also the output: a card that scores tokens holds a copy."""
         return not any(
             w.kind is Kind.OUTPUT and w.name.startswith("output.weight") for w in self.weights
         )
 
     def scaled(self, weight_bytes: int) -> ModelFacts:
-        """The same model with weights of another size: another quantization of it."""
+        """The same model with another total of bytes: another quantization of it."""
         whole = self.weight_bytes
         if whole <= 0 or not 0 <= weight_bytes <= MOST_BYTES:
             return self
@@ -160,9 +160,9 @@ class ModelFacts:
 
 
 class Keys:
-    """Numbers out of a foreign table whose keys are looked up under a prefix: checked, bounded, and
-    named when they are nonsense; remembers what was not there. `unpack` turns an array value of the
-    table's own kind into a tuple (None: not an array)."""
+    """Numbers from a foreign table whose keys share a prefix: checked, bounded, and named if
+    nonsense; remembers missing keys. `unpack` turns an array value of the table's own kind into a
+    tuple (None: not an array)."""
 
     def __init__(
         self,
@@ -184,12 +184,12 @@ class Keys:
         return self.table.get(f"{self.prefix}{key}")
 
     def lacks(self, key: str, what: str) -> None:
-        """An essential key is not there: the verdict will say so."""
+        """Note that an essential key is missing, for the verdict."""
         self.missing.append(f"{self.name(key)} ({what})")
 
     def bad(self, key: str, value: object, expected: str) -> NoReturn:
         huge = isinstance(value, int) and value.bit_length() > 128
-        shown = "a number beyond all measure" if huge else one_line(repr(value), 60)
+        shown = "an absurdly large number" if huge else one_line(repr(value), 60)
         raise BadFacts(
             f"the {self.source} cannot be true",
             f"{self.name(key)} is {shown}; expected {expected}",
@@ -197,7 +197,7 @@ class Keys:
         )
 
     def count(self, key: str, most: int = MOST_LENGTH, least: int = 0) -> int | None:
-        """A whole number; None where the key is missing. Raises BadFacts."""
+        """A whole number; None if the key is missing. Raises BadFacts."""
         value = self.raw(key)
         return None if value is None else self._whole(key, value, most, least)
 
@@ -233,8 +233,8 @@ def recurrent_of(
     keys: Keys, arch: str, layers: int, attention: Attention, forward: tuple[int, ...] | None
 ) -> Recurrent | None:
     """The states of fixed size that layers keep instead of a cache (Mamba, delta nets, short
-    convolutions, RWKV), or None for a model without any. Which layers those are, and how many
-    numbers they keep, is as llama.cpp's loader decides it. Raises BadFacts."""
+    convolutions, RWKV), or None for a model without any. Layers and sizes follow llama.cpp's
+    loader. Raises BadFacts."""
     sizes = _sizes(keys)
     if sizes is None:
         if arch in (*ALL, *BESIDE, *EVERY_FOURTH_FULL):

@@ -1,8 +1,8 @@
-"""Which bytes llama.cpp puts on which card, and which stay with the host.
+"""Which bytes llama.cpp puts on which card, and which stay on the host.
 
-The rules are those of its loader, seen in b11669 on devices that only count: the last layers go to
-the cards, in the order of the cards, by the proportions of --tensor-split (or of free memory); the
-output counts as one more layer, the token table stays with the host, and layers for guessing ahead
+The rules are its loader's, observed in b11669 on devices that only count: the last layers go to the
+cards, in the order of the cards, by the proportions of --tensor-split (or of free memory); the
+output counts as one more layer, the token table stays on the host, and layers for speculation (MTP)
 take a place although nothing of them is loaded.
 """
 
@@ -36,8 +36,8 @@ HOST = -1
 class Share:
     """What one place gets, in bytes. `card` is its number among all cards, HOST for the host.
 
-    `layers` are those that work there, `active` the bytes that are read for one token, `sizes` the
-    tensors of its layers and `moved` those that an override took from another place's layer.
+    `layers` are those that run there, `active` the bytes read for one token, `sizes` the tensors of
+    its layers and `moved` those that an override took from another place's layer.
     """
 
     card: int
@@ -87,7 +87,7 @@ class Placement:
 
 
 def labels(cards: Sequence[Card]) -> list[str]:
-    """A name for each card that no other has; it also names the card in an envelope."""
+    """A unique name for each card, also used in an envelope."""
     names = [clean(card.name, 40) or "card" for card in cards]
     return [
         name if names.count(name) == 1 else f"{name} #{number}" for number, name in enumerate(names)
@@ -95,7 +95,7 @@ def labels(cards: Sequence[Card]) -> list[str]:
 
 
 def capacity(card: Card) -> int | None:
-    """What is free; the whole card where only that is known."""
+    """The free memory of a card, or all of it if only that is known."""
     return card.total if card.free is None else card.free
 
 
@@ -257,7 +257,7 @@ def _compute(
     used: Sequence[int],
     cache: Cache | None,
 ) -> None:
-    """What the used cards and the host compute with."""
+    """Compute buffers of the used cards and the host."""
     for number in used:
         by_place[number].context = CONTEXT
     if cache is None:
@@ -279,7 +279,7 @@ def _compute(
 
 
 def _lent(host: Share) -> tuple[int, ...]:
-    """The largest tensors that are copied to a card at once: one of a host layer, two of those
-    that an override took from a card's layer, whose expert parts work in one go."""
+    """The largest tensors that are copied to a card at once: one of a host layer, two of those that
+    an override took from a card's layer, whose expert parts run in one go."""
     most = sorted(host.moved, reverse=True)[:2]
     return tuple(max([most, sorted(host.sizes, reverse=True)[:1]], key=sum))

@@ -1,6 +1,6 @@
-"""SGLang's arithmetic, with kt-kernel where experts work on the CPU, and that of its converter.
+"""SGLang's arithmetic, with kt-kernel if experts run on the CPU, and that of its converter.
 
-Ranks are equal, and all is resident.
+Ranks are equal, and everything is resident.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from console.models.sizing.placement import capacity, labels
 
 DISK = "disk"
 WIDE = 2
-"""Bytes of a weight while a layer is worked on: bf16."""
+"""Bytes of a weight while its layer is processed: bf16."""
 RECORDED_S = 49 * 3600 / 59
-"""Seconds a layer where the source did not fit into RAM: 49 h for 59 layers of DeepSeek-R1 with
-265 GiB in swap (F-019)."""
+"""Seconds a layer when the source did not fit into RAM: 49 h for 59 layers of DeepSeek-R1 with 265
+GiB in swap (F-019)."""
 FRACTION = 0.88
-"""--mem-fraction-static where it is not given: SGLang's own choice, about."""
+"""Approximate default of --mem-fraction-static, which SGLang chooses itself."""
 CTX = 8192
-"""Tokens counted where none are asked for: SGLang gives its cache whatever is left."""
+"""Tokens counted if no context is given: SGLang gives its cache whatever is left."""
 LOAD_PEAK = 0.10
-"""On top of kt-kernel's CPU weights while they are loaded."""
+"""Added to kt-kernel's CPU weights while they are loaded."""
 STAGING = 8 * GIB
-"""Of host memory a rank passes its shards through, where nothing stays in RAM."""
+"""Host memory through which a rank passes its shards if nothing stays in RAM."""
 BYTES_PER_WEIGHT = (("INT4", 0.5625), ("INT8", 1.03125), ("FP8", 1.0), ("BF16", 2.0))
 """Of kt-kernel's formats, with their scales (one of 2 bytes for 32 or 64 weights)."""
 
 
 def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) -> Assessment:
-    """The whole sum for a converter, and how long it takes: RAM for the source and one layer at its
+    """The whole sum for a converter, and its duration: RAM for the source and one layer at its
     peak, disk for source and result."""
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += [one for one in facts.missing if "cache" not in one]
     ledger.notes += plan.notes
     if facts.source == GGUF:
-        ledger.stops.append("a GGUF file is no input for this converter: it takes safetensors")
+        ledger.stops.append("this converter takes safetensors, not GGUF")
     if facts.layers is None:
         return ledger
     result = _result(facts, plan)
@@ -136,7 +136,7 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *(f"not counted: {what}" for what in plan.uncounted)]
     if plan.kt and facts.source == GGUF:
-        ledger.stops.append("a GGUF file is no input for kt-kernel: it takes safetensors")
+        ledger.stops.append("kt-kernel takes safetensors, not GGUF")
     if facts.layers is None:
         return ledger
     dense = facts.bytes_of(Kind.TOKENS, Kind.OUTPUT, Kind.DENSE)
@@ -159,7 +159,7 @@ def _cards(
     experts: int,
     ledger: Assessment,
 ) -> None:
-    """Every rank takes the same: the smallest card decides."""
+    """Judge the smallest card, since every rank takes the same."""
     ranks = plan.ranks * plan.stages
     cards = machine.cards[:ranks]
     if len(cards) < ranks:
@@ -198,7 +198,7 @@ def _tokens(facts: ModelFacts, plan: SglangPlan) -> int:
 
 
 def _cache(facts: ModelFacts, plan: SglangPlan, ledger: Assessment) -> int | None:
-    """Bytes a rank: heads are shared out, a latent cache is kept whole by every rank."""
+    """Bytes a rank: heads are divided among ranks, a latent cache is kept whole by each."""
     tokens, kind = _tokens(facts, plan), plan.type_kv
     one = LlamaPlan(ctx=tokens, parallel=1, type_k=kind, type_v=kind, swa_full=True)
     cache = cache_of(facts, one)
@@ -277,13 +277,13 @@ def _mapped(ledger: Assessment, machine: Machine) -> None:
             "each token"
         )
         if machine.disk_read_bps is None:
-            ledger.notes.append("how fast the disk reads is not known: no ceiling worked out")
+            ledger.notes.append("how fast the disk reads is not known: no ceiling calculated")
 
 
 def _envelope(
     facts: ModelFacts, plan: SglangPlan, machine: Machine, ledger: Assessment
 ) -> Envelope:
-    """Everything is read into memory first, then the cards fill up, then their cache."""
+    """Predict the load: everything is read into memory, then cards fill up, then their cache."""
     margin = HOST_MARGIN if plan.kt and not plan.kt_mmap else 0
     need = ledger.need(HOST) - margin
     ram, swap = held(need, machine)

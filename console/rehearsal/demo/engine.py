@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _package() -> Any:
-    """The module ``xllamacpp``. Raises ``EngineFailure`` where it is missing or broken."""
+    """Import the module ``xllamacpp``. Raises ``EngineFailure`` if it is missing or broken."""
     try:
         import xllamacpp
     except ModuleNotFoundError as error:
@@ -58,7 +58,7 @@ def _package() -> Any:
 
 
 def _check(model: Path, host: str, port: int) -> None:
-    """Raises ``EngineFailure`` if the model cannot be read or the address is not free."""
+    """Raise ``EngineFailure`` if the model cannot be read or the address is not free."""
     try:
         with model.open("rb"):
             pass

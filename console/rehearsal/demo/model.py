@@ -89,8 +89,9 @@ class Tensor:
 class ModelSpec:
     """A random ``llama`` model: ``context`` in tokens, the other sizes in elements.
 
-    ``spare`` tokens are never said. They make the output matrix large, which is paid for once an
-    answered token and once a whole prompt: prompts get cheap against answers, as on a card.
+    ``spare`` tokens never occur in answers. They enlarge the output matrix, which costs time once
+    per answered token but only once per prompt, so that prompts are cheap against answers, as on a
+    card.
     """
 
     name: str
@@ -350,7 +351,7 @@ def _is_complete(path: Path, spec: ModelSpec) -> bool:
 
 
 def _remove_stale(directory: Path) -> None:
-    """Remove what killed writers left: a partial file that nothing has written to lately."""
+    """Remove partial files of killed writers: those that nothing has written to lately."""
     for left in directory.glob(".*.gguf.*.partial"):
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > _STALE_AFTER_S:

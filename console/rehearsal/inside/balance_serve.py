@@ -1,4 +1,4 @@
-"""What KTransformers' server imports first: sched_ext, a C++ extension that no wheel brings."""
+"""Stands in for sched_ext, a C++ extension that KTransformers' server imports and no wheel has."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The commands of the stand-in image, one function each: `python -m …inside.command NAME ARG…`.
 
-`llama-bench` and `llama-sweep-bench` measure the tiny model, for real: the engine serves on a
-loopback port of its own, and its own timings are the samples. What is printed has llama.cpp's
-shape.
+`llama-bench` and `llama-sweep-bench` really measure the tiny model: the engine serves on a loopback
+port, and its own timings are the samples. The output has llama.cpp's form.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Sample = tuple[int, float]
 
 
 def llama_server(arguments: Sequence[str]) -> int:
-    """Modules are imported where they are used: under a small quota each one is waited for."""
+    """Serve; imports happen where needed, because each one takes long under a small quota."""
     from console.rehearsal.inside import server
 
     return server.main("llama-server", arguments)
@@ -53,7 +52,7 @@ def cuobjdump(arguments: Sequence[str]) -> int:
 
 
 def nvidia_smi(arguments: Sequence[str]) -> int:
-    """`-L` and `--query-gpu=…`, from the scripted cards and what is held of them now."""
+    """`-L` and `--query-gpu=…`, for the scripted cards and their memory in use now."""
     announce("nvidia-smi")
     query = next((one for one in arguments if one.startswith("--query-gpu=")), "")
     if not query:
@@ -93,7 +92,7 @@ def entry(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def served() -> Iterator[None]:
-    """The engine, up for as long as the block runs. Raises RuntimeError when it does not serve."""
+    """Yield the engine, running for as long as the block. Raises RuntimeError if it fails."""
     argv = [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", MODEL,
             "--port", str(PORT), "--cache-ram", "0"]  # fmt: skip
     child = subprocess.Popen(argv, stdout=2, stdin=subprocess.DEVNULL)
@@ -110,7 +109,7 @@ def served() -> Iterator[None]:
 
 
 def timings(prompt: int, tokens: int) -> dict[str, Any]:
-    """One completion behind `prompt` tokens of fresh text; the server's own timings."""
+    """The server's own timings of one completion after `prompt` tokens of fresh text."""
     import urllib.request
 
     words = os.urandom(prompt).hex()[: max(1, prompt - 1)]
@@ -174,7 +173,7 @@ def _print(entries: list[Any], form: str) -> None:
 
 
 def sweep(arguments: Sequence[str]) -> int:
-    """`llama-sweep-bench`: a row a depth, in ik_llama.cpp's table."""
+    """`llama-sweep-bench`: one row per depth, as in ik_llama.cpp's table."""
     announce("llama-sweep-bench")
     context = int(value(arguments, "-c", "--ctx-size", default="1024"))
     prompt = min(int(value(arguments, "-ub", "--ubatch-size", default="256")), 512)

@@ -1,8 +1,7 @@
-"""A stand-in server: a real llama.cpp on a tiny generated model, with the arguments of a real one.
+"""A stand-in server: a real llama.cpp on a tiny generated model, with a real server's arguments.
 
 Host, port, model name, context and slots are taken from the command line as the real servers take
-them; whatever else it says is accepted and named in the log. A rehearsal may have one thing go
-wrong in it on purpose.
+them; other options are accepted and named in the log. A rehearsal may inject one fault here.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ CUDA_LINES = (
 )
 SOON_S = 2.0
 ABORT_S = 5.0
-"""Between the words of an error and the end of the process."""
+"""Seconds between an error message and the end of the process."""
 CRASH_AFTER = 2
-"""Requests of a soak that are still answered."""
+"""Requests of a soak that are answered before the crash."""
 CHUNK = 16 << 20
 ABORTED, SEGFAULT = 134, 139
 """Exit codes as of a signal: process 1 of a container cannot send itself one."""
@@ -49,7 +48,7 @@ MOST_CONTEXT = 4096
 
 
 class Loading(BaseHTTPRequestHandler):
-    """503 to everything, as llama-server answers while its model loads."""
+    """Answers 503 to everything, as llama-server does while its model loads."""
 
     def do_GET(self) -> None:
         data = b'{"error":{"code":503,"message":"Loading model"}}'
@@ -62,15 +61,15 @@ class Loading(BaseHTTPRequestHandler):
 
 
 def load_for_ever(host: str, port: int) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Answer 503 until SIGTERM or SIGINT."""
     print("stand-in: loading, and never done", flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     HTTPServer((host, port), Loading).serve_forever()
 
 
-def _eat(bytes_s: int) -> None:
-    """Take RAM, page by page, until somebody ends it."""
+def _eat_ram(bytes_s: int) -> None:
+    """Take RAM, page by page, until the process is ended."""
     print("stand-in: loading; RAM goes up as in F-022", flush=True)
     taken = []
     while True:
@@ -88,7 +87,7 @@ def _cuda_error(told: Settings, port: int) -> None:
 
 
 def _crash(told: Settings, port: int) -> None:
-    """Dies under the soak: its requests are known by their token limit, in /slots."""
+    """Die during the soak, whose requests are recognised in /slots by their token limit."""
     seen: set[int] = set()
     while len(seen) <= CRASH_AFTER:
         time.sleep(0.1)
@@ -101,7 +100,7 @@ def _crash(told: Settings, port: int) -> None:
 
 
 def main(program: str, arguments: Sequence[str] | None = None) -> int:
-    """Serve until a signal; the exit code of a server that could not."""
+    """Serve until a signal; return an exit code if that fails."""
     announce(program)
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "--version" in given:
@@ -120,7 +119,7 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
     usual = os.environ.get("LLAMA_ARG_PORT") or str(DEFAULT_PORT.get(program, 8080))
     port = int(value(given, "--port", default=usual))
     if told.fault == "ram":
-        _eat(told.eat_bytes_s)
+        _eat_ram(told.eat_bytes_s)
     if told.fault == "never-ready":
         load_for_ever(host, port)
     work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)
@@ -133,7 +132,7 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
 
 
 def _own(given: Sequence[str], model: str, host: str, port: int) -> list[str]:
-    """The demo engine's arguments for what a real server was asked for."""
+    """The demo engine's arguments, from those of a real server."""
     slots = int(value(given, "-np", "--parallel", default="1"))
     context = int(value(given, "-c", "--ctx-size", "--context-length", default="0")) or MOST_CONTEXT
     alias = value(given, "-a", "--alias", "--served-model-name", default=Path(model).stem)
@@ -145,7 +144,7 @@ def _own(given: Sequence[str], model: str, host: str, port: int) -> list[str]:
 
 
 def _load(told: Settings) -> int:
-    """Take what a load of the real model would take of the cards; -1 where there are none."""
+    """Take as much of the cards as the real model would; -1 if there are no cards."""
     directory = Path(HOLDS)
     if not told.hold or not directory.is_dir():
         return -1

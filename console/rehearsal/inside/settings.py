@@ -1,8 +1,8 @@
-"""What a stand-in container was told by its rehearsal and its arguments, and its VRAM.
+"""The settings of a stand-in container, from its rehearsal and its arguments, and its VRAM.
 
 Everything in this package runs inside the stand-in image, on the standard library alone. VRAM is
-scripted: a file a process, naming bytes per card, that counts while its lock is held. The lock goes
-with the process, so memory is given back after SIGKILL as well.
+scripted: one file per process names bytes per card, and counts while its lock is held. The lock
+ends with the process, so memory is freed after SIGKILL as well.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "OMNI_REHEARSAL"
-"""Environment variable of a stand-in image: the settings below, as JSON in base64: a Dockerfile
-has quoting rules of its own."""
+"""Environment variable of a stand-in image: the settings below, as JSON in base64, because a
+Dockerfile has quoting rules of its own."""
 HOLDS_VARIABLE = "OMNI_REHEARSAL_HOLDS"
 """On the host: the directory that containers see as HOLDS."""
 MODEL = "/opt/rehearsal/model.gguf"
 HOLDS = "/omni-rehearsal/vram"
-"""Where a container says what it holds of which card: a directory of the host, bind-mounted."""
+"""Where containers record how much of which card they hold: a bind-mounted host directory."""
 
 
 def value(arguments: Sequence[str], *names: str, default: str = "") -> str:
-    """The last value given under any of these names, as `-x V` or `--x=V`. Names are exact:
-    llama.cpp's `-ngl` is no `-n gl`, as argparse has it."""
+    """The last value given under any of these names, as `-x V` or `--x=V`. Names are exact: unlike
+    in argparse, llama.cpp's `-ngl` is not read as `-n gl`."""
     found = default
     for number, one in enumerate(arguments):
         name, sign, inline = one.partition("=")
@@ -41,8 +41,8 @@ def value(arguments: Sequence[str], *names: str, default: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`fault`: what goes wrong, or empty. `cards`: {uuid, name, total} each; `hold`: UUID → bytes
-    that a load takes. `soak_tokens`: the token limit by which requests of a soak are known.
+    """`fault`: the fault to inject, or empty. `cards`: {uuid, name, total} each; `hold`: UUID →
+    bytes that a load takes. `soak_tokens`: the token limit that marks requests of a soak.
     `eat_bytes_s`: the pace of a load that eats RAM."""
 
     image: str = "stand-in"
@@ -67,7 +67,7 @@ class Settings:
 
 
 def settings() -> Settings:
-    """As the image has them; the defaults where it has none."""
+    """The settings in the image, else the defaults."""
     text = os.environ.get(VARIABLE, "")
     return Settings(**json.loads(base64.b64decode(text))) if text else Settings()
 
@@ -77,7 +77,7 @@ def packed(told: Settings) -> str:
 
 
 def fetched(port: int, path: str) -> Any:
-    """The JSON that a server on this machine has at `path`; None where it has none."""
+    """The JSON that a server on this machine has at `path`; None if it has none."""
     import urllib.request
 
     try:
@@ -88,16 +88,16 @@ def fetched(port: int, path: str) -> Any:
 
 
 def announce(name: str) -> None:
-    """The first line of everything that stands in for something, on stderr."""
+    """Print the first line of every stand-in, on stderr."""
     print(f"{name}: stand-in of a rehearsal, not the real one", file=sys.stderr, flush=True)
 
 
 class OutOfMemory(Exception):
-    """The cards have not that much left; the text is what CUDA says."""
+    """The cards have too little memory left; the text is CUDA's."""
 
 
 def held(directory: Path) -> dict[str, int]:
-    """Bytes in use by UUID: what every live process in `directory` said it holds."""
+    """Bytes in use by UUID: the sum over all live processes with a file in `directory`."""
     used: dict[str, int] = {}
     for path in sorted(directory.glob("*.hold")):
         for uuid, size in _live(path).items():
@@ -106,7 +106,7 @@ def held(directory: Path) -> dict[str, int]:
 
 
 def _live(path: Path) -> dict[str, int]:
-    """What a file says while its process lives; empty for one whose process is gone."""
+    """A holder's figures while its process lives; empty once the process is gone."""
     try:
         with path.open() as file:
             try:
@@ -120,9 +120,9 @@ def _live(path: Path) -> dict[str, int]:
 
 
 def hold(directory: Path, wanted: Mapping[str, int], total: Mapping[str, int]) -> int:
-    """Take bytes of the cards for as long as the returned descriptor is open, or the process lives.
+    """Take bytes of the cards until the returned descriptor is closed or the process ends.
 
-    Raises OutOfMemory where a card has not that much left, OSError as writing does.
+    Raises OutOfMemory if a card has too little left, OSError if writing fails.
     """
     used = held(directory)
     for uuid, size in wanted.items():

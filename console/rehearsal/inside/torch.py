@@ -1,4 +1,4 @@
-"""Stands in for `torch`: what a check of the build and of the cards asks it."""
+"""Stands in for `torch`, with what a check of the build and of the cards uses."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _properties(index: int = 0) -> SimpleNamespace:
 
 
 class Tensor:
-    """A square of equal numbers, as much as a check that a kernel runs needs."""
+    """A square of equal numbers: enough for a check that a kernel runs."""
 
     def __init__(self, value: float, rows: int, columns: int) -> None:
         self.value, self.rows, self.columns = value, rows, columns
 
     def matmul(self, other: Tensor) -> Tensor:
-        """The product, where there are kernels for the card. Raises RuntimeError."""
+        """The product, if there are kernels for the card. Raises RuntimeError."""
         if settings().fault == "no-sm120":
             raise RuntimeError(NO_KERNEL)
         return Tensor(self.value * other.value * self.columns, self.rows, other.columns)
@@ -43,7 +43,7 @@ class Tensor:
 
 
 def ones(rows: int, columns: int = 1, *, device: str = "cpu") -> Tensor:
-    """A tensor of ones; on a card that is not there a RuntimeError."""
+    """A tensor of ones. Raises RuntimeError for a card that does not exist."""
     _, _, number = device.partition(":")
     if device.startswith("cuda") and int(number or 0) >= len(settings().cards):
         raise RuntimeError("CUDA error: invalid device ordinal")

@@ -1,7 +1,7 @@
-"""Stands in for `pynvml` in a rehearsal: the site's cards, and what stand-ins hold of them now.
+"""Stands in for `pynvml` in a rehearsal: the site's cards, and the memory that stand-ins hold.
 
-This directory goes before the real module on PYTHONPATH; cards and the holds' directory come from
-the environment.
+This directory precedes the real module on PYTHONPATH; cards and the holds' directory come from the
+environment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ nvmlMemory_v2 = 2
 
 
 class NVMLError(Exception):
-    """As NVML's: a number, and words."""
+    """Like NVML's error: a number, and words."""
 
     def __init__(self, value: int) -> None:
         super().__init__(f"stand-in: error {value}")
@@ -94,7 +94,7 @@ def nvmlDeviceGetEnforcedPowerLimit(card: dict[str, Any]) -> int:
 
 
 def __getattr__(name: str) -> Callable[..., NoReturn]:
-    """Whatever else is asked: this card does not know it."""
+    """Any other NVML call: not supported by this card."""
     if not name.startswith("nvml"):
         raise AttributeError(name)
 

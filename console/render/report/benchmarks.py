@@ -1,6 +1,6 @@
-"""Benchmarks and gates in a report: figures with their targets, spread, what the machine did.
+"""Benchmarks and gates in a report: figures with their targets, spread, and the machine's state.
 
-Figures are held against the baseline and the targets.
+Figures are compared with the baseline and the targets.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from console.render.report.markdown import change, code, figure, prose, spread, 
 
 BEFORE, AFTER = ".baseline", ".baseline-after"
 DRIFT, MOVED = 0.05, 0.25
-"""A baseline that moved by more makes a comparison with it doubtful."""
+"""If the baseline moved by more, comparisons with it are doubtful."""
 Figures = dict[str, Any]
 
 SPEEDS = ("tok_s", "tg_tok_s")
-"""What a benchmark is about: a server's rate, or what llama-bench printed."""
+"""Main metrics of a benchmark: a server's rate, or what llama-bench printed."""
 
 
 def targets(view: RunView, metric: str) -> list[dict[str, Any]]:
@@ -38,12 +38,12 @@ def target_words(row: dict[str, Any], base: Figures | None) -> str:
     for word, key in (("GO", "go"), ("NO-GO", "no_go")):
         text = str(row.get(key) or "")
         if text:
-            parts.append(f"{word} {clean(text, 80)}{_comes_to(text, base)}")
+            parts.append(f"{word} {clean(text, 80)}{_relative_value(text, base)}")
     return "; ".join(parts)
 
 
-def _comes_to(text: str, base: Figures | None) -> str:
-    """What a threshold relative to the baseline comes to, in the figure's unit."""
+def _relative_value(text: str, base: Figures | None) -> str:
+    """The value of a threshold relative to the baseline, in the figure's unit."""
     if base is None:
         return ""
     try:
@@ -106,17 +106,17 @@ class Drift:
 
     @property
     def moved(self) -> bool:
-        """Whether it is another baseline altogether: that belongs into the first lines."""
+        """Whether the baseline changed so much that the first lines must say so."""
         return abs(self.after / self.before - 1) > MOVED
 
     @property
     def large(self) -> bool:
-        """Whether a comparison with it is doubtful."""
+        """Whether the change makes a comparison doubtful."""
         return abs(self.after / self.before - 1) > DRIFT
 
 
 def drifts(view: RunView) -> list[Drift]:
-    """One a benchmark whose baseline was measured before and after."""
+    """One per benchmark whose baseline was measured before and after."""
     found = []
     for scope in scopes(view):
         _, before, after = (one.get("tok_s", {}) for one in measured(view, scope))
@@ -133,14 +133,14 @@ def drift_words(drift: Drift) -> str:
 
 
 def measured(view: RunView, scope: str) -> tuple[Figures, Figures, Figures]:
-    """Figures by name: of the step, of the baseline before and after it."""
+    """Figures by name: of the step, and of the baseline before and after it."""
     empty: Figures = {}
     here, before, after = (view.metrics.get(scope + tail, empty) for tail in ("", BEFORE, AFTER))
     return here, before, after
 
 
 def of_metric(view: RunView, metric: str) -> Figures:
-    """What a gate calls `STEP.NAME` or `STEP.baseline.NAME`; empty where there is none."""
+    """The figure that a gate calls `STEP.NAME` or `STEP.baseline.NAME`; empty if missing."""
     owner, _, name = metric.partition(".")
     if name.startswith("baseline."):
         owner, name = owner + BEFORE, name.removeprefix("baseline.")
@@ -149,13 +149,13 @@ def of_metric(view: RunView, metric: str) -> Figures:
 
 
 def ordered(*groups: Figures) -> list[str]:
-    """Names of metrics: the known ones in the order of the one table, then the others."""
+    """Names of metrics: known ones in the order of the common table, then the others."""
     names = dict.fromkeys(name for group in groups for name in group)
     return [n for n in METRICS if n in names] + [n for n in names if n not in METRICS]
 
 
 def value_cell(found: Figures, like: str) -> str:
-    """The headline of a figure; `like`: the thresholds it is held against."""
+    """The main value of a figure; `like`: the thresholds it is compared with."""
     return prose(figure(found.get("value"), str(found.get("unit") or ""), like))
 
 
@@ -177,7 +177,7 @@ def count_cell(found: Figures) -> str:
 
 
 def figures_line(metrics: Figures) -> str:
-    """`tok_s 10.8 tok/s, ttft_s 412 ms`: every figure there is of one step."""
+    """`tok_s 10.8 tok/s, ttft_s 412 ms`: all figures of one step."""
     return ", ".join(
         f"{name} {format_number(one['value'], one.get('unit', ''))}"
         for name, one in metrics.items()
@@ -186,7 +186,7 @@ def figures_line(metrics: Figures) -> str:
 
 
 def voids(bench: Figures) -> dict[str, int]:
-    """Reasons for which runs were left out, and how often."""
+    """Why runs were left out, with the number of runs for each reason."""
     return Counter(
         clean(str(one.get("reason", "") if isinstance(one, dict) else one), 300)
         for one in bench.get("voids") or []
@@ -207,7 +207,7 @@ def captured_lines(view: RunView, scope: str) -> Iterator[str]:
 
 
 def names_of(view: RunView, scope: str) -> list[tuple[str, str]]:
-    """(ending of the scope, what a reader calls it), of those that measured something."""
+    """(ending of the scope, its name for readers) of those that measured something."""
     compared = bool(view.metrics.get(scope + BEFORE) or view.metrics.get(scope + AFTER))
     names = (("", "candidate" if compared else "measured"), (BEFORE, "baseline before"),
              (AFTER, "baseline after"))  # fmt: skip
@@ -247,7 +247,7 @@ def bench_lines(view: RunView, scope: str) -> Iterator[str]:
 
 
 def _servers(view: RunView, scope: str) -> Iterator[str]:
-    """What was measured: model, build, image, address, and the command line it really had."""
+    """What was measured: model, build, image, address, and the actual command line."""
     lines = []
     for tail, name in names_of(view, scope):
         bench = view.benchmarks.get(scope + tail)
@@ -286,7 +286,7 @@ def _protocol(bench: dict[str, Any]) -> list[str]:
 def _spreads(
     view: RunView, scope: str, groups: dict[str, Figures], names: list[tuple[str, str]]
 ) -> list[str]:
-    """Mean ± std as plans print it, and the median: a reader sees whether one run carries all."""
+    """Mean ± std as plans print it, and the median, which shows whether one run is an outlier."""
     rows = []
     for name in ordered(*groups.values()):
         if name not in SPEEDS and not targets(view, f"{scope}.{name}"):
@@ -320,7 +320,7 @@ def _levels(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str
 
 
 def _remarks(view: RunView, scope: str, names: list[tuple[str, str]]) -> Iterator[str]:
-    """The cold run, void runs with their reasons, and what the benchmark itself warns of."""
+    """The cold run, void runs with their reasons, and the benchmark's own warnings."""
     lines = []
     for tail, name in names:
         bench = view.benchmarks.get(scope + tail) or {}
@@ -340,7 +340,7 @@ def _remarks(view: RunView, scope: str, names: list[tuple[str, str]]) -> Iterato
 
 
 def _machine(bench: dict[str, Any]) -> Iterator[str]:
-    """What the machine was made to do meanwhile, where it was anything."""
+    """The machine's load meanwhile, if there was any."""
     context = bench.get("context") or {}
     if swapped := number(context.get("swapped_in")):
         yield f"{format_bytes(swapped)} swapped in while measuring"
@@ -349,7 +349,7 @@ def _machine(bench: dict[str, Any]) -> Iterator[str]:
 
 
 def _cards(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str]:
-    """Clocks, power and heat of the cards while they were measured: was it the same machine?"""
+    """Clocks, power and heat of the cards during the measurements: was it the same machine?"""
     rows = []
     for tail, who in names:
         cards = ((view.benchmarks.get(scope + tail) or {}).get("context") or {}).get("cards") or {}

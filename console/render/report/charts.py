@@ -45,19 +45,19 @@ BOLD = 1.25
 MOST_POINTS = 600
 MOST_DOTS = 1500
 SILENCE, SILENCE_S = 6.0, 3.0
-"""Times the usual time between two answers, and seconds at least: then a line is broken."""
+"""A line breaks after a pause of this many usual intervals, and of these seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One picture: `name` is its file's stem, `about` what it shows, for who cannot see it."""
+    """One picture: `name` is its file's stem, `about` describes it for those who cannot see it."""
 
     name: str
     about: str
     svg: str
 
     def link(self, folder: str) -> list[str]:
-        """The picture in Markdown, from a text beside `folder`."""
+        """The picture in Markdown, for a text beside `folder`."""
         alt = prose(self.about, 300).replace("[", "(").replace("]", ")")
         return [f"![{alt}]({quote(folder)}/{self.name}.svg)", ""]
 
@@ -113,7 +113,7 @@ def sample_chart(view: RunView, scope: str) -> Chart | None:
 
 
 def _marks(view: RunView, metric: str, base: float | None) -> Iterator[tuple[float, str]]:
-    """Thresholds in order: where, and what they are called."""
+    """Thresholds in order: position and name."""
     found = {}
     for target in targets(view, metric):
         for key, word in (("go", "GO"), ("no_go", "NO-GO")):
@@ -128,7 +128,7 @@ def _marks(view: RunView, metric: str, base: float | None) -> Iterator[tuple[flo
 
 
 def _thresholds(svg: Svg, panel: Panel, marks: list[tuple[float, str]]) -> None:
-    """Upright lines, the name of each above; of two, one at the left and one at the right."""
+    """Upright lines with names above; of two, one is named at the left and one at the right."""
     centres = [panel.x(value) for value, _ in marks]
     widths = [label_width(name) for _, name in marks]
     gap = max(widths, default=0.0) + 10
@@ -197,12 +197,12 @@ def _moments(svg: Svg, panel: Panel, marks: list[tuple[float, str]]) -> None:
 
 
 def window(count: int) -> int:
-    """Requests that one point of the rolling median stands for: an odd number."""
+    """How many requests one point of the rolling median covers: an odd number."""
     return max(5, min(61, count // 30)) | 1
 
 
 def rolling(points: Sequence[Point], width: int) -> list[Point]:
-    """The median of the `width` values around each; at the ends of those there are."""
+    """The median of the `width` values around each; fewer at the ends."""
     half, values = width // 2, [value for _, value in points]
     return [
         (t, median(values[max(0, at - half) : at + half + 1])) for at, (t, _) in enumerate(points)
@@ -210,8 +210,8 @@ def rolling(points: Sequence[Point], width: int) -> list[Point]:
 
 
 def unbroken(points: Sequence[Point], gaps: list[tuple[float, float]]) -> list[list[Point]]:
-    """The points in pieces, cut where nothing was observed and where nothing was answered for
-    long: a line across would be made up."""
+    """The points in pieces, cut where nothing was observed or nothing was answered for long, since
+    a line across would be invented."""
     apart = [two[0] - one[0] for one, two in pairwise(points)]
     silence = max(SILENCE_S, SILENCE * median(apart)) if apart else 0.0
     pieces: list[list[Point]] = [[]]
@@ -225,7 +225,8 @@ def unbroken(points: Sequence[Point], gaps: list[tuple[float, float]]) -> list[l
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """So many that a line has; of each heap the lowest and the highest stay: no peak goes."""
+    """At most as many points as a line needs; the lowest and highest of each group stay, so that no
+    peak is lost."""
     if len(points) <= MOST_POINTS:
         return list(points)
     size = -(-len(points) * 2 // MOST_POINTS)
@@ -237,7 +238,7 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def soak_memory_chart(step: str, series: SoakSeries) -> Chart | None:
-    """The server's own memory over the soak, each figure on an axis of its own: a leak slopes."""
+    """The server's memory over the soak, each figure on its own axis: a leak slopes up."""
     lines = [(name, points) for name, points in (("RSS", series.rss), ("VRAM", series.vram))
              if len(points) > 1 and max(v for _, v in points) > 0]  # fmt: skip
     if not lines:
@@ -274,7 +275,7 @@ def draw_lines(svg: Svg, panel: Panel, lines: list[tuple[str, list[Point]]]) -> 
 
 
 def short_card(name: str) -> str:
-    """A card's name without what every card's name has."""
+    """A card's name without the words that all card names have."""
     return words(re.sub(r"^(NVIDIA )?(GeForce |Quadro |Tesla )?", "", name), 22)
 
 
@@ -312,7 +313,7 @@ def memory_chart(view: RunView, gauges: Sequence[Gauge]) -> Chart | None:
 def _groups(
     view: RunView, gauges: Sequence[Gauge], begin: float
 ) -> list[tuple[str, list[tuple[str, list[Point]]]]]:
-    """Panels from top to bottom, in bytes; swap only where some was ever used."""
+    """Panels from top to bottom, in bytes; swap only if any was ever used."""
     names = card_names(view)
     uuids = dict.fromkeys(uuid for gauge in gauges for uuid in gauge.gpu)
     cards = [
@@ -332,7 +333,7 @@ def _groups(
 def _predictions(
     view: RunView, gauges: Sequence[Gauge], begin: float
 ) -> list[tuple[str, float, float, float]]:
-    """(line, from, to, bytes): the level just before a load plus what it was predicted to take."""
+    """(line, from, to, bytes): the level just before a load plus its prediction."""
     found, names = [], card_names(view)
     for step, data in view.envelopes.items():
         envelope, rise = envelope_of(data), rise_of(view, step, gauges)
@@ -360,7 +361,7 @@ def _spans(gauges: Sequence[Gauge], begin: float) -> list[tuple[str, float, floa
 
 
 def _bands(svg: Svg, frame: Panel, spans: list[tuple[str, float, float]]) -> None:
-    """Every other step on a grey ground, with its name where there is room for it."""
+    """Every other step on a grey ground, with its name if there is room."""
     for at, (step, first, last) in enumerate(spans):
         left, right = frame.x(first), frame.x(last)
         if at % 2 == 0:

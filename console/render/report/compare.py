@@ -1,6 +1,6 @@
 """Several runs side by side: what was attempted, with what, what it measured, what went wrong.
 
-The tables of "what was attempted" that a registry of lessons is made of, from the journals.
+Makes the "what was attempted" tables of the registry of lessons from the journals.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class Attempt:
 
     @property
     def outcome(self) -> str:
-        """`NO-GO (retain), rolled_back`: decision and state are two things."""
+        """`NO-GO (retain), rolled_back`: the decision, then the state."""
         return self.decision if self.state == "succeeded" else f"{self.decision}, {self.state}"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Attempts, oldest first. `inputs` are those that differ, `same` those that do not; runs of
-    different playbooks have theirs in one column, `INPUTS`."""
+    different playbooks have their inputs in one column, `INPUTS`."""
 
     attempts: tuple[Attempt, ...]
     inputs: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ def compare(runs: Sequence[tuple[RunView, str]]) -> Comparison:
 
 
 def attempt(view: RunView, state: str, whole: bool) -> Attempt:
-    """One run as a row; `whole`: metrics with the step they are of."""
+    """One run as a row; `whole`: label metrics with their step."""
     metrics, values = {}, {}
     for step, name, found in _headline(view):
         label = clean(f"{step}.{name}" if whole and step else name, 60)
@@ -130,7 +130,7 @@ def _headline(view: RunView) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def wrong(view: RunView) -> str:
-    """What went wrong, in a few words; empty where nothing did."""
+    """What went wrong, in a few words; empty if nothing did."""
     found = []
     verdict = decided(view)
     if any(step.state in BAD for step in view.steps):
@@ -173,7 +173,7 @@ def as_json(made: Comparison) -> dict[str, Any]:
 
 
 def markdown(made: Comparison) -> str:
-    """The table as a registry of lessons has it."""
+    """The table in the form that a registry of lessons uses."""
     head = ["run", "date", "playbook", *(code(name, 40) for name in made.inputs)]
     head += [*(code(label, 60) for label in made.metrics), "decision", "what went wrong"]
     rows = [
@@ -195,7 +195,7 @@ def markdown(made: Comparison) -> str:
 
 
 def lines(made: Comparison, width: int) -> list[str]:
-    """The same for a terminal: a table where it fits, else a block for each attempt."""
+    """The same for a terminal: a table if it fits, else a block for each attempt."""
     head = ["run", "date", "playbook", *made.inputs, *made.metrics, "decision"]
     rows = [
         [
@@ -245,7 +245,7 @@ def _row(cells: Sequence[str], sizes: Sequence[int]) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    """Lines of a text; a figure is not torn from its unit."""
+    """Lines of a text; a figure is not separated from its unit."""
     found = textwrap.wrap(
         text, max(20, width), initial_indent=indent, subsequent_indent=indent or "  "
     )

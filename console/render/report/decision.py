@@ -1,4 +1,4 @@
-"""What a run came to, in the first lines of its report: the decision and the one reason for it."""
+"""A run's outcome in the first lines of its report: the decision and the one reason for it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.RO
 
 
 def decided(view: RunView) -> Verdicts | None:
-    """The verdict that the run's decision is: of the worst, the last that names its outcome."""
+    """The verdict behind the run's decision: among the worst, the last that names its outcome."""
     found = [v for v in view.verdicts if v.verdict == view.worst]
     return next((v for v in reversed(found) if v.outcome), found[-1] if found else None)
 
 
 def deciding(verdict: Verdicts) -> list[dict[str, str]]:
-    """The criteria that said what the whole verdict is."""
+    """The criteria with the same answer as the whole verdict."""
     return [row for row in verdict.criteria if row.get("verdict") == verdict.verdict]
 
 
 def settled(view: RunView) -> bool:
-    """Whether the run's decision is the whole answer."""
+    """Whether the run's decision is final."""
     return bool(view.decision) and not (view.decision is Decision.GO and view.open_gates)
 
 
@@ -43,7 +43,8 @@ def decision_words(view: RunView) -> str:
 
 
 def because(view: RunView) -> str:
-    """Why, in one plain sentence without a full stop: criterion, figure, threshold, baseline."""
+    """The reason in one plain sentence without a full stop: criterion, figure, threshold,
+    baseline."""
     verdict = decided(view)
     if view.doubts and verdict is None:
         one = view.doubts[0]
@@ -78,7 +79,7 @@ def _verdict_words(view: RunView, verdict: Verdicts) -> str:
 
 
 def stopped_by(view: RunView) -> str:
-    """What ended the run before its end, or what it stands at; empty where it went through."""
+    """What ended or stopped the run early; empty if it went through."""
     bad = [s for s in view.steps if s.state in BAD]
     asked = [v for v in view.verbs if v.get("verb") in ("abort", "rollback")]
     if bad:
@@ -98,7 +99,7 @@ def stopped_by(view: RunView) -> str:
 
 
 def last_line(step: StepView) -> str:
-    """The last thing a failed step said, where its detail does not say it already."""
+    """The last line a failed step printed, unless its detail says the same."""
     last = next((clean(line.strip(), 200) for line in reversed(step.lines) if line.strip()), "")
     return "" if last in step.detail else last
 
@@ -135,7 +136,7 @@ def headline(view: RunView) -> list[str]:
 
 
 def slower(view: RunView) -> str:
-    """How far the baseline is below what it is known to do."""
+    """How far the baseline is below its reference speed."""
     rate, known = view.serving.get("tok_s"), view.serving.get("reference")
     if rate is None:
         return "it serves, below its reference"
@@ -159,7 +160,7 @@ def baseline_words(view: RunView) -> str:
 
 
 def _judges(view: RunView) -> list[StepView]:
-    """Gates and looks that have said nothing: not reached, failed or cancelled."""
+    """Gates and preflight steps without a verdict: not reached, failed or cancelled."""
     judged = {v.step for v in view.verdicts}
     return [
         s for s in view.steps
@@ -174,7 +175,7 @@ def _gate(view: RunView, step_id: str) -> str:
 
 
 def with_baseline(view: RunView, row: dict[str, str]) -> str:
-    """A criterion's words, with the baseline's figure where they do not name it."""
+    """A criterion's words, plus the baseline's figure if they do not name it."""
     why = clean(row.get("why", ""), 400)
     owner, _, name = row.get("metric", "").partition(".")
     base = view.metrics.get(f"{owner}.baseline", {}).get(name, {})

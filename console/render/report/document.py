@@ -1,6 +1,6 @@
-"""The report of a run: Markdown and charts for people, JSON for programs, from what is on record.
+"""The report of a run, from its records: Markdown and charts for people, JSON for programs.
 
-Read alone, it lets another engineer decide: the decision and its reason come first.
+Another engineer can decide from it alone: the decision and its reason come first.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from console.render.report.next_steps import next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps
 
 TROUBLE = 20
-"""Lines about events that make no sense that a report has, at most."""
+"""Most lines that a report has on nonsensical events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What stands beside the journal: the machine over the run, and the charts made of it all."""
+    """What is on record beside the journal: machine figures over the run, and all charts."""
 
     gauges: Sequence[Gauge] = ()
     charts: Sequence[Chart] = ()
 
 
 def evidence(run: RunDir, view: RunView) -> Evidence:
-    """Read a run's files and draw its charts; what is not there is left out."""
+    """Read a run's files and draw its charts; missing files are left out."""
     seen = gauges(run)
     drawn = charts(run, view, seen)
     breached = guard_chart(view)
@@ -55,9 +55,7 @@ def evidence(run: RunDir, view: RunView) -> Evidence:
 def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
     """Write report.md, report.json and the charts into the run's directory, and the Markdown with
     its charts to `copy`. Charts lie in a folder named after the file, and are linked from it.
-
-    Raises OSError.
-    """
+    Raises OSError."""
     found = evidence(run, view)
     write_copy(view, found, run.report)
     _write(run.report_json, json.dumps(as_json(view, found), indent=1) + "\n")
@@ -77,7 +75,7 @@ def write_copy(view: RunView, found: Evidence, path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Raises OSError; what is no ordinary file (a device, a FIFO) is not replaced by one."""
+    """Write a file, but never replace a device, FIFO or other special file. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise OSError(errno.EINVAL, "not an ordinary file", str(path))
@@ -130,7 +128,7 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Ite
 
 
 def _rehearsed(view: RunView) -> list[str]:
-    """Before anything else: nothing below is about a real engine."""
+    """A first line for rehearsals: nothing below is about a real engine."""
     if not view.rehearsal:
         return []
     fault = clean(str(view.rehearsal.get("fault") or ""), 40)

@@ -30,7 +30,7 @@ Point = tuple[float, float]
 
 
 def guard_lines(view: RunView, drawn: dict[str, list[str]]) -> Iterator[str]:
-    """The section; nothing where the guard had nothing to say."""
+    """The section; nothing if the guard had nothing to report."""
     told = [event for event in view.guards if event.kind not in NOT_SHOWN]
     breach = view.breach
     if breach is None and not told:
@@ -82,8 +82,8 @@ def _restored(view: RunView) -> str:
 
 
 def window(breach: GuardEvent) -> list[tuple[float, float, float | None]]:
-    """(seconds, RAM available, swap used), 0 s being the kill; the two minutes before it, and what
-    was recorded until its memory was back."""
+    """(seconds, RAM available, swap used), with the kill at 0 s: the two minutes before it, and
+    what was recorded until its memory was free."""
     found = breach.data.get("window")
     known = [
         (t, available, number(row[2]) if len(row) > 2 else None)
@@ -102,8 +102,8 @@ def lowest(breach: GuardEvent) -> float | None:
 
 
 def guard_chart(view: RunView) -> Chart | None:
-    """The curve that crossed (and swap, where some was used) before the kill, with limit and kill
-    marked; RAM available where no curve is on record."""
+    """The curve that crossed (and swap, if any was used) before the kill, with limit and kill
+    marked; RAM available if no curve is on record."""
     breach = view.breach
     rows = window(breach) if breach is not None else []
     begin, span = (-rows[0][0], rows[-1][0] - rows[0][0]) if rows else (0.0, 0.0)
@@ -139,7 +139,7 @@ def guard_chart(view: RunView) -> Chart | None:
 def _crossed(
     breach: GuardEvent, rows: list[tuple[float, float, float | None]], begin: float
 ) -> tuple[Crossed, list[Point]]:
-    """The curve that crossed and its points on the chart; RAM available where there is none."""
+    """The curve that crossed and its points on the chart; RAM available if there is none."""
     kill = number(breach.data.get("at")) or 0.0
     found = crossed(breach.data)
     if found is not None and found.column != RAM:
@@ -200,7 +200,7 @@ def guard_next(view: RunView) -> Iterator[str]:
 
 
 def guard_lessons(view: RunView) -> Iterator[str]:
-    """A breach is worth an entry: what was tried, what it did to the machine, the figures."""
+    """Candidates for lessons: each breach with what was tried, its effect, and the figures."""
     breach = view.breach
     if breach is None or breach.data.get("cause") == "lease":
         return

@@ -33,13 +33,13 @@ def given(view: RunView) -> str:
 
 
 def marked(sentence: str) -> str:
-    """A sentence made with `plain` as Markdown: what stands in backticks is code."""
+    """A sentence made with `plain` as Markdown: text in backticks becomes code."""
     parts = sentence.split("`")
     return "`".join(part if at % 2 else prose(part, 2000) for at, part in enumerate(parts))
 
 
 def code(text: object, limit: int = 300) -> str:
-    """Foreign text as a code span that holds in a table."""
+    """Foreign text as a code span that is safe in a table."""
     inner = clean(str(text), limit).replace("`", "'").strip() or "–"
     return "`" + re.sub(r"(\\*)\|", r"\1\1\\|", inner) + "`"
 
@@ -64,7 +64,7 @@ def table(
 
 
 def figure(value: float | None, unit: str = "", like: str = "") -> str:
-    """A measured value with its unit, the same digits wherever it stands: `10.75 tok/s`, `412 ms`.
+    """A measured value with its unit, printed the same everywhere: `10.75 tok/s`, `412 ms`.
 
     `like`: a threshold; bytes are printed in the unit it was written in. None is `–`.
     """
@@ -81,7 +81,7 @@ def figure(value: float | None, unit: str = "", like: str = "") -> str:
 
 
 def spread(value: float | None, std: float | None, unit: str = "") -> str:
-    """`6.10 ± 0.06 tok/s`: one digit of the deviation, and the value no finer than `figure` is."""
+    """`6.10 ± 0.06 tok/s`: one digit of the deviation, and the value no finer than in `figure`."""
     shown = figure(value, unit)
     digits, _, tail = shown.partition(" ")
     known = isinstance(value, int | float) and isinstance(std, int | float)
@@ -98,7 +98,7 @@ def spread(value: float | None, std: float | None, unit: str = "") -> str:
 
 
 def change(value: float | None, base: float | None) -> str:
-    """`+98.6 %`, from the double on `2.42 x`; `–` where there is nothing to compare with."""
+    """`+98.6 %`, or `2.42 x` from double on; `–` if there is nothing to compare with."""
     if value is None or not base or not math.isfinite(value) or not math.isfinite(base):
         return "–"
     if value / base >= 2:

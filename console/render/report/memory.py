@@ -1,4 +1,4 @@
-"""Memory in a report: what was used at most, and what a load was predicted to take beside it."""
+"""Memory in a report: peak use, beside what each load was predicted to take."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STARTS = ("creates and starts ", "starts a host process", "starts the existing "
 
 @dataclass(slots=True)
 class Rise:
-    """What a load took above what was in use just before it, bytes; from `begin` to `end`, Unix
-    seconds; by UUID, `ram` and `swap`. A figure that was not read is not there."""
+    """Memory that a load took above the use just before it, bytes; from `begin` to `end`, Unix
+    seconds; by UUID, `ram` and `swap`. Figures that were not read are missing."""
 
     begin: float
     end: float
@@ -32,7 +32,7 @@ class Rise:
 
 
 def card_names(view: RunView) -> dict[str, str]:
-    """UUID → the name by which verdicts and charts call the card."""
+    """UUID → the card's name in verdicts and charts."""
     cards = [
         Card(clean(str(one.get("name") or ""), 60), clean(str(one.get("uuid") or ""), 80))
         for one in (view.header.get("machine") or {}).get("cards") or []
@@ -41,7 +41,7 @@ def card_names(view: RunView) -> dict[str, str]:
 
 
 def envelope_of(data: dict[str, Any]) -> Envelope | None:
-    """A prediction from the journal, None where it is not one."""
+    """A prediction from the journal, None if it is invalid."""
     try:
         return Envelope.from_json(data)
     except ValueError:
@@ -60,7 +60,7 @@ def load_step(view: RunView, predicted_by: str) -> StepView | None:
 
 
 def rise_of(view: RunView, predicted_by: str, gauges: Sequence[Gauge]) -> Rise | None:
-    """What the load took; None where it did not happen, or nobody looked."""
+    """The memory that the load took; None if it did not happen, or was not sampled."""
     step = load_step(view, predicted_by)
     if step is None:
         return None
@@ -92,7 +92,7 @@ def _in_use(gauge: Gauge) -> dict[str, float]:
 
 
 def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
-    """Peaks of the whole run, then each prediction with what came of it."""
+    """Peaks of the whole run, then each prediction with the actual result."""
     rows = list(_peak_rows(view))
     if rows or view.envelopes:
         yield from ("## Memory", "")
@@ -136,7 +136,7 @@ def _peak_rows(view: RunView) -> Iterator[list[str]]:
 def _peak(
     name: str, figures: dict[str, Any], key: str, there: object, note: list[str], like: str
 ) -> list[str]:
-    """A figure that is not sure says so, and what was seen of it."""
+    """A peak; an uncertain one says so, with what was seen."""
     value, why = number(figures.get(key)), (figures.get("why") or {}).get(key)
     seen = number((figures.get("seen") or {}).get(key)) if value is None else None
     shown = _used(seen if value is None else value, like)
@@ -148,7 +148,7 @@ def _peak(
 
 
 def _used(value: float | None, like: str) -> str:
-    """`3.4 GiB (3.674 GB)`: in the unit a gate asks in too, where that is another."""
+    """`3.4 GiB (3.674 GB)`: also in a gate's unit, if that differs."""
     binary, other = figure(value, "B"), figure(value, "B", like)
     return binary if binary == other or not value else f"{binary} ({other})"
 

@@ -49,7 +49,7 @@ CAUSES = {
     "output_invalid": "the output or the runs that were void, with their reasons",
     "expired": "nobody answered in time; a longer `expires`, or somebody who waits",
     "guard": "a limit of the machine was passed",
-    "internal": "no fault of the trial: `runner.log` in the run's directory has the trace",
+    "internal": "not the trial's fault: `runner.log` in the run's directory has the trace",
 }
 SAME = {
     "decode_tok_s": "tok_s", "tg_tok_s": "tok_s", "pp_tok_s": "prompt_tok_s", "ttfo_s": "ttft_s",
@@ -189,7 +189,7 @@ def _targets(view: RunView, gate: str, metric: str) -> list[dict[str, Any]]:
 
 
 def _share(view: RunView, gate: str, metric: str) -> str:
-    """`: 69.5 % below what is asked`, or empty where that says nothing."""
+    """`: 69.5 % below what is asked`, or empty if that says nothing."""
     owner, _, name = metric.partition(".")
     found, base = of_metric(view, metric), of_metric(view, f"{owner}.baseline.{name}")
     for target in _targets(view, gate, metric):
@@ -207,7 +207,7 @@ def _share(view: RunView, gate: str, metric: str) -> str:
 
 
 def _how_to_get(view: RunView, gate: str, metric: str) -> str:
-    """What is missing for a criterion that holds, and how it is got."""
+    """What is missing for a criterion on HOLD, and how to get it."""
     owner, _, name = metric.partition(".")
     if owner in ("gpu", "host"):
         return "the machine has to be read all through the run: see the memory section"
@@ -233,7 +233,7 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
 
 
 def not_shown(view: RunView) -> list[str]:
-    """What a reader might take for granted and this run has not looked at."""
+    """What a reader might assume but this run has not examined."""
     found = []
     ran = [s for s in view.steps if s.state is StepState.SUCCEEDED]
     soaks = [s for s in view.steps if s.kind == "soak" and s.id in view.soaks]

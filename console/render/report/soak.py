@@ -1,4 +1,4 @@
-"""A soak in words: one line while it goes on, one when it is over, and its section of a report.
+"""A soak in words: a line while it runs, a line at its end, and its section of a report.
 
 The section has its figures with their targets, and everything that went wrong in it.
 """
@@ -33,7 +33,7 @@ LINES = 20
 def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0) -> str:
     """`▆▇▇▆ 10.8 tok/s · 145 requests, 0 errors · RSS 12.3 GiB · 12 min 05 s, 47 min 55 s left`.
 
-    `silent_s`: for how long no token came, where that is longer than normal: no rate then.
+    `silent_s`: seconds without a token, if that is unusually long: then no rate is shown.
     """
     rates = tally.rates
     now = rolling(rates, t)
@@ -83,12 +83,12 @@ def summary(tally: Tally) -> str:
 
 
 def flags(tally: Tally) -> list[str]:
-    """What a reader of the figures should know of how they were taken, a line each."""
+    """What a reader should know of how the figures were taken, a line each."""
     return repeated(tally.transport_retries, len(tally.requests))
 
 
 def _troubles(tally: Tally) -> list[str]:
-    """A server that died and did not come back has crashed; one that did was restarted."""
+    """Crashes and restarts: a server that came back was restarted, else it crashed."""
     counts = (
         (len(tally.hangs), "hang"), (tally.restarted, "restart"), (int(bool(tally.gone)), "crash"),
     )  # fmt: skip
@@ -127,7 +127,7 @@ def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
 
 
 def _own_reason(one: dict[str, Any], soak: dict[str, Any]) -> str:
-    """Why a figure is missing or void, less what already stands above the table."""
+    """Why a figure is missing or void, without what stands above the table already."""
     why = str(one.get("why") or "")
     early = soak.get("early")
     return why.removeprefix(f"it ended early: {early}").lstrip("; ") if early else why
@@ -139,7 +139,7 @@ def soak_of(view: RunView, step_id: str) -> dict[str, Any]:
 
 
 def _findings(soak: dict[str, Any]) -> Iterator[str]:
-    """What went wrong; what did not is said too, since its absence is what a soak is for."""
+    """What went wrong, and what did not: showing its absence is the purpose of a soak."""
     if not soak:
         yield from ("What happened in it was not recorded.", "")
         return
@@ -180,7 +180,7 @@ def _pace(soak: dict[str, Any]) -> Iterator[str]:
 
 
 def happened(found: object) -> list[tuple[float, str]]:
-    """Moments of a soak, seconds since it began, with what is known of each."""
+    """Events of a soak, seconds since it began, with what is known of each."""
     moments = []
     for one in found if isinstance(found, list) else []:
         row = one if isinstance(one, dict) else {"t": one}

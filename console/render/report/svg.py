@@ -1,7 +1,7 @@
 """A small SVG writer for a report's charts: axes with units, lines, dots, bands. Deterministic.
 
-White ground and dark ink, so that it reads on a dark page too; lines differ by dash as well as by
-colour, so that they can be told apart in grey. All text is cleaned and escaped.
+White ground and dark ink, legible on a dark page too; lines differ by dash as well as by colour, so
+that they can be told apart in grey. All text is cleaned and escaped.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ DASHES = ("", "7 3", "2 3", "9 3 2 3")
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif"
 EDGE = 16
 CHARACTER = 6.4
-"""Pixels of a character at 12 px, on average and rather too many: nothing here can measure one."""
+"""Pixels of a character at 12 px: a generous average, since nothing here can measure one."""
 _NO_XML = dict.fromkeys((0xFFFE, 0xFFFF), "�")
 Point = tuple[float, float]
 
 
 def words(text: str, limit: int = 120) -> str:
-    """Foreign text as XML may hold it, not yet escaped."""
+    """Foreign text reduced to what XML may hold, not yet escaped."""
     return clean(text, limit).translate(_NO_XML)
 
 
@@ -42,7 +42,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def seconds_ticks(high: float) -> list[tuple[float, str]]:
-    """Moments from 0 to `high` seconds, in the unit people count it by."""
+    """Times from 0 to `high` seconds, in the unit people count it by."""
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200)
     step = next((s for s in steps if high / s <= 8), math.ceil(high / 8 / 86400) * 86400)
     size, unit = (3600, "h") if high >= 7200 else (60, "min") if high >= 120 else (1, "s")
@@ -80,7 +80,7 @@ class Panel:
 
 
 class Svg:
-    """One picture, its title and what is shown at the top; what is drawn later lies above."""
+    """One picture, with its title and description at the top; later elements cover earlier ones."""
 
     def __init__(self, width: int, height: int, title: str, text: str) -> None:
         self.width, self.height, self.title, self.about = width, height, title, text
@@ -125,7 +125,7 @@ class Svg:
         self, x: float, y: float, text: str, *, at: str = "start", size: int = 12,
         colour: str = INK, bold: bool = False,
     ) -> None:  # fmt: skip
-        """`at`: which part of the text stands at `x`, start, middle or end."""
+        """Write a text; `at`: which part of it is at `x`: start, middle or end."""
         weight = ' font-weight="600"' if bold else ""
         anchor = f' text-anchor="{at}"' if at != "start" else ""
         self._parts.append(
@@ -146,8 +146,8 @@ class Svg:
 
 
 def y_axis(svg: Svg, panel: Panel, unit: str, most: int = 6, size: float = 1.0) -> None:
-    """Lines across at round values, their numbers at the left, the unit above them. `size`: how
-    much of the panel's values one of that unit is."""
+    """Lines across at round values, their numbers at the left, the unit above them. `size`: the
+    value of one unit."""
     for value in ticks(0, panel.y_high / size, most):
         y = panel.y(value * size)
         svg.line((panel.left, y), (panel.right, y), GRID)
@@ -178,10 +178,10 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
 
 
 def label_width(text: str) -> float:
-    """Pixels a label of 12 px may take."""
+    """Pixels that a label of 12 px may take."""
     return len(words(text)) * CHARACTER
 
 
 def _n(value: float) -> str:
-    """A pixel, to a tenth: the same picture from the same values, and no more digits than seen."""
+    """A pixel, to a tenth: deterministic, and with no more digits than can be seen."""
     return f"{value:.1f}".removesuffix(".0") if math.isfinite(value) else "0"

@@ -1,4 +1,4 @@
-"""The run itself in a report: summary, lint, machine, what ran with which argv, who did what."""
+"""The run's course in a report: summary, lint, machine, what ran with which argv, who did what."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from console.render.report.decision import baseline_words, decision_words, settl
 from console.render.report.markdown import block, code, figure, prose, table, took, when
 
 TOLD = ("benchmark", "soak", "gate", "baseline:measure", "restore", "report")
-"""Kinds whose figures stand in a section of their own: not a second time, rounded otherwise; and
-where this very report was written to."""
+"""Kinds not repeated here: their figures have a section of their own; and `report`, whose target is
+this very text."""
 
 
 def findings(view: RunView) -> list[dict[str, Any]]:
@@ -24,8 +24,8 @@ def findings(view: RunView) -> list[dict[str, Any]]:
 
 
 def lint_lines(view: RunView) -> list[str]:
-    """What lint said before the run, and what was gone past with a reason: a table; nothing where
-    nothing was found."""
+    """Lint findings before the run, and overrides with their reasons: a table; nothing without
+    findings."""
     rows = [
         (
             code(one.get("place") or "", 200),
@@ -50,7 +50,7 @@ def sign(view: RunView, step: StepView) -> str:
 
 
 def summary(view: RunView) -> list[str]:
-    """What was tried, where, when, and how it came out, in one table."""
+    """What was tried, where, when, and the result, in one table."""
     over = f", **OVERRIDDEN** by {prose(view.overridden)}" if view.overridden else ""
     open_gates = ", ".join(code(step, 60) for step in view.open_gates)
     left = f"; not judged: {open_gates}" if open_gates and not settled(view) else ""
@@ -80,7 +80,7 @@ def summary(view: RunView) -> list[str]:
 
 
 def planned_s(view: RunView) -> tuple[float, float, int]:
-    """Seconds planned, seconds those very steps took, and how many steps have a plan."""
+    """Seconds planned, seconds that the same steps took, and how many steps have a plan."""
     both = [s for s in view.steps if s.takes_s is not None and s.duration_s is not None]
     return sum(s.takes_s or 0 for s in both), sum(s.duration_s or 0 for s in both), len(both)
 
@@ -106,7 +106,7 @@ def outage_words(view: RunView) -> str:
 
 
 def host_lines(view: RunView) -> list[str]:
-    """The machine and what the trial was held against, as the run noted them when it began."""
+    """The machine and the trial's baseline, as recorded when the run began."""
     machine, base = view.header.get("machine") or {}, view.header.get("baseline") or {}
     if not machine and not base:
         return ["## Host", "", "This run did not note its machine.", ""]
@@ -162,7 +162,7 @@ def step_lines(view: RunView) -> list[str]:
 
 
 def ran_lines(view: RunView) -> list[str]:
-    """What each step did to the world, with argv, as the plan said it before it ran."""
+    """The effects of each step, with argv, as the plan listed them before it ran."""
     lines: list[str] = []
     for step in view.steps:
         if step.state is not StepState.PENDING and step.effects:
@@ -183,7 +183,7 @@ def failures(view: RunView) -> list[str]:
 
 
 def _changed(verb: dict[str, Any]) -> str:
-    """Inputs that a retry brought: `ctx=8192, bar=>= 5 tok/s`."""
+    """Inputs changed by a retry: `ctx=8192, bar=>= 5 tok/s`."""
     inputs = (verb.get("args") or {}).get("inputs") or {}
     return ", ".join(f"{name}={value}" for name, value in inputs.items())
 

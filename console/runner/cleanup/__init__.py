@@ -1,1 +1,1 @@
-"""What old trials left on the disks, and its removal by a person's word."""
+"""Finds what old trials left on the disks, and removes what the operator names."""

@@ -1,7 +1,7 @@
-"""What trials left behind: containers, images, downloads and run directories are looked for, and
-what a person named is removed.
+"""Finds containers, images, downloads and run directories that trials left behind, and removes
+those that the operator names.
 
-Containers and images are found by the marks that the console gave them.
+Containers and images are found by the console's own labels.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ HIDDEN = Path(".cache/huggingface/download")
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What became of one removal: `freed` bytes, or an `error`."""
+    """The result of one removal: `freed` bytes, or an `error`."""
 
     item: Leftover
     freed: int | None
@@ -78,7 +78,7 @@ class Removal:
 
 
 def survey(site: Site) -> Survey:
-    """Everything, with what has to stay marked. Changes nothing."""
+    """List everything that trials left, and why some of it must stay. Changes nothing."""
     found: list[Leftover] = []
     notes: list[str] = []
     running: list[dict[str, object]] = []
@@ -88,7 +88,7 @@ def survey(site: Site) -> Survey:
         client = connect(site.model.engine.host or None)
         running = _inspected(client, _baseline(site, client))
     except ConsoleError as error:
-        notes.append(f"containers and images were not looked for: {error}")
+        notes.append(f"containers and images were not searched: {error}")
         client = None
     keep = spared(site, running)
     if client is not None:
@@ -97,7 +97,7 @@ def survey(site: Site) -> Survey:
             images = stored(client)
             found += _images(client, keep, images)
         except EngineError as error:
-            notes.append(f"containers and images were not all looked for: {error}")
+            notes.append(f"not all containers and images were searched: {error}")
     for kept in _downloads(keep):
         blind = client is None and not kept.stays
         found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
@@ -119,9 +119,9 @@ def _baseline(site: Site, client: DockerClient) -> list[str]:
 
 
 def remove(site: Site, ids: list[str]) -> Iterator[Removal]:
-    """Remove exactly these, containers first; nothing at all where one of them may not be.
+    """Remove exactly these items, containers first; none at all if one of them must stay.
 
-    Looked for anew right before. Raises UsageError, and HostBusy while a run is on.
+    The survey is repeated right before. Raises UsageError, and HostBusy while a run is active.
     """
     lock = HostLock()
     try:
@@ -159,7 +159,7 @@ def _remove(item: Leftover) -> Removal:
 
 
 def _note(done: Removal) -> None:
-    """Who removed what: one line a removal, in the state directory. Raises OSError."""
+    """Log who removed what in the state directory, one line per removal. Raises OSError."""
     item = done.item
     line = {"at": time.time(), "uid": os.getuid(), "id": item.id, "kind": item.kind,
             "what": item.what, "where": item.where, "freed": done.freed}  # fmt: skip
@@ -168,7 +168,7 @@ def _note(done: Removal) -> None:
 
 
 def _containers(client: DockerClient, spared: Spared) -> Iterator[Leftover]:
-    """Candidates and one-offs, running or not. Raises EngineError."""
+    """Candidates' and one-off containers, running or not. Raises EngineError."""
     api: Any = client.api
     rows = ask(
         "Listing containers with their sizes",
@@ -195,14 +195,14 @@ def _container(
         one_line(labels.get(RUN_LABEL, ""), 100), remove=lambda: _remove_container(client, row),
     )  # fmt: skip
     if spared.names & {identity, *names}:
-        return found.kept("the baseline's, or protected")
+        return found.kept("it is the baseline's, or protected")
     if state in RUNS:
         return found.kept(f"it is {state}: stop it first")
     return found
 
 
 def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
-    """Never by force: what has been started since is refused by the engine itself."""
+    """Remove without force, so that the engine refuses a container started since."""
     api: Any = client.api
     ask(
         f"Removing container {row['Id'][:12]}",
@@ -212,7 +212,7 @@ def _remove_container(client: DockerClient, row: dict[str, Any]) -> int:
 
 
 def _images(client: DockerClient, spared: Spared, every: Sequence[Stored]) -> Iterator[Leftover]:
-    """Those of all images that a `build` step made. Raises EngineError."""
+    """The images of all `build` steps, as leftovers. Raises EngineError."""
     api: Any = client.api
     users = ask("Listing containers", lambda: api.containers(all=True), LIST_S)
     for one in every:
@@ -246,7 +246,7 @@ def _image(
 
 
 def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int | None:
-    """Tag by tag, never by force: an image with a tag of somebody else's stays."""
+    """Remove tag by tag without force, so that an image with somebody else's tag stays."""
     api: Any = client.api
     # What it shared with one that went a moment ago is its own now.
     own = next((one.own for one in listed(client) if one.id == identity), None)
@@ -261,7 +261,7 @@ def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int |
 
 
 def _inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
-    """The baseline's container and everything that runs, with their arguments. Raises
+    """Inspect the baseline's container and all running ones, for their arguments. Raises
     EngineError."""
     api: Any = client.api
     running = [str(row["Id"]) for row in ask("Listing containers", lambda: api.containers())]
@@ -278,7 +278,7 @@ def _inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
 
 
 def _downloads(spared: Spared) -> Iterator[Leftover]:
-    """What `download` steps brought, a directory each; files of another size are not in it."""
+    """What `download` steps fetched, one item per directory, without files whose size changed."""
     for one in local_files.every_taken():
         mine = one.mine()
         if mine:
@@ -301,7 +301,7 @@ def _download(one: Taken, mine: dict[str, int], spared: Spared) -> Leftover:
 
 
 def _mentioned(one: Taken, mine: dict[str, int], spared: Spared) -> str:
-    """A command line of the site or of something that runs speaks of it."""
+    """Whether a command line of the site or of a running process names the file."""
     # not config.json or README.md, which are everybody's names
     weights = (os.path.basename(n) for n in mine if n.endswith(WEIGHTS))
     for name in (one.target, os.path.basename(one.target), *weights):
@@ -318,7 +318,7 @@ def _newest(target: str) -> float:
 
 
 def _remove_files(one: Taken) -> int:
-    """Exactly what is still the download's; directories only where they are empty then."""
+    """Delete only files that are still the download's, and directories left empty."""
     mine, top = one.mine(), Path(one.target)
     freed = 0
     for name, size in mine.items():
@@ -338,7 +338,7 @@ def _remove_files(one: Taken) -> int:
 
 
 def _runs(site: Site) -> Iterator[Leftover]:
-    """Run directories, the oldest first: journal, logs, report, rollback plan."""
+    """Run directories, oldest first: journal, logs, report, rollback plan."""
     found = all_runs()
     up = proxy.at(site.model.baseline.url)
     newest = _newest_plan(site, found)
@@ -355,16 +355,16 @@ def _words(run: RunDir) -> str:
         view = read_view(run)
         return one_line(f"{view.title}: {view.state} {view.decision}".rstrip(), 120)
     except ConsoleError:
-        return "without a journal that can be read"
+        return "without a readable journal"
 
 
 def _run_stays(run: RunDir, switched: str, newest: str) -> str:
     if runner_alive(run) or ladder_busy(run):
         return "it is on"
     if run.id == switched:
-        return "clients are at its candidate: its plan is the way back"
+        return "clients are at its candidate: a rollback needs its plan"
     if run.id == newest:
-        return "the newest plan of this site: a rollback goes by it"
+        return "it is this site's newest run: a rollback uses its plan"
     info = os.lstat(run.path)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
         return "it is not this user's directory"
@@ -381,7 +381,7 @@ def _run_stays(run: RunDir, switched: str, newest: str) -> str:
 
 
 def _newest_plan(site: Site, found: list[RunDir]) -> str:
-    """The run whose plan a rollback takes when no run is on."""
+    """The run whose sealed plan a rollback uses when no run is active."""
     for run in found:
         with contextlib.suppress(ConsoleError):
             plan = sealed.read(run.sealed)

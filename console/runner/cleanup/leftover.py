@@ -1,7 +1,7 @@
-"""One thing that a trial left: what it is, where, how big, and why it has to stay if it does.
+"""One thing that a trial left: what it is, where, how big, and why it must stay, if so.
 
-An image's size is what it really takes: layers are shared, and only those that no other image has
-go with it. A layer is stored once however many images have it; the engine's list counts it in each.
+Image layers are shared, so an image's size here is what its removal frees: only the layers that no
+other image uses. The engine's list instead counts a shared layer in every image.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ if TYPE_CHECKING:
 KINDS = ("container", "image", "download", "run")
 
 LIST_S = 60.0
-"""Sizes are counted file by file: a big writable layer takes its time, and an old engine counts
-volumes and containers too when it is asked what images share."""
+"""Seconds allowed for listing: the engine counts file by file, so a big writable layer is slow, and
+an old engine counts volumes and containers too when asked what images share."""
 UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """`id` names this very thing: `c-`, `i-`, `d-` or `r-` and what identifies it. `bytes`: free
-    when it alone goes, as measured; None where nobody can tell. `stays`: why it may not be
-    removed; "" where it may."""
+    """`id` is `c-`, `i-`, `d-` or `r-` and what identifies the item. `bytes` is what removing it
+    alone frees, None if unknown. `stays` is why it must not be removed, "" if it may be."""
 
     id: str
     kind: str
@@ -46,35 +45,35 @@ class Leftover:
     where: str
     bytes: int | None
     since: float = 0.0
-    """When it was made, Unix seconds; 0.0 where unknown."""
+    """When it was made, Unix seconds; 0.0 if unknown."""
     run: str = ""
     stays: str = ""
     waits: tuple[str, ...] = ()
-    """Where that is all that keeps it: ids of what has to go first."""
+    """Ids of items to remove first, if these are all that keeps this one."""
     remove: Callable[[], int | None] | None = field(default=None, repr=False, compare=False)
-    """Removes it; bytes that are free by that. Raises ConsoleError, OSError."""
+    """Removes the item and returns the bytes freed. Raises ConsoleError, OSError."""
 
     def kept(self, why: str) -> Leftover:
-        """The same, with one more reason to stay; the first one stands."""
+        """Return a copy that must stay because of `why`, unless it has a reason already."""
         return replace(self, stays=self.stays or why)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Everything that was found; `notes`: what could not be looked at, and why."""
+    """Everything that was found; `notes` says what could not be examined, and why."""
 
     items: tuple[Leftover, ...]
     notes: tuple[str, ...] = ()
     images: tuple[Stored, ...] = ()
-    """Every image on the engine: what the found ones share with others stays."""
+    """Every image on the engine, since layers shared with other images are not freed."""
 
     @property
     def removable(self) -> list[Leftover]:
         return [one for one in self.items if not one.stays]
 
     def freed(self, items: list[Leftover]) -> tuple[int, bool]:
-        """Bytes that are free when all of these go, of those whose size is known; False where it
-        may be more."""
+        """Bytes freed if all of these are removed, counting known sizes only; False if it may be
+        more."""
         images = {one.where for one in items if one.kind == "image"}
         layers, exact = together(images, self.images)
         return layers + sum(one.bytes or 0 for one in items if one.kind != "image"), exact
@@ -82,8 +81,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One image: `size` of all its layers, what of that other images `shared`, both bytes; its
-    layers from the bottom, empty where nobody knows them."""
+    """One image: `size` of all its layers, the part `shared` with other images (bytes), and its
+    layers from the bottom up, empty if unknown."""
 
     id: str
     size: int
@@ -94,12 +93,12 @@ class Stored:
 
     @property
     def own(self) -> int:
-        """Bytes that are free when it alone goes."""
+        """Bytes freed if this image alone is removed."""
         return self.size - self.shared
 
 
 def stored(client: DockerClient) -> tuple[Stored, ...]:
-    """Every image on the engine. Raises EngineError."""
+    """Every image on the engine, with layers. Raises EngineError."""
     return tuple(
         Stored(one.id, one.size, one.shared, _layers(client, one.id), one.row)
         for one in listed(client)
@@ -107,7 +106,7 @@ def stored(client: DockerClient) -> tuple[Stored, ...]:
 
 
 def listed(client: DockerClient) -> list[Stored]:
-    """The same without layers. Raises EngineError."""
+    """Every image on the engine, without layers. Raises EngineError."""
     api: Any = client.api
     # The library's own call does not know the parameter.
     call = partial(send, client, "GET", "/images/json", params={"shared-size": 1})
@@ -131,8 +130,8 @@ def _layers(client: DockerClient, identity: str) -> tuple[str, ...]:
 
 
 def together(going: Collection[str], every: Sequence[Stored]) -> tuple[int, bool]:
-    """Bytes that are free when these images (ids) go at once, and whether that is exact: where a
-    layer's size is not known by itself it is left out, and it is at least that much."""
+    """Bytes freed if these images (ids) are removed together, and whether that is exact: layers of
+    unknown size are left out, so otherwise it is a minimum."""
     known = _known(every)
     there = [one.layers for one in every if one.id not in going]
     freed, exact = 0, True
@@ -146,7 +145,7 @@ def together(going: Collection[str], every: Sequence[Stored]) -> tuple[int, bool
 
 
 def _known(every: Sequence[Stored]) -> dict[tuple[str, ...], int]:
-    """Bytes of every pile of layers that an image ends with, or shares with another."""
+    """Bytes of each stack of layers that is a whole image or shared between images."""
     found: dict[tuple[str, ...], int] = {}
     for one in every:
         others = [other.layers for other in every if other is not one]
@@ -157,7 +156,7 @@ def _known(every: Sequence[Stored]) -> dict[tuple[str, ...], int]:
 
 
 def _shared(layers: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> int:
-    """How many layers from the bottom are those of another one, at most."""
+    """The largest number of layers, from the bottom, that another image shares."""
     return max((_alike(layers, one) for one in others), default=0)
 
 
@@ -168,9 +167,9 @@ def _alike(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 @dataclass(frozen=True)
 class Spared:
-    """What may never be removed: what the site names, what is protected, what somebody uses.
-    `names`: containers by name or id; `images`: references and ids; `paths`: real paths; `words`:
-    every argument of the baseline, of the site's services and of all that runs."""
+    """What must never be removed: what the site names, what is protected, what is in use. `names`
+    are container names or ids, `images` references and ids, `paths` real paths, `words` all
+    arguments of the baseline, of the site's services and of everything running."""
 
     names: frozenset[str]
     images: frozenset[str]
@@ -178,7 +177,7 @@ class Spared:
     words: tuple[str, ...]
 
     def path_reason(self, path: str) -> str:
-        """Why a path stays: the site names it, or something in or around it."""
+        """Why a path stays: the site names it, or something inside it or above it."""
         for one in self.paths:
             if one == path or _inside(one, path):
                 return f"the site names {one}"
@@ -187,8 +186,8 @@ class Spared:
         return ""
 
     def mentions(self, name: str) -> bool:
-        """Whether a command line that counts speaks of this name as a whole word: one that says
-        `llama.gguf` does not mean `a.gguf`."""
+        """Whether one of these command lines has this name as a whole word: `llama.gguf` does not
+        mention `a.gguf`."""
         whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
         return len(name) > 2 and any(whole.search(word) for word in self.words)
 
@@ -198,7 +197,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def spared(site: Site, containers: Iterable[dict[str, Any]] = ()) -> Spared:
-    """`containers`: what the engine says of the baseline's and of all that run (inspected)."""
+    """`containers`: the engine's inspection of the baseline's container and all running ones."""
     model = site.model
     base = model.baseline
     names = {*model.protected, *([base.container] if base.container else [])}
@@ -234,12 +233,12 @@ def _tagged(ref: str) -> str:
 
 
 def _is_file(path: str) -> bool:
-    """A mounted model file is named; a mounted directory of models names none of them."""
+    """Whether a mount is a file: mounting a model file names it, mounting a directory does not."""
     return Path(path).is_file()
 
 
 def running_words() -> list[str]:
-    """The arguments of every process but this one and its parents, which name what they remove."""
+    """Arguments of all processes except this one and its parents, which name what to remove."""
     mine = ancestry(os.getpid())
     found: list[str] = []
     for name in os.listdir("/proc"):
@@ -260,7 +259,7 @@ def size_of(path: Path) -> int:
 
 
 def opened(files: Iterable[str]) -> str:
-    """One of these files that a process of this user has open or mapped; "" for none."""
+    """The first of these files that a process of this user has open or mapped; "" for none."""
     wanted: dict[tuple[int, int], str] = {}
     for file in files:
         wanted |= dict.fromkeys(_files([Path(file)]), file)
@@ -280,7 +279,7 @@ def _open(folder: Path) -> list[tuple[int, int]]:
 
 
 def _mapped(maps: Path) -> list[tuple[int, int]]:
-    """The same of every mapped file: engines map a model and close it."""
+    """(device, inode) of every mapped file: engines close a model file after mapping it."""
     try:
         rows = [row.split(None, 5) for row in maps.read_bytes().split(b"\n")]
     except OSError:

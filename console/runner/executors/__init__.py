@@ -1,4 +1,4 @@
-"""What the step kinds do: each names a function `(context, planned, attempt) -> Done`."""
+"""Executors of the step kinds; each kind names a function `(context, planned, attempt) -> Done`."""
 
 from __future__ import annotations
 

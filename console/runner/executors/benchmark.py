@@ -1,4 +1,4 @@
-"""`benchmark`: measure an endpoint; and the baseline the same way, outside its outage."""
+"""`benchmark`: measure an endpoint, and the baseline the same way while it is up."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from console.runtime.spec import Handle
 MOST_WORDS = 400
 
 MOST_SAMPLES = 400
-"""Of one metric in the journal; a gate resamples them. All of every run are in the file."""
+"""Most samples per metric in the journal, for a gate to resample; the file has them all."""
 
 
 def surroundings(context: Context, service: str) -> Surroundings:
-    """For one benchmark of a service: who is measured, and who should be quiet meanwhile; itself
-    and every other server that is up, as processes of this host."""
+    """The benchmarked service, and the other running servers, which should be idle; each as host
+    processes."""
     others = sorted(({"baseline"} | set(context.services.handles)) - {service})
     return Surroundings(engine(context, service), [engine(context, name) for name in others])
 
 
 def engine(context: Context, name: str) -> Engine:
-    """A service of the run as far as it can be known; never raises for what cannot."""
+    """What is known of a service of the run; never raises for what is unknown."""
     try:
         # not `find`: that forgets a service that has died, and with it why
         handle = context.services.handles.get(name) or context.services.driver(name).find()
@@ -69,13 +69,13 @@ def _of_container(context: Context, name: str, handle: Handle) -> Engine:
 
 
 def _is_here(pid: int, container: str) -> bool:
-    """Whether the engine's pid means that container here too: an engine in a virtual machine, or
-    behind another pid namespace, counts its own."""
+    """Whether the pid given by the engine is that container on this host: an engine in a virtual
+    machine or another pid namespace has other pids."""
     return pid > 0 and container[:12] in _read(Path(f"/proc/{pid}/cgroup"))
 
 
 def public(argv: list[str]) -> list[str]:
-    """An argv to keep: clean, and without what follows a flag that names a secret."""
+    """An argv safe to keep: cleaned, and without the values of flags that name secrets."""
     return [clean(word) for word in redact.argv(argv[:MOST_WORDS])]
 
 
@@ -168,7 +168,7 @@ def _measure(
 def _keep(
     context: Context, result: BenchmarkResult, attempt: Attempt, step: str, scope: str
 ) -> Done:
-    """Figures into the journal, all samples into a file beside the attempt's log."""
+    """Record the figures in the journal, and all samples in a file beside the attempt's log."""
     path = attempt.path.with_name(f"{scope}.{attempt.number}.benchmark.json")
     path.write_text(json.dumps(result.to_json(), indent=1) + "\n")
     metrics: dict[str, Any] = {}
@@ -195,7 +195,7 @@ def _keep(
     planned = int(result.protocol.get("runs", 0))
     if not tok_s.n or len(result.runs) < planned:
         # figures of a server that died on the way are kept, but no gate may call them GO
-        what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "not one valid run"
+        what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "no run was valid"
         reasons = sorted({str(v.get("reason", "")) for v in result.voids})
         raise StepFailed(Cause.OUTPUT_INVALID, what, lines=reasons[:5])
     spread = f" ± {tok_s.std:.2f}" if tok_s.std is not None else ""

@@ -1,4 +1,4 @@
-"""`check`: one question about the world, asked freshly."""
+"""`check`: one question about the machine or a service, asked anew each time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`run`, `script` and `build`: a command on the host, in a service's container, or in a one-off.
 
-Argv lists all the way; stdin is /dev/null; a session of its own, so that a stop reaches the whole
-group; SIGINT → SIGTERM → SIGKILL, each step visible.
+Commands are argv lists with stdin from /dev/null, in a session of their own, so that a stop reaches
+the whole group: SIGINT → SIGTERM → SIGKILL, each one reported.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
 
 
 def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, str]:
-    """The step's own variables: inputs as OMNI_INPUT_*, the site's cards as OMNI_GPUS, then
-    `env`, secrets resolved now."""
+    """The step's own variables: inputs as OMNI_INPUT_*, the site's cards as OMNI_GPUS, then `env`
+    with its secrets read now."""
     env = {
         f"OMNI_INPUT_{name.upper().replace('-', '_')}": input_text(value)
         for name, value in context.plan.playbook.inputs.items()
@@ -126,15 +126,14 @@ def run_host(
 
 
 def docker_environment(context: Context) -> list[tuple[str, str]]:
-    """How the docker command finds the engine the run talks to."""
+    """Variables with which the docker command reaches the run's engine."""
     given = {"DOCKER_HOST": context.plan.site.model.engine.host}
     names = ("DOCKER_HOST", "DOCKER_CONFIG")
     return [(n, v) for n in names if (v := given.get(n) or os.environ.get(n, ""))]
 
 
 def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
-    """Copy output until the command itself ends; a grandchild that keeps the pipe is not waited
-    for."""
+    """Copy output until the command itself ends, even if a grandchild keeps the pipe open."""
     assert child.stdout is not None
     os.set_blocking(child.stdout.fileno(), False)
     ended: float | None = None
@@ -158,8 +157,8 @@ def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
 
 
 def _end(context: Context, child: subprocess.Popen[bytes], start: int, attempt: Attempt) -> None:
-    """Whatever happened, nobody of the command stays behind: neither in its session nor in one
-    that it made for itself (those are found by the step's cookie)."""
+    """End every process of the command, in its session or in one that it made for itself (found by
+    the step's cookie)."""
     _end_session(context, child, start, attempt)
     for pid, born in by_cookie(context.run.id, attempt.step):
         stop_group(pid, born, grace_s=1.0, clock=context.clock)
@@ -224,9 +223,9 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
 
 
 def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
-    """Numbers from the output by named pattern, the last match of each, in their base units.
+    """Read numbers from the output by named pattern: the last match of each, in base units.
 
-    Raises StepFailed (output_invalid) for one that is missing, cut in two, or in another unit.
+    Raises StepFailed (output_invalid) for one that is missing, truncated, or in another unit.
     """
     metrics: dict[str, dict[str, object]] = {}
     text = "\n".join(attempt.output())
@@ -244,7 +243,7 @@ def capture_outputs(context: Context, step: Step, attempt: Attempt) -> None:
 
 
 def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
-    """What a benchmark of llama.cpp printed, as metrics; in words. Raises StepFailed."""
+    """Record figures printed by llama.cpp's benchmark; return them in words. Raises StepFailed."""
     if step.figures is None:
         return ""
     from console.bench.llama_bench import read_figures

@@ -1,4 +1,4 @@
-"""`cutover`: clients on the baseline's port reach a candidate, are watched, and go back or stay."""
+"""`cutover`: connect clients of the baseline's port to a candidate, watch, go back or stay."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from console.runtime.probe import Completion, Health, complete, health
 
 LOOK_S = 1.0
 SETTLE_S = 0.1
-"""A process that ends drops its connections a moment before it is gone."""
+"""Wait before a failed look counts: an ending process drops connections before it is gone."""
 LOOKS = 3
-"""Looks in a row without a good answer before it is the candidate and not a moment."""
+"""Failed looks in a row that count as the candidate's failure and not as a passing one."""
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Relay up, completion, watch, then back or stay. Raises StepFailed; its caller rolls back."""
+    """Start the relay, prove it, watch, go back or stay. Raises StepFailed; the loop rolls back."""
     cut, url = planned.asked(CutoverStep), context.plan.site.model.baseline.url
     answers(context, cut.to)
     _take_the_port(context, cut, attempt)
@@ -51,7 +51,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def answers(context: Context, name: str) -> None:
-    """No client is given what does not answer at its own address. Raises StepFailed."""
+    """Prove the candidate at its own address before any client is connected to it."""
     if context.services.find(name) is None:
         raise StepFailed(Cause.PRECONDITION, f"{name} does not run: nothing to cut over to")
     spec = context.services.spec(name)
@@ -63,7 +63,7 @@ def answers(context: Context, name: str) -> None:
 
 
 def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None:
-    """The relay listens where the baseline did; one of a dead runner is taken over."""
+    """Start the relay on the baseline's port, or take over that of a dead runner."""
     services, site = context.services, context.plan.site
     services.use(cutover.relay_spec(site, cut, services.spec(cut.to)))
     if services.take_over(proxy.NAME, attempt):
@@ -81,7 +81,7 @@ def _take_the_port(context: Context, cut: CutoverStep, attempt: Attempt) -> None
 
 
 def _ask(context: Context, url: str) -> Completion:
-    """The completion that proves a baseline; the candidate has its own model's name."""
+    """Ask for the same completion as from the baseline, but with the candidate's model name."""
     ask = context.plan.site.model.baseline.completion
     return complete(url, prompt=ask.prompt, max_tokens=ask.max_tokens, timeout_s=ask.timeout)
 
@@ -103,7 +103,7 @@ def _record(
 
 @dataclass
 class _Watch:
-    """Looks once a second, a completion now and then, until the time is over."""
+    """Looks once a second, with a completion now and then, until the time is over."""
 
     context: Context
     cut: CutoverStep
@@ -117,7 +117,8 @@ class _Watch:
     waiting: bool = False
 
     def run(self) -> None:
-        """Raises StepFailed where clients are not served well, Cancelled when it is stopped."""
+        """Watch to the end. Raises StepFailed if the candidate serves badly, Cancelled on a
+        stop."""
         clock = self.context.clock
         begun = clock.monotonic()
         due = begun + self.cut.every
@@ -159,7 +160,7 @@ class _Watch:
                 raise failed
 
     def _ask(self) -> None:
-        """In a thread: a completion that hangs must not keep anybody from looking."""
+        """Ask in a thread, so that a completion that hangs does not stop the watch."""
         self.waiting = True
         url = self.context.plan.site.model.baseline.url
 

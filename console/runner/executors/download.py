@@ -1,4 +1,4 @@
-"""`download`: a checkpoint comes here, watched; what was judged NO-GO only by a typed override."""
+"""`download`: fetch a checkpoint; one judged NO-GO only with a typed override."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def fetch(
     every_s: float = EVERY_S,
     tries: int = TRIES,
 ) -> Result:
-    """A whole download, for a thread of its own: bring every file of the plan, or say why not;
-    `on_progress` hears about it every `every_s`.
+    """Bring every file of the plan, or say why not; runs in its own thread and calls `on_progress`
+    every `every_s` seconds.
 
-    A cut is tried again after a pause that doubles; `tries` cuts in a row that brought nothing new
-    end it. What another try cannot mend ends it at once, and so does `cancelled`. Raises what
-    `Download.start` raises.
+    A broken connection is retried after a pause that doubles; `tries` failures in a row without new
+    bytes end the download, and so do permanent errors and `cancelled`. Raises what `Download.start`
+    raises.
     """
     clock, cancelled = clock or SystemClock(), cancelled or threading.Event()
     in_vain, fetched = 0, 0
@@ -97,17 +97,17 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def _allowed(context: Context, attempt: Attempt, asked: DownloadStep) -> str:
-    """Refuse what the checkpoint step judged NO-GO, unless somebody types that it shall be."""
+    """Refuse what the checkpoint step judged NO-GO, unless the operator types an override."""
     stands = next((v for v in reversed(context.view.verdicts) if v.step == asked.of), None)
     if not asked.of or (stands is not None and stands.verdict == "GO"):
         return ""
     if stands is None:
-        raise StepFailed(Cause.PRECONDITION, f"step {asked.of} has judged nothing yet")
+        raise StepFailed(Cause.PRECONDITION, f"step {asked.of} has given no verdict yet")
     why = "; ".join(row["why"] for row in stands.criteria)
     words = f"{asked.of} says {stands.verdict}: {one_line(why, 200)}"
     if context.meta.headless or context.meta.yes:
-        raise StepFailed(Cause.PRECONDITION, f"{words}; nobody is here to type an override")
-    prompt = f"{words}. Type '{ANYWAY}' to download it all the same, or reject"
+        raise StepFailed(Cause.PRECONDITION, f"{words}; nobody is attached to type an override")
+    prompt = f"{words}. Type '{ANYWAY}' to download it anyway, or reject"
     done = wait(context, attempt, prompt, ANSWER_S, ANYWAY)
     return f"override of {asked.of}'s {stands.verdict}, {done.detail}; "
 

@@ -1,6 +1,6 @@
 """`gate`: GO, NO-GO or HOLD from what this run measured; missing data is HOLD.
 
-A GO is held once more against the baseline as it is after its restore (`doubt`).
+After the restore, each GO is judged once more against the baseline as it is then (`doubt`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PEAKS = {
 
 
 def doubt(context: Context) -> None:
-    """Record a "doubt" for each gate whose GO the restored baseline does not bear out: it may have
-    been measured slow before.
+    """Record a "doubt" for each GO that the restored baseline does not confirm: the baseline may
+    have been slower than usual when it was measured before.
 
-    The gate was right to decide on what it had. But where the same threshold, relative to what the
-    baseline does now, would not be met, nobody should switch over on it: the decision becomes HOLD.
+    The gate was right on its data. But if the candidate would miss the same relative threshold
+    against the baseline of now, nobody should switch over: the decision becomes HOLD.
     """
     view = context.view
     now = _after(view)
@@ -92,7 +92,7 @@ def decide(
 ) -> tuple[Verdict, list[dict[str, str]]]:
     """The verdict of a gate, and a row {metric, verdict, why} for each criterion.
 
-    `cards`: UUIDs that the site says are there; one that did not answer holds what is of cards.
+    `cards`: UUIDs from the site file; one that did not answer makes criteria on cards HOLD.
     """
     rows: list[dict[str, str]] = []
     verdicts: list[Verdict] = []
@@ -105,7 +105,7 @@ def decide(
 
 
 def made_of(view: RunView, metric: str) -> str:
-    """What a metric is made of, by what measured it, as in LEAST; "" for a single figure."""
+    """The kind of samples behind a metric, a key of LEAST; "" for a single figure."""
     owner, _, name = metric.partition(".")
     step = view.step(owner)
     if step is not None and step.kind in LEAST:
@@ -115,10 +115,10 @@ def made_of(view: RunView, metric: str) -> str:
 
 
 def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()) -> Evidence:
-    """The figure of `STEP.NAME` in this run and the baseline's for the same step; the baseline's
-    itself for `STEP.baseline.NAME`; a peak of the machine for `gpu.…` and `host.…`.
+    """The figure of `STEP.NAME` in this run with the baseline's for the same step, the baseline's
+    own for `STEP.baseline.NAME`, or a peak of the machine for `gpu.…` and `host.…`.
 
-    Only a step that succeeded gives figures: what a failed one left is stale or half a figure.
+    Only succeeded steps give figures, because those of a failed one are stale or incomplete.
     """
     if criterion.metric in GAUGE_METRICS:
         return _peak(view, criterion, cards)
@@ -153,8 +153,8 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
 
 
 def _between(figures: dict[str, Any]) -> tuple[float, float] | None:
-    """The 95 % interval that whoever measured the figure gave with it; an end that is no number
-    is NaN, which nothing meets."""
+    """The 95 % interval recorded with the figure; an end that is not a number is NaN, which meets
+    no threshold."""
     if figures.get("low") is None and figures.get("high") is None:
         return None
     low, high = (_number(figures.get(end)) for end in ("low", "high"))
@@ -162,7 +162,7 @@ def _between(figures: dict[str, Any]) -> tuple[float, float] | None:
 
 
 def _requests(view: RunView, owner: str) -> int | None:
-    """How many requests a soak sent; None for what is no soak."""
+    """How many requests a soak sent; None if the step is no soak."""
     step = view.step(owner)
     if step is None or step.kind != "soak":
         return None
@@ -178,9 +178,10 @@ def _unfit(view: RunView, step_id: str) -> str:
 
 
 def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evidence:
-    """The most since the run began; of cards their sum, or the one with the most.
+    """The highest value since the run began; over several cards their sum, or the highest card.
 
-    Peaks of two cards need not fall together, so their sum is at least what was used at once.
+    Cards may peak at different times, so the sum of peaks is an upper bound of what was used at
+    once.
     """
     unit, key = GAUGE_METRICS[criterion.metric], PEAKS[criterion.metric]
     peaks = view.peaks
@@ -188,7 +189,7 @@ def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evi
     if criterion.metric.startswith("gpu."):
         groups = dict(peaks.get("gpu") or {})
     if not _count(peaks.get("n")):
-        return Evidence(None, unit, 0, reason_missing="nobody sampled the machine")
+        return Evidence(None, unit, 0, reason_missing="the machine was not sampled")
     missing = [f"{uuid} was not seen" for uuid in cards if uuid not in groups]
     if not groups:
         trouble = str(peaks.get("trouble") or "")
@@ -209,7 +210,7 @@ def _peak(view: RunView, criterion: CriterionModel, cards: Sequence[str]) -> Evi
 
 
 def _why(figures: dict[str, Any], key: str, unit: str) -> str:
-    """Why a peak is not sure, and what was seen of it all the same."""
+    """Why a peak is uncertain, and what was seen of it all the same."""
     words = str((figures.get("why") or {}).get(key) or "not known")
     seen = _number((figures.get("seen") or {}).get(key))
     if seen is None or not math.isfinite(seen):
@@ -218,7 +219,7 @@ def _why(figures: dict[str, Any], key: str, unit: str) -> str:
 
 
 def _number(value: object) -> float | None:
-    """A number as it stands, NaN included: whoever judges says so."""
+    """A number as it stands, NaN included, which the judgement then reports."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -228,13 +229,13 @@ def _number(value: object) -> float | None:
 
 
 def _count(value: object) -> int:
-    """A whole number from 0; anything else counts as nothing."""
+    """A whole number from 0; anything else counts as 0."""
     number = _number(value)
     return int(number) if number is not None and 0 <= number < math.inf else 0
 
 
 def _samples(figures: dict[str, Any]) -> tuple[float, ...]:
-    """The samples behind a figure; what is no number among them is NaN, which holds the gate."""
+    """The samples behind a figure; one that is not a number becomes NaN, which holds the gate."""
     found = figures.get("samples")
     if not isinstance(found, list):
         return ()
@@ -246,7 +247,7 @@ def outcome_name(step: Step, verdict: Verdict) -> str:
 
 
 def evidence_hash(view: RunView) -> str:
-    """What an approval is bound to: every figure and verdict so far."""
+    """A hash of every figure and verdict so far, to which an approval is bound."""
     facts: list[Any] = [view.metrics, [(v.step, v.verdict) for v in view.verdicts]]
     facts.append([(s.id, str(s.state)) for s in view.steps if s.state != "pending"][:-1])
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,6 +1,5 @@
-"""`approval` and `manual`: a person answers, in time, on the evidence shown. Enter never does.
-`note` and `report`: words for a person.
-"""
+"""`approval` and `manual`: a person answers within the time, on the evidence shown; Enter alone
+never does. `note` and `report`: words for a person."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """The operator does it elsewhere and says so; then the world is asked whether it is done."""
+    """The operator acts elsewhere and says so; then the step's check confirms that it is done."""
     asked = planned.asked(Manual)
     if context.meta.yes and asked.verify is not None:
         done = Done("--yes: only verified")
@@ -49,7 +48,7 @@ def manual(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, confirm: str) -> Done:
-    """Ask, and wait for approve or reject; `confirm` has to be typed where it is not empty."""
+    """Ask, and wait for approve or reject; `confirm`, if not empty, has to be typed."""
     control, clock = context.control, context.clock
     deadline = clock.monotonic() + expires_s
     # before the journal says so: whoever reads the question there may answer it at once
@@ -83,12 +82,12 @@ def wait(context: Context, attempt: Attempt, prompt: str, expires_s: float, conf
 
 
 def note(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """A note is shown and kept in the journal."""
+    """Show a note and keep it in the journal."""
     return Done(one_line(planned.asked(str), 300))
 
 
 def report(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """The run's report into its directory, and to `to` when given."""
+    """Write the run's report into its directory, and to `to` if given."""
     to = planned.asked(Report).to
     copy = context.path(to) if to else None
     try:

@@ -1,4 +1,4 @@
-"""`checkpoint`, `gguf`, `host`, `imports`: look, write the sums down, judge as a gate does."""
+"""`checkpoint`, `gguf`, `host`, `imports`: inspect, record the arithmetic, judge as a gate does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def checkpoint(context: Context, planned: PlannedStep, attempt: Attempt) -> Done
 
 
 def look_up(context: Context, asked: CheckpointStep, attempt: Attempt) -> Preflight:
-    """The preflight of a checkpoint step, in a thread that a cancel does not wait for."""
+    """Run the preflight of a checkpoint step in a thread, so that a cancel need not wait for it."""
     lent = _command(context, asked.service) if asked.service else None
 
     def work() -> Preflight:
@@ -62,7 +62,7 @@ def look_up(context: Context, asked: CheckpointStep, attempt: Attempt) -> Prefli
 
 
 def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Ask the build whether it accepts the file's architecture."""
+    """Check whether the engine's build accepts the file's architecture."""
     asked = planned.asked(GgufStep)
     what = asked.file
     if not what.startswith(("http://", "https://", "hf://")) and context.path(what).exists():
@@ -84,7 +84,7 @@ def gguf(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Ask this machine."""
+    """Check this machine."""
     asked, site = planned.asked(HostStep), context.plan.site
     ask = HostAsk(
         method=asked.method, ports=tuple(asked.ports), images=tuple(asked.images),
@@ -102,7 +102,7 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Import an image's modules, all the way down."""
+    """Import an image's modules and everything that they import."""
     asked = planned.asked(ImportsStep)
 
     def work() -> Sequence[Finding]:
@@ -118,7 +118,7 @@ def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Do
 
 
 def waited(attempt: Attempt, work: Callable[[], T]) -> T:
-    """What `work` gives, in a daemon thread: the step's deadline and a cancel hold meanwhile."""
+    """The result of `work`, done in a daemon thread while deadline and cancel still apply."""
     result: list[T] = []
     trouble: list[BaseException] = []
 
@@ -167,7 +167,7 @@ def _judge(
     context: Context, planned: PlannedStep, attempt: Attempt, verdict: Verdict,
     why: list[tuple[str, str]],
 ) -> Done:  # fmt: skip
-    """The verdict as an event of its own, as a gate's is."""
+    """Record the verdict as an event of its own, as a gate does."""
     attempt.close()
     context.record(
         "verdict", planned.id, attempt.number, verdict=str(verdict),

@@ -29,7 +29,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         if context.services.take_over(name, attempt):
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
-            _nobody_there(context, name)
+            _refuse_answered(context, name)
             _warn_unlimited(context, name, attempt)
             context.services.start(name, attempt)
     waited = context.services.wait(name, attempt)
@@ -37,8 +37,8 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     return Done(f"{name} ready after {format_duration(waited)}")
 
 
-def _nobody_there(context: Context, name: str) -> None:
-    """Whoever answers at the candidate's address before it starts is somebody else, and would be
+def _refuse_answered(context: Context, name: str) -> None:
+    """Refuse to start a candidate while something answers at its address, since that would be
     measured in its place."""
     spec = context.services.spec(name)
     state, _ = health(spec.url, spec.ready.path)
@@ -55,7 +55,7 @@ def _warn_unlimited(context: Context, name: str, attempt: Attempt) -> None:
 
 
 def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Stop the baseline and wait for its GPU memory. The outage is in the journal first."""
+    """Stop the baseline and wait for its GPU memory; the journal has the outage beforehand."""
     if _for_cutover(context, planned):
         cutover.answers(context, planned.service)
     else:
@@ -69,7 +69,7 @@ def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
         not stopped
         and health(url, context.plan.site.model.baseline.ready.http)[0] is Health.SERVING
     ):
-        raise StepFailed(Cause.PRECONDITION, f"what answers at {url} could not be stopped")
+        raise StepFailed(Cause.PRECONDITION, f"the server at {url} could not be stopped")
     released = wait_released(context, attempt)
     took = format_duration(context.clock.monotonic() - begun)
     return Done(f"baseline stopped in {took}; {released}")
@@ -82,7 +82,7 @@ def _for_cutover(context: Context, planned: PlannedStep) -> bool:
 
 
 def restore(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Stop what the run left alive and bring the baseline back, by the rollback procedure."""
+    """Stop what the run left running and bring the baseline back, by the rollback procedure."""
     point("before_restore")
     result = bring_back(context, planned.id, attempt.number)
     if not result.serving:

@@ -1,4 +1,4 @@
-"""`soak`: requests for a long time, and what becomes of the server under them."""
+"""`soak`: send requests for a long time and record how the server fares."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from console.runtime.spec import Handle
 
 SAY_S = 5.0
 LOOKS = 60
-"""Looks at the server over a soak, at least, where that is not more than one a second."""
+"""Looks at the server over a soak, at least, if that is not more than one a second."""
 LEAST_SHARE = 0.5
-"""Of the duration, that has to be observed."""
+"""Share of the duration that has to be observed."""
 LAST_LINES = 20
-LOST = "it had ended when a new runner looked for it"
+LOST = "a new runner found that it had ended"
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
-    """Soak a service. Figures are recorded whatever the end; raises StepFailed with the cause."""
+    """Soak a service. Figures are recorded however it ends; raises StepFailed with the cause."""
     soak = planned.asked(SoakStep)
     file = SoakFile(context.run, planned.id, attempt.number, context.clock.now())
     tally = file.tally
@@ -60,7 +60,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
 
 
 def _run(context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile) -> None:
-    """Up to the duration. Raises StepFailed for any other end."""
+    """Soak for the full duration. Raises StepFailed for any other end."""
     service, tally = soak.service, file.tally
     handle = context.services.find(service)
     if handle is None:
@@ -80,7 +80,7 @@ def _run(context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile) -> 
 def _soak(
     context: Context, soak: SoakStep, attempt: Attempt, file: SoakFile, watch: SoakWatch
 ) -> End:
-    """The loop, from where the file stands."""
+    """Run the loop from where the soak's file ends."""
     service, tally = soak.service, file.tally
     url = context.services.spec(service).url
     model = context.services.model(service, soak.model)
@@ -93,7 +93,7 @@ def _soak(
     if file.resumed:
         away = format_duration(tally.gaps[-1][1] - tally.gaps[-1][0])
         attempt.say(
-            f"goes on at {format_duration(tally.observed)}; nobody looked for {away}", always=True
+            f"continues at {format_duration(tally.observed)}; not observed for {away}", always=True
         )
     try:
         with watch:
@@ -105,14 +105,14 @@ def _soak(
 
 
 def plan_of(soak: SoakStep) -> SoakPlan:
-    """What the step asks of the loop that sends the requests."""
+    """The step's settings for the loop that sends the requests."""
     prompts = tuple(soak.prompts) or PROMPTS
     return SoakPlan(soak.duration, soak.every, soak.arrivals, prompts, soak.max_errors)
 
 
 def patience_for(context: Context, service: str) -> Patience:
-    """By the slowest first token that a benchmark of this run saw from the service, warm or cold;
-    the baseline's is another server, and so is a candidate before it was stopped."""
+    """How long to wait for an answer, by the slowest first token, warm or cold, that benchmarks of
+    this run saw from the service. The baseline's do not count: it is another server."""
     slowest: list[float] = []
     for _, step in context.plan.playbook.steps():
         bench = step.benchmark
@@ -126,7 +126,7 @@ def patience_for(context: Context, service: str) -> Patience:
 
 @contextmanager
 def _followed(context: Context, service: str, handle: Handle) -> Iterator[Path]:
-    """The file that a service's log goes to. Nobody follows the baseline's in a run: this does."""
+    """Yield the file with a service's log; the baseline's log is followed only here."""
     path = context.run.log(service)
     if service != "baseline":
         yield path
@@ -170,13 +170,11 @@ def _conclude(context: Context, soak: SoakStep, handle: Handle, tally: Tally, en
         what = f"after {format_duration(tally.observed)}: {failed}; at most {soak.max_errors} may"
         raise StepFailed(Cause.OUTPUT_INVALID, what, lines=last)
     if not tally.good:
-        raise StepFailed(
-            Cause.OUTPUT_INVALID, f"not one request was answered; {failed}", lines=last
-        )
+        raise StepFailed(Cause.OUTPUT_INVALID, f"no request was answered; {failed}", lines=last)
 
 
 def _died(context: Context, service: str, handle: Handle, tally: Tally) -> StepFailed:
-    """The crash with its time, the cause as the service's driver tells it, its last lines."""
+    """Return the crash: its time, cause as the service's driver tells it, and last log lines."""
     when = f"after {format_duration(tally.observed)} of the soak"
     told = context.services.explain(service)
     if told is not None:
@@ -186,7 +184,7 @@ def _died(context: Context, service: str, handle: Handle, tally: Tally) -> StepF
 
 
 def _too_little(soak: SoakStep, tally: Tally, failed: StepFailed) -> StepFailed:
-    """A timeout with hardly anything observed is a soak that says nothing."""
+    """Fail a soak that timed out with hardly anything observed."""
     if failed.cause is not Cause.TIMEOUT or tally.observed >= soak.duration * LEAST_SHARE:
         return failed
     seen = f"{format_duration(tally.observed)} of {format_duration(soak.duration)} observed"
@@ -194,7 +192,7 @@ def _too_little(soak: SoakStep, tally: Tally, failed: StepFailed) -> StepFailed:
 
 
 def _record(context: Context, attempt: Attempt, file: SoakFile, early: str) -> None:
-    """Figures and what happened into the journal. An early end makes every figure void."""
+    """Record figures and events in the journal. An early end makes every figure void."""
     tally = file.tally
     figures = tally.void_figures(f"it ended early: {early}") if early else tally.figures()
     context.record(
@@ -211,7 +209,7 @@ def _record(context: Context, attempt: Attempt, file: SoakFile, early: str) -> N
 
 
 class _Live:
-    """What a viewer sees while it goes on, at most once in SAY_S; and the step's deadline."""
+    """Progress for viewers, at most once in SAY_S, and the check of the step's deadline."""
 
     def __init__(self, attempt: Attempt, soak: SoakStep, tally: Tally) -> None:
         self._attempt = attempt
@@ -221,7 +219,7 @@ class _Live:
         self._silent = False
 
     def __call__(self, t: float, silent_s: float) -> None:
-        """One beat. Raises Cancelled and StepFailed (timeout)."""
+        """Handle one beat. Raises Cancelled and StepFailed (timeout)."""
         self._attempt.remaining()
         changed = bool(silent_s) is not self._silent
         if t - self._said >= SAY_S or changed:

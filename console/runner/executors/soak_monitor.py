@@ -1,7 +1,7 @@
-"""The server under a soak, looked at every few seconds from a thread of its own.
+"""Watches the server under a soak every few seconds, from its own thread.
 
-Its memory, its cards, when it started, and the lines of its log that matter. What cannot be told
-is None; no look raises.
+It reads the server's memory, cards, start time and matching log lines. What cannot be read is None;
+no look raises.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 SLOWEST_S, FASTEST_S = 5.0, 1.0
 METRICS_EVERY = 6
-"""Looks for one question to /metrics: each one resets the averages that its other readers see."""
+"""Looks per query of /metrics: each query resets averages that other readers see."""
 METRICS_S = 2.0
 START_HEADER = "Process-Start-Time-Unix"
 STATS_S = 5.0
 CLOSE_S = 10.0
 LAST_WORDS_S = 0.5
-"""What a server that died has just written needs so long to be in its log, seconds."""
+"""Seconds to wait after a server died until its last lines are in the log."""
 BLOCKS = 64
-"""Pieces of a log taken in at one look, at most (16 MiB)."""
+"""Most blocks of a log read in one look (16 MiB)."""
 _STATES = {
     "T": "stopped by a signal", "t": "stopped by a debugger", "D": "waits inside the kernel",
     "R": "running", "Z": "ended", "S": "waits",
@@ -57,7 +57,7 @@ class CriticalLog:
     """The lines added to a log file that match a pattern."""
 
     def __init__(self, path: Path, pattern: str) -> None:
-        """What is in the file now does not count."""
+        """Start at the end of the file; earlier lines do not count."""
         self._pattern = pattern
         self._too_slow = False
         self._blind = UNREADABLE in "".join(read_last(path, 1))
@@ -67,8 +67,8 @@ class CriticalLog:
         self._source.lines = MOST_LINES  # a file that comes later is read from its start
 
     def read(self) -> tuple[str, ...] | None:
-        """Matching lines since the last call, clean; None where there is no log to read, be it
-        that the engine does not give it."""
+        """Matching lines since the last call, clean; None without a readable log, which may be
+        because the engine does not give it."""
         found: list[LogLine] = []
         try:
             if not self._source.opened:
@@ -87,7 +87,7 @@ class CriticalLog:
         return matching or (None if self._blind or self._too_slow else ())
 
     def close(self) -> tuple[str, ...]:
-        """What is left, a line without its end included."""
+        """Close and return the remaining matches, including a last line without an end."""
         last = self.read() or ()
         self._source.close()
         return last + self._matching(self._splitter.cut())
@@ -118,18 +118,17 @@ class ProcessEyes:
     """A host process and all it started."""
 
     def __init__(self, handle: Handle, server: str = "", cookie: str = "") -> None:
-        """`server`: which of them is the server, as an earlier runner found. `cookie`: the run's,
-        by which they are known whose start script has ended."""
+        """`server`: the server among them, as an earlier runner found. `cookie`: the run's, which
+        identifies processes whose start script has ended."""
         self._group = process.Group(handle.pid, handle.start, cookie)
         self._server = server
 
     def look(self) -> tuple[dict[str, int | None], dict[str, str]]:
         """Memory (rss and anon, bytes), and which process the server is.
 
-        RSS as `ps` has it, added up over its session: pages of a mapped model file count, and
-        what processes share counts for each. `anon` is what cannot be read anew from a file.
-        The server is the largest of them for as long as it lives: what was started may be a
-        script that starts the server again whenever it dies.
+        RSS is summed over the session as in `ps`: it includes mapped model files and counts shared
+        pages once per process. `anon` is memory that no file backs. The server is the largest
+        process for as long as it lives, because a start script may restart the server.
         """
         sums: dict[str, int | None] = {"rss": None, "anon": None}
         sizes: dict[str, int] = {}
@@ -155,7 +154,7 @@ class ContainerEyes:
         self._id = handle.container
 
     def look(self) -> tuple[dict[str, int | None], dict[str, str]]:
-        """The same of the container's control group, where shared pages count once."""
+        """The same from the container's control group, where shared pages count once."""
         start: dict[str, str] = {}
         try:
             found = inspect(self._client, self._id) or {}
@@ -182,7 +181,7 @@ class ContainerEyes:
 
 
 def group_memory(stats: Any) -> dict[str, int | None]:
-    """RSS of a control group from the engine's statistics, version 1 or 2: what is mapped, without
+    """RSS of a control group from the engine's statistics, version 1 or 2: mapped pages, but not
     the rest of the page cache."""
     memory = stats.get("memory_stats") if isinstance(stats, dict) else None
     table = memory.get("stats") if isinstance(memory, dict) else None
@@ -195,7 +194,7 @@ def group_memory(stats: Any) -> dict[str, int | None]:
 
 
 def _status_memory(pid: int) -> dict[str, int]:
-    """`rss` and `anon` of one process in bytes, as the kernel says; empty when it is gone."""
+    """`rss` and `anon` of one process in bytes, from the kernel; empty when it is gone."""
     try:
         text = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:
@@ -206,13 +205,13 @@ def _status_memory(pid: int) -> dict[str, int]:
 
 
 def _state_words(letters: list[str]) -> str:
-    """The state that says most about a silence, of all processes of a server."""
+    """The process state that best explains why a server is silent."""
     worst = next((letter for letter in _STATES if letter in letters), "")
     return _STATES.get(worst, "")
 
 
 class SoakWatch:
-    """`Watch` of `console.bench.soak`, for one service of a run."""
+    """Implements `Watch` of `console.bench.soak` for one service of a run."""
 
     def __init__(
         self, url: str, driver: Driver, handle: Handle, log: CriticalLog, *,
@@ -240,7 +239,7 @@ class SoakWatch:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        """Stop after one more look, which is there for one more `drain`."""
+        """Stop after one more look, which the final `drain` returns."""
         self._closing.set()
         self._thread.join(CLOSE_S)
 
@@ -269,7 +268,7 @@ class SoakWatch:
         self._keep(Look(critical=self._log.close()))
 
     def _try(self, *, metrics: bool) -> None:
-        """One look; one that the system refuses (no descriptor left) told nothing."""
+        """Look once; a look that the system refuses (no descriptor left) gives nothing."""
         with contextlib.suppress(OSError, RuntimeError):
             self._keep(self._look(metrics=metrics))
 
@@ -288,7 +287,7 @@ class SoakWatch:
         )  # fmt: skip
 
     def _vram(self) -> int | None:
-        """Used bytes of all cards, whoever uses them; None when one of them cannot be read."""
+        """Used bytes of all cards, by any process; None if one card cannot be read."""
         report = self._gpus()
         if report is None or not report.gpus:
             return None
@@ -299,10 +298,9 @@ class SoakWatch:
 
 
 def start_header(url: str) -> str:
-    """When the server's process started, as llama-server's /metrics says in a header; "" without.
+    """The header of llama-server's /metrics that marks when its process started, or "".
 
-    The number is microseconds of a clock of its own, whatever the header's name says: a mark to
-    compare, no time.
+    Despite the header's name it counts microseconds of a private clock: use it only to compare.
     """
     try:
         reply = fetch(endpoint(url, "/metrics"), timeout_s=METRICS_S)

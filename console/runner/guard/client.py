@@ -67,7 +67,7 @@ class Guard:
         cgroup.sweep()
         self._write_config()
         if self.sentinel.adopt():
-            self._say("watching", "the sentinel that was there goes on")
+            self._say("watching", "the running sentinel was adopted")
         else:
             self.sentinel.start()
             self.sentinel.wait_ready()
@@ -124,7 +124,7 @@ class Guard:
         deadline = self.clock.monotonic() + GONE_S
         while not self.sentinel.watches:
             if self.clock.monotonic() >= deadline:
-                words = f"no sentinel watches over this machine: see {self.sentinel.log}"
+                words = f"no sentinel guards this machine: see {self.sentinel.log}"
                 raise StepFailed(Cause.GUARD, words)
             attempt.pause(TICK_S / 5)
 
@@ -214,7 +214,7 @@ class Guard:
                 self._gone = True
                 self._say("gone", f"no sentinel for {quiet:.0f} s: no load starts any more")
             if self._anything_up():  # checked each time: a start under way may have finished
-                self._halt(Cause.GUARD, "no sentinel watches over this machine", WATCHER)
+                self._halt(Cause.GUARD, "no sentinel guards this machine", WATCHER)
 
     def _may_still_start(self, now: float, *, dead: bool) -> bool:
         """Return whether nothing is up, so that a new sentinel may start slowly."""

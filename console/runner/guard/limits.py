@@ -235,7 +235,7 @@ def _finding(
         if not unknown:
             return None
         counts = limit.missing == "breach"
-        what = ", which `missing: breach` counts as breached" if counts else ": it guards nothing"
+        what = ", which counts as breached (`missing: breach`)" if counts else ": it guards nothing"
         return Finding(f"{unknown}{what}{_where(limit)}", kills and counts)
     if not state.fired:
         return None

@@ -88,7 +88,7 @@ class SentinelProcess:
                 self.end()
                 raise ConsoleError(
                     "the sentinel did not start", f"see {self.log}",
-                    "no run starts without a guard over the machine's memory",
+                    "no run starts while nothing guards the machine's memory",
                 )  # fmt: skip
             self.clock.sleep(0.01)
 

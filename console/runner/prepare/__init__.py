@@ -1,1 +1,1 @@
-"""What stands between a playbook and its first step: baseline, plan, seal."""
+"""What happens between reading a playbook and its first step: baseline check, plan, seal."""

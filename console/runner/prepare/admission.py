@@ -1,9 +1,9 @@
-"""What a run is told of its playbook before it starts: what lint says, and blockers that the
-playbook names and goes into all the same. An error needs an override with a reason.
+"""What the operator is told of a playbook before its run starts: lint findings, and blocking
+lessons that the playbook names and yet runs into. An error needs an override with a reason.
 
-A blocker that is named alone is no fault (most trials name what they keep clear of), and what only
-bears is a hint: the words of a step say little of the model behind it. Both together are what
-failed, again.
+Naming a blocker alone is no fault: most trials name what they avoid. A blocker that merely applies
+is a hint, because a step's words say little about its model. Named and applying, it repeats a
+failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIX = "say what is different this time; omni-console lessons {} has what happene
 
 
 class LintRefused(ConsoleError):
-    """Errors that nobody has overridden; nothing was started. `errors`: which."""
+    """Lint errors without an override; nothing was started. `errors` lists them."""
 
     exit_code = Exit.LINT
 
@@ -40,7 +40,7 @@ class LintRefused(ConsoleError):
         super().__init__(
             "lint stops this run",
             "\n".join(f"{one.text}\n  fix: {one.fix}" for one in errors),
-            f"mend it, or go on with a reason: --override {errors[0].rule}=WHY",
+            f"fix it, or give a reason: --override {errors[0].rule}=WHY",
         )
         self.errors = errors
 
@@ -50,8 +50,8 @@ def check(
 ) -> list[Finding]:
     """Open findings of a playbook and the files it builds from; an overridden one is marked.
 
-    `overrides`: rule → reason. `more`: what was found by other means. Raises LintRefused with every
-    error that has none.
+    `overrides`: rule → reason. `more`: findings from elsewhere. Raises LintRefused with all errors
+    that have no override.
     """
     found = [
         replace(one, suppressed=f"override: {overrides[one.rule]}")
@@ -65,13 +65,13 @@ def check(
 
 
 def told(playbook: Playbook, facts: Facts) -> list[Finding]:
-    """What `check` would find, the gravest first: a plan tells it before a run is stopped by it."""
+    """What `check` would find, worst first, for a plan to show before a run is refused for it."""
     found = [one for one in _findings(playbook, facts) if not one.suppressed]
     return sorted(found, key=lambda one: (RANK[one.severity], one.order))
 
 
 def overrides_of(pairs: list[str]) -> dict[str, str]:
-    """`RULE=reason` arguments. Raises UsageError."""
+    """Parse `RULE=reason` arguments. Raises UsageError."""
     given: dict[str, str] = {}
     for pair in pairs:
         name, _, reason = pair.partition("=")
@@ -122,7 +122,7 @@ def _unit(path: Path, text: str, given: Mapping[str, str]) -> Unit | None:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A lesson that still blocks, the first step that goes into it, and why it bears there."""
+    """A lesson that still blocks, the first step that runs into it, and why it applies there."""
 
     lesson: Lesson
     step: str
@@ -134,16 +134,16 @@ class Blocker:
         model = self.lesson.model
         since = model.history[-1].date if model.history else model.updated or model.date
         state = f"{model.id} is {model.status} ({since})"
-        return f"{state}, and step {self.step} goes into it: {self.because}"
+        return f"{state}, and step {self.step} runs into it: {self.because}"
 
 
 def blockers(made: Plan) -> list[Blocker]:
-    """In the order in which the playbook names them; one that cannot be read blocks nothing."""
+    """Blockers in the order in which the playbook names them; an unreadable one blocks nothing."""
     return [found for one in made.playbook.model.lessons for found in _of(made, one)]
 
 
 def blocker_findings(made: Plan) -> list[Finding]:
-    """The same as lint has it, each where the playbook names it."""
+    """The same as lint findings, each where the playbook names it."""
     places = _places(made.playbook.text)
     return [
         Finding(

@@ -1,4 +1,4 @@
-"""The baseline before a run: it has just served, and everything to bring it back is there."""
+"""The baseline before a run: it has just served, and everything needed to bring it back exists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def restore_time(site: str) -> float | None:
-    """Seconds a restore took lately, or None when none was measured."""
+    """Seconds that a recent restore took, or None if none was measured."""
     return proof.expected_restore(paths.restore_file(site), "baseline")
 
 
@@ -50,8 +50,8 @@ def facts(site: Site, client: Client) -> Baseline:
 
 
 def written(site: Site) -> Baseline:
-    """The baseline as the site file says, with nothing looked up: for a rollback on a machine
-    whose engine does not answer yet."""
+    """The baseline as the site file has it, without any look-up: for a rollback on a machine whose
+    engine does not answer yet."""
     model, spec = site.model.baseline, site.baseline_spec()
     ask = model.completion
     common = Baseline(
@@ -86,7 +86,7 @@ def written(site: Site) -> Baseline:
 
 
 def _program(spec: ProcessSpec) -> str:
-    """The absolute path of a program as it would be found now; "" where it is not."""
+    """The absolute path at which a program would be found now; "" if it is not found."""
     first = spec.argv[0]
     if "/" in first:
         return os.path.abspath(os.path.join(spec.cwd, first))
@@ -95,8 +95,8 @@ def _program(spec: ProcessSpec) -> str:
 
 
 def container_ref(spec: ServiceSpec, client: DockerClient) -> str:
-    """Name or id of the baseline's container. A compose service is found by its labels: it is
-    started by id, never by `up`, which may recreate it. Raises BaselineNotReady."""
+    """Name or id of the baseline's container. A compose service's container is found by its labels
+    and started by id, never by `up`, which may recreate it. Raises BaselineNotReady."""
     if isinstance(spec.runs, ExistingContainer):
         return spec.runs.name
     assert isinstance(spec.runs, ComposeSpec)
@@ -119,7 +119,7 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
     if found is None:
         raise BaselineNotReady(
             f"the baseline's container {one_line(ref)} does not exist",
-            hint="docker ps -a lists what there is; correct the site file",
+            hint="docker ps -a lists the containers; correct the site file",
         )
     image = str(found.get("Image", ""))
     if image_info(client, image) is None:
@@ -139,14 +139,14 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
 def _models_exist(site: Site) -> None:
     missing = [m for m in site.model.baseline.models if not (site.base / m).exists()]
     if missing:
-        hint = "put it there, or correct `models` of the baseline in the site file"
+        hint = "restore the file, or correct `models` of the baseline in the site file"
         if site.base == paths.demo_dir():
             hint = "omni-console demo makes it and starts the demo's baseline"
         raise BaselineNotReady("a model of the baseline is missing", one_line(missing[0]), hint)
 
 
 def prove(site: Site) -> Completion:
-    """One completion from the baseline, now. Raises BaselineNotReady."""
+    """Get one completion from the baseline now. Raises BaselineNotReady."""
     spec, ask = site.baseline_spec(), site.model.baseline.completion
     other = proxy.at(spec.url)
     if other is not None:
@@ -175,8 +175,8 @@ def _silent(what: str, why: str) -> BaselineNotReady:
 
 
 def remember(plan: SealedPlan, site: Site, done: Completion) -> None:
-    """Keep the completion as the newest proof, if the baseline is known to have answered it: a
-    server of somebody else's at its address proves nothing about the baseline."""
+    """Keep the completion as the newest proof, if it is known to be the baseline's: another server
+    at its address proves nothing about it."""
     with contextlib.suppress(OSError):  # a badge refuses no run
         if observe.answers(plan, known=True):
             _remember(site, done)

@@ -1,7 +1,7 @@
-"""Playbooks to pick from, their inputs as a form, and the plan before anything is started.
+"""The playbooks to choose from, their inputs as a form, and the plan before anything is started.
 
-The parsers are loaded inside the functions: none of this is needed before the first frame. All
-of it reads files, so none of it belongs on the UI loop.
+Parsers are imported inside the functions, because the first frame needs none of them. Everything
+here reads files, so call nothing of it on the UI loop.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Entry:
 class Field:
     """One input of a form; texts are clean. `default` as it would be typed, "" for none.
 
-    `expected`: what may be typed. `secret_from`: where a secret is read; it is never typed.
-    `model` and `base` (the playbook's directory) are what `check_value` judges by.
+    `expected`: what may be typed. `secret_from`: where a secret is read from; it is never typed.
+    `check_value` judges by `model` and `base` (the playbook's directory).
     """
 
     name: str
@@ -69,8 +69,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A plan in the very lines of `omni-console plan`. `missing`: required inputs that a stand-in
-    was put in for. `digest`: of the texts it is from."""
+    """A plan with exactly the lines of `omni-console plan`. `missing`: required inputs filled with
+    a placeholder. `digest`: of the files the plan was made from."""
 
     lines: list[str]
     missing: tuple[str, ...] = ()
@@ -79,10 +79,10 @@ class Preview:
 
 
 def entries(*, site: str | None) -> list[Entry]:
-    """Every playbook found, the shipped ones first; each file once. Never raises for a bad one.
+    """All playbooks found, the shipped ones first; each file once. Never raises for a bad one.
 
-    `site` is the one given on the command line: its directory is looked at, and its services
-    count as declared.
+    `site` is the one from the command line: its directory is searched, and its services count as
+    declared.
     """
     try:
         known = services(site)
@@ -104,7 +104,7 @@ def entries(*, site: str | None) -> list[Entry]:
 
 
 def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
-    """The playbook as `run` would take it. Raises InvalidFile or UsageError."""
+    """Load the playbook exactly as `run` would. Raises InvalidFile or UsageError."""
     from console.config.playbook.load import load_playbook
 
     known = frozenset(site.model.services)
@@ -112,7 +112,7 @@ def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
 
 
 def form(path: Path, site: Site) -> list[Field]:
-    """The inputs a playbook declares, in its order. Raises InvalidFile."""
+    """The inputs that a playbook declares, in its order. Raises InvalidFile."""
     from console.config.playbook.load import load_playbook
 
     base, known = path.resolve().parent, frozenset(site.model.services)
@@ -121,10 +121,10 @@ def form(path: Path, site: Site) -> list[Field]:
 
 
 def check_value(field: Field, text: str) -> str:
-    """What is wrong with a value typed for this field of `form`, or ""; an empty one stands for
-    the default.
+    """What is wrong with a value typed for this field of `form`, or ""; empty text means the
+    default.
 
-    Reads no file (a path that must exist is looked for) and never raises.
+    Reads no file (only checks that a required path exists) and never raises.
     """
     from console.config.playbook.inputs import convert, expected_form
 
@@ -143,7 +143,7 @@ def check_value(field: Field, text: str) -> str:
 
 
 def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
-    """The plan for these inputs; a missing one is no error here. Raises InvalidFile, UsageError."""
+    """The plan for these inputs; missing ones are no error here. Raises InvalidFile, UsageError."""
     from console.checks.lint.rule import facts_of
     from console.config.playbook.load import load_playbook
     from console.runner.prepare import plan_text
@@ -168,12 +168,12 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
 
 
 def digest(playbook: Playbook, site: Site) -> str:
-    """What tells whether a plan that was shown is still the one that would be run."""
+    """Identifies a plan, to tell whether the plan that was shown is still what would run."""
     return hashlib.sha256(f"{playbook.text}\0{site.text}".encode("utf-8", "replace")).hexdigest()
 
 
 def _places(site: str | None) -> Iterator[tuple[str, Path]]:
-    """The operator's own first."""
+    """Directories to search; the operator's own come first."""
     yield "yours", paths.config_dir() / "playbooks"
     file = site_file(site)
     if file is not None:
@@ -183,7 +183,7 @@ def _places(site: str | None) -> Iterator[tuple[str, Path]]:
 
 
 def _playbooks(directory: Path) -> list[Path]:
-    """YAML files that say at their beginning that they are a playbook."""
+    """YAML files whose beginning declares them to be playbooks."""
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -224,7 +224,7 @@ def _first(error: ConsoleError | OSError) -> str:
 
 
 def _names(path: Path) -> tuple[str, str]:
-    """Name and title of a playbook that does not load, as far as it can be read."""
+    """Name and title of a playbook that does not load, as far as they can be read."""
     from console.config.yaml import parse, read_text
 
     try:
@@ -260,7 +260,7 @@ def _field(name: str, model: InputModel, base: Path) -> Field:
 
 
 def _expected(form_words: str, model: InputModel) -> str:
-    """The form, and the bounds that go with it."""
+    """What may be typed into a field, with its bounds."""
     from console.config.playbook.inputs import plain
 
     words = [form_words]

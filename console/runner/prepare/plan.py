@@ -1,4 +1,4 @@
-"""The plan: every step in order with what it does to the world, the baseline's outages included."""
+"""The plan: every step in order with its effects, including the baseline's outages."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class PlannedStep:
 
     @property
     def written(self) -> Step:
-        """The step as the playbook has it; only for a row that is not the plan's own."""
+        """The step as the playbook has it; only for rows that come from the playbook."""
         assert self.step is not None
         return self.step
 
     def asked(self, model: type[T]) -> T:
-        """What the playbook says under the key of the step's kind."""
+        """The playbook's value under the key of the step's kind."""
         found = getattr(self.written, self.kind)
         assert isinstance(found, model)
         return found
@@ -78,11 +78,11 @@ class Plan:
     steps: tuple[PlannedStep, ...]
     services: dict[str, ServiceSpec] = field(default_factory=dict)
     rehearsal: dict[str, Any] | None = None
-    """What a rehearsal puts in the place of what; None for a real run."""
+    """The stand-ins of a rehearsal, by what they replace; None for a real run."""
 
     @property
     def known(self) -> Known:
-        """What of playbook and site nobody is shown."""
+        """Secrets of playbook and site, which are never shown."""
         return self.playbook.known | self.site.known
 
     @property
@@ -94,14 +94,14 @@ class Plan:
         return next(s for s in self.steps if s.id == step_id)
 
     def fitting(self, hint: str) -> str:
-        """What to do about an image that is missing: `hint`, or the build step in place of `docker
-        pull`, since no registry has what is built here."""
+        """What to do about a missing image: `hint`, or the build step in place of `docker pull`,
+        since no registry has an image that is built here."""
         for step in (planned.step for planned in self.steps):
             if step is not None and step.build is not None and hint == pull_hint(step.build.tag):
                 there = shlex.quote(str(self.playbook.base))
                 by_hand = f"cd {there} && {shlex.join(build_argv(step))}"
                 return one_line(
-                    f"step {step.id} of this playbook builds it; by hand: {by_hand}", 600
+                    f"step {step.id} of this playbook builds it; or by hand: {by_hand}", 600
                 )
         return hint
 
@@ -110,9 +110,9 @@ def make_plan(
     playbook: Playbook, site: Site, restore_s: float | None = None,
     rehearsal: dict[str, Any] | None = None,
 ) -> Plan:  # fmt: skip
-    """Playbook and site → Plan; pure. `restore_s`: the measured restore time, if known.
+    """Make the plan from playbook and site; pure. `restore_s`: the measured restore time, if any.
 
-    Raises InvalidFile for a service that would be taken for the baseline or a protected one.
+    Raises InvalidFile for a service that could be mistaken for the baseline or a protected one.
     """
 
     def document() -> Document:
@@ -136,7 +136,7 @@ def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
 
 @dataclass
 class _Planner:
-    """Walks the playbook once, keeping track of where the baseline is."""
+    """Walks the playbook once and tracks whether the baseline is down."""
 
     playbook: Playbook
     site: Site
@@ -185,7 +185,7 @@ class _Planner:
             yield from self._down(phase, step.service.target, "needs its GPU memory")
 
     def _down(self, phase: str, name: str, why: str) -> Iterator[PlannedStep]:
-        """The baseline's outage, unless it is down already; `name` is what it is down for."""
+        """Add the baseline's outage for service `name`, unless it is down already."""
         if not self.down_for:
             self.outages += 1
             suffix = "" if self.outages == 1 else f"-{self.outages}"
@@ -263,7 +263,7 @@ class _Planner:
         text = text if self.started or self.down_for else "only if something is still up: stop it, "
         text += "make sure the baseline serves: start, ready, one completion"
         if self.staying and step_id == RESTORE:
-            text = f"nothing as long as clients stay at {self.staying}; any other end: {text}"
+            text = f"nothing while clients stay at {self.staying}; any other end: {text}"
         return PlannedStep(
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
             implicit=True,
@@ -275,7 +275,7 @@ def _compares(step: Step) -> bool:
 
 
 def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
-    """What the step says itself, else what its service needs to be ready, or how long it asks."""
+    """The step's own timeout, else the time its service may take to be ready, or to answer."""
     if spec is not None:
         return max(step.timeout or 0.0, spec.ready.timeout_s + 60, spec.grace_s + 60)
     asks = step.approval or step.manual
@@ -311,7 +311,7 @@ def targets(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _least(plan: Plan, one: CriterionModel) -> int:
-    """The samples that a criterion needs: what it says, or what its metric is made of asks for."""
+    """The samples that a criterion needs: its own number, else its metric's minimum."""
     owner, _, name = one.metric.partition(".")
     steps = [step for _, step in plan.playbook.steps() if step.id == owner]
     source = made_of(steps[0]) if steps else ""
@@ -333,5 +333,5 @@ def own_playbook(
 
 
 def input_text(value: object) -> str:
-    """An input as a playbook writes it."""
+    """An input as it would be written in a playbook."""
     return str(value).lower() if isinstance(value, bool) else str(value)

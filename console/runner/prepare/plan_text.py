@@ -1,5 +1,5 @@
-"""The plan in words: what would run, effect by effect, and where the baseline goes down. Pure but
-for `warnings` and `always`, which look at this machine."""
+"""The plan in words: what would run, effect by effect, and where the baseline goes down. Pure
+except for `warnings` and `always`, which inspect this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BAR = "─" * 72
 SCALED = "always: the console's own limits, scaled to the machine"
 NVML_S = 3.0
-"""A plan does not wait longer for the driver."""
+"""Seconds that a plan waits for the driver."""
 
 
 def as_json(made: Plan) -> dict[str, object]:
@@ -59,7 +59,7 @@ def as_json(made: Plan) -> dict[str, object]:
 
 
 def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
-    """The plan as an operator reads it before pressing enter. `found`: what lint says of it."""
+    """The plan as an operator reads it before starting. `found`: lint findings."""
     model = made.playbook.model
     out = [clean(model.title)]
     if model.objective:
@@ -79,7 +79,7 @@ def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
     out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
-        out.append(f"  planned    {format_duration(sum(planned))} where a duration is given")
+        out.append(f"  planned    {format_duration(sum(planned))} for steps with a duration")
     out.append(f"  baseline   {outage_words(made)}")
     phase = ""
     for number, step in enumerate(made.steps, 1):
@@ -96,7 +96,7 @@ def _lint_words(one: Finding) -> str:
 
 
 def warnings(made: Plan) -> list[str]:
-    """What an operator would want to know first: no limit, a secret or a path that is not there."""
+    """What an operator should know first: missing limits, secrets and paths."""
     found = []
     for name, spec in made.services.items():
         runs = spec.runs
@@ -125,7 +125,7 @@ def warnings(made: Plan) -> list[str]:
 
 
 def _short_lease(made: Plan) -> list[str]:
-    """A lease that would end the run in its planned outage, where nobody stays attached."""
+    """Warn of a lease that would end the run in its planned outage with nobody attached."""
     lease_s = lease_of(made, None)
     down_s = sum(step.takes_s or 0.0 for step in made.steps if step.baseline_down)
     if not lease_s or down_s <= lease_s:
@@ -137,8 +137,8 @@ def _short_lease(made: Plan) -> list[str]:
 
 
 def guard_warnings(made: Plan) -> list[str]:
-    """Guards that do not fit the machine that the site is about; where that is this one, also
-    those that are breached now, or cannot be looked at."""
+    """Guards that do not fit the site's machine; if that is this machine, also those that are
+    breached now or cannot be checked."""
     told = _machine(made)
     here = look(cards=Cards())
     unlike = misfits(made, told)
@@ -149,19 +149,19 @@ def guard_warnings(made: Plan) -> list[str]:
 
 
 def always(made: Plan) -> list[str]:
-    """The console's own limits, as they are on the machine that the site is about."""
+    """The console's default limits, as they are on the site's machine."""
     own = _own(made)
     return [limit_words(one) for one in own.limits] if own is not None else [SCALED]
 
 
 def _own(made: Plan) -> Defaults | None:
-    """None where nobody knows the machine's memory."""
+    """The default limits, or None if the machine's memory is unknown."""
     told = _machine(made)
     return defaults(told.ram_total, told.swap_total or 0) if told.ram_total else None
 
 
 def always_words(made: Plan) -> str:
-    """The same in one line: a dozen would push the plan itself off the screen."""
+    """The same in one line: a dozen lines would push the plan itself off the screen."""
     own = _own(made)
     if own is None:
         return SCALED
@@ -173,7 +173,7 @@ def always_words(made: Plan) -> str:
 
 
 def _machine(made: Plan) -> Machine:
-    """The one the site is about; without a question to the driver."""
+    """The site's machine, described without asking the driver."""
     return made.site.model.machine.over(look(cards=Cards()), made.site.model.gpus)
 
 
@@ -205,7 +205,7 @@ def _input(made: Plan, name: str, value: object) -> str:
 
 
 def outage_words(made: Plan) -> str:
-    """Where the baseline is down, one stretch an outage; `serves throughout` where it is not."""
+    """Where the baseline is down, one stretch per outage; `serves throughout` if never."""
     stretches: list[list[str]] = []
     for step in made.steps:
         if step.kind == "baseline:stop":

@@ -1,5 +1,5 @@
-"""Before step 1 everything that a rollback needs is resolved and written beside the journal, and
-the run notes what it is."""
+"""Before step 1, resolves everything that a rollback needs, writes it beside the journal, and
+records in the journal what the run is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from console.runtime.engine_api import NoSuchContainer, RawEngine
 from console.runtime.spec import ContainerSpec, ServiceSpec
 
 NVML_S = 2.0
-"""A driver that hangs must not hold up a run: its cards are missing in the report then."""
+"""Seconds to wait for a driver that hangs; the report then lacks its cards."""
 
 
 def seal(context: Context, baseline: Baseline) -> SealedPlan:
@@ -54,7 +54,7 @@ def seal(context: Context, baseline: Baseline) -> SealedPlan:
 
 
 def site_script(site: str) -> Path:
-    """Where the script stands that the newest run on a site has sealed."""
+    """Path of the script that the newest run on a site has sealed."""
     return paths.state_dir() / sealed.ROLLBACK / f"{paths.file_name(site)}.sh"
 
 
@@ -86,8 +86,8 @@ def sealed_plan(
 
 
 def _protected(site: Site, socket: str) -> tuple[str, ...]:
-    """The protected containers as they are written, and the ids they have now: whoever kills by
-    id alone has to know them. Without an engine, or for one that is not there, the name alone."""
+    """The protected containers as written, plus their current ids, because some code kills by id
+    alone. Without an engine, or for an absent container, only the name."""
     ids = []
     for name in site.model.protected if socket else ():
         try:
@@ -100,13 +100,13 @@ def _protected(site: Site, socket: str) -> tuple[str, ...]:
 
 
 def site_plan(site: Site) -> SealedPlan:
-    """A plan made now, for a rollback on a site that no run has sealed one for; while clients
-    are at a candidate it is the plan of the run that switched them."""
+    """A plan made now, for a rollback on a site for which no run sealed one; during a cutover it is
+    the plan of the run that connected the clients."""
     return _switched(site) or sealed_plan(site, _facts_now(site))
 
 
 def _facts_now(site: Site) -> Baseline:
-    """The baseline's facts, or what the site file alone says: the rollback itself waits for the
+    """The baseline's facts, or the site file's words alone: the rollback itself then waits for the
     engine, falls back on names and compose, and says why."""
     try:
         return facts(site, lambda: connect(site.model.engine.host or None))
@@ -115,8 +115,8 @@ def _facts_now(site: Site) -> Baseline:
 
 
 def _switched(site: Site) -> SealedPlan | None:
-    """The plan of the run whose relay is up, or was when it was killed. Where the site file has
-    changed since, its baseline is what the file says now, and the rest is the run's."""
+    """The plan of the run whose relay is up, or was up when it was killed. If the site file has
+    changed since, the baseline comes from the site file and the rest from the run."""
     found = proxy.at(site.model.baseline.url)
     name = os.path.basename(found.run) if found else ""
     marked = (run for run in all_runs() if run.switched.exists())
@@ -137,8 +137,8 @@ def _switched(site: Site) -> SealedPlan | None:
 
 
 def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineAddress:
-    """The engine where one is known, for what was left by a step or an earlier run is known by its
-    labels alone. Where there is none and none is needed, a missing engine is no news."""
+    """The engine's address if one is known, even if this site needs none, because leftovers of a
+    step or an earlier run are found by labels alone; without one, an absent engine is no error."""
     address = engine_address(site)
     named = site.model.engine.host or os.environ.get("DOCKER_HOST")
     needed = any(not isinstance(spec.runs, ProcessSpec) for spec in specs)
@@ -148,7 +148,7 @@ def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineA
 
 
 def engine_address(site: Site) -> EngineAddress:
-    """How a rollback reaches the engine, and the docker command its configuration."""
+    """How a rollback reaches the engine, and the docker command's configuration directory."""
     host = engine_host(site.model.engine.host or None)
     try:
         socket = engine_socket(host)
@@ -158,7 +158,7 @@ def engine_address(site: Site) -> EngineAddress:
 
 
 def _left(site: Site) -> tuple[Candidate, ...]:
-    """Host processes that earlier runs left running: with no run, only their records tell."""
+    """Host processes that earlier runs left running; their records are the only source."""
     records = paths.records_dir(site.name)
     names = sorted(path.stem for path in records.glob("[a-z0-9]*.json"))
     return tuple(
@@ -178,7 +178,7 @@ def _candidate(spec: ServiceSpec) -> Candidate:
 
 
 def created(context: Context) -> None:
-    """The first event of a run, so that its report can be read alone."""
+    """The first event of a run; it lets the report be read alone."""
     playbook, site, meta = context.plan.playbook, context.plan.site, context.meta
     context.record(
         "run.created",
@@ -207,7 +207,7 @@ def version() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """This machine in a few figures, bytes; what cannot be had is missing. Takes up to NVML_S where
+    """This machine in a few figures, in bytes; unknown ones are left out. Takes up to NVML_S if
     NVML hangs, never raises."""
     from console.host import machine
     from console.host.gpu import inventory
@@ -223,8 +223,7 @@ def machine() -> dict[str, Any]:
 
 
 def reference(site: Site) -> dict[str, Any]:
-    """What the trial is held against: how it is started, where it answers, what it is known to
-    do (tok/s)."""
+    """What the trial is compared with: the baseline's command, address, and known speed (tok/s)."""
     model = site.model.baseline
     return {
         "url": model.url, "runs": list(service_words(site.baseline_spec())),

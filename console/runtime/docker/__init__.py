@@ -1,1 +1,1 @@
-"""Model servers in containers: all that imports the docker library."""
+"""Model servers in containers: all modules that import the docker library."""

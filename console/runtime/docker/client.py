@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 CONNECT_S = 1.8
-"""One deadline for finding out that the engine is not usable, seconds."""
+"""Seconds in all to find out that the engine is unusable."""
 CALL_S = 10.0
 """Total deadline of an ordinary call, seconds."""
 RECEIVE_S = 60
@@ -31,7 +31,7 @@ RECEIVE_S = 60
 
 
 class EngineLost(EngineError):
-    """No connection to the engine was to be had, or it broke off."""
+    """A connection to the engine could not be made, or broke off."""
 
 
 class NotFound(EngineError):
@@ -48,7 +48,7 @@ def engine_host(host: str | None = None) -> str:
 
 
 def engine_socket(host: str | None = None) -> str:
-    """The path of the engine's socket; raises EngineError where it is not a unix address."""
+    """The path of the engine's socket; raises EngineError if it is not a unix address."""
     address = engine_host(host)
     path = address.removeprefix("unix://")
     if path == address or not path.startswith("/"):
@@ -61,7 +61,7 @@ def engine_socket(host: str | None = None) -> str:
 
 
 def connect(host: str | None = None) -> docker.DockerClient:
-    """A client whose API version is agreed on with the engine; raises EngineError within 3 s."""
+    """A client with an API version agreed with the engine; raises EngineError within 3 s."""
     address = engine_host(host)
     with contextlib.suppress(ImportError):  # `_build` says so
         import docker  # noqa: F401 - on a busy machine it takes seconds, which are not the engine's
@@ -87,16 +87,16 @@ def ask(what: str, call: Callable[[], T], seconds: float = CALL_S) -> T:
 
 
 def is_podman(client: docker.DockerClient) -> bool:
-    """Whether the engine is Podman, which differs from Docker where this is asked."""
+    """Whether the engine is Podman, which differs from Docker wherever this is called."""
     from console.runtime.engine_api import podman
 
     return bool(podman(ask("Asking the engine's version", client.api.version)))
 
 
 def send(client: docker.DockerClient, method: str, path: str, **options: Any) -> requests.Response:
-    """A request that the library has no method for, made of its public parts alone.
+    """A request for which the library has no method, made of its public parts alone.
 
-    Raises what the library raises: call it beneath `ask`.
+    Raises what the library raises: call it through `ask`.
     """
     from docker.errors import create_api_error_from_http_exception
     from requests import HTTPError
@@ -131,12 +131,12 @@ def translate(error: Exception, what: str) -> EngineError:
 
 
 def inspect(client: docker.DockerClient, ref: str) -> dict[str, Any] | None:
-    """What the engine knows about a container by id or name; None where there is none."""
+    """What the engine knows about a container by id or name; None if there is none."""
     return known(f"container {one_line(ref)}", lambda: client.api.inspect_container(ref))
 
 
 def known(what: str, call: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """What the engine says of something; None where it has none of it."""
+    """The engine's answer about an object; None if it has no such object."""
     try:
         return ask(f"Looking at {what}", call)
     except NotFound:
@@ -167,19 +167,19 @@ def _hint(words: str) -> str:
 
 
 def _words(error: Exception) -> str:
-    """The engine's own explanation where there is one, else the exception's, as clean lines."""
+    """The engine's own explanation if there is one, else the exception's, as clean lines."""
     text = str(getattr(error, "explanation", None) or error) or type(error).__name__
     return "\n".join(line for line in clean_lines(text, 500, 8) if line.strip())
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status of the library's error, which only an answer of the engine has."""
+    """The HTTP status of the library's error; only errors answered by the engine have one."""
     code = getattr(getattr(error, "response", None), "status_code", None)
     return code if isinstance(code, int) else None
 
 
 def _knock(path: str) -> None:
-    """Say precisely why a socket cannot be reached; the library has one message for all causes."""
+    """Find out why a socket cannot be reached; the library has one message for all causes."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.settimeout(1.0)
     try:
@@ -205,8 +205,8 @@ def _knock(path: str) -> None:
 
 
 def _build(address: str) -> docker.DockerClient:
-    """The client with the newest API version that both sides speak; EngineError where the engine
-    lacks what every run needs."""
+    """The client with the newest API version that both sides speak. Raises EngineError if the
+    engine lacks what every run needs."""
     try:
         import docker
         from docker.utils import kwargs_from_env
@@ -237,8 +237,8 @@ class ImageInfo:
 
 
 def image_info(client: docker.DockerClient, ref: str) -> ImageInfo | None:
-    """The image behind a tag, digest or id; None where the engine has none by that name. Never
-    pulled."""
+    """The image behind a tag, digest or id; None if the engine has none by that name. Never pulls
+    it."""
     api: Any = client.api
     found = known(f"image {one_line(ref)}", lambda: api.inspect_image(ref))
     if found is None:
@@ -265,5 +265,5 @@ def require_image(client: docker.DockerClient, ref: str) -> ImageInfo:
 
 
 def pull_hint(ref: str) -> str:
-    """The command that fetches an image; a run says instead which of its steps builds it."""
+    """The command that fetches an image; a run names its own build step instead."""
     return f"docker pull {one_line(ref)}"

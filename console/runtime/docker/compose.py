@@ -1,4 +1,4 @@
-"""A service of a compose file as a candidate: a project of its own, limits laid over, no deletion.
+"""A service of a compose file as a candidate: in a project of its own, with limits, never deleted.
 
 `up` recreates a container whose file changed and starts what a service depends on. So a candidate
 lives in a project named after its resolved specification, is only ever started with --no-recreate
@@ -70,7 +70,7 @@ class Resolved:
     digest: str
     project: str
     memory: int | None = None
-    """Limit of RAM, and of RAM with swap, bytes."""
+    """Limits of RAM and of RAM plus swap, bytes."""
 
     @property
     def container_name(self) -> str:
@@ -93,7 +93,7 @@ class ComposeDriver(EngineDriver):
     def find(self) -> Handle | None:
         """The running candidate made from an equal resolved specification.
 
-        Raises ServiceError where another site's or user's runs in its place.
+        Raises ServiceError if another site's or user's runs in its place.
         """
         resolved = self._placed(self.resolve())
         found = self._candidate(resolved)
@@ -125,7 +125,7 @@ class ComposeDriver(EngineDriver):
         return handle
 
     def resolve(self) -> Resolved:
-        """What the files come to; raises ServiceError for a missing service or image."""
+        """Resolve the files; raises ServiceError for a missing service or image."""
         argv = base_argv(self.runs.files, self.runs.project, self.runs.profiles)
         argv += ["config", "--format", "json"]
         config = _object(self._compose(argv, "Reading the compose file", 20.0))
@@ -147,8 +147,8 @@ class ComposeDriver(EngineDriver):
         return Resolved(config, service, image, image_id, digest, project, memory)
 
     def _placed(self, resolved: Resolved) -> Resolved:
-        """The same in a project where no container of another site or user is: compose would start
-        that one. Raises ServiceError where such a one runs."""
+        """The same in a project without containers of other sites or users, which compose would
+        start. Raises ServiceError if such a container runs."""
         rows = self._rows(resolved.project)
         others = [row for row in rows if self._is_of_another(row)]
         for row in others:
@@ -205,7 +205,7 @@ def base_argv(files: Sequence[Path], project: str, profiles: Sequence[str]) -> l
 def up_argv(
     files: Sequence[Path], service: str, project: str, profiles: Sequence[str], mode: str = "-d"
 ) -> list[str]:
-    """The one form of `up` the console uses: builds, pulls, recreates and drags along nothing."""
+    """The one form of `up` the console uses: no builds, pulls, recreation or dependencies."""
     argv = [*base_argv(files, project, profiles), "up", mode, "--no-deps", "--no-build"]
     return [*argv, "--pull", "never", "--no-recreate", service]
 
@@ -272,10 +272,10 @@ def override_of(
 def _sharing(
     resolved: Resolved, content: dict[str, Any], service: str, known: Callable[[str, str], bool]
 ) -> dict[str, Any]:
-    """The override with the operator's volumes and networks in the place of the project's own.
+    """The override with the operator's volumes and networks instead of the project's own.
 
-    A project of its own would get empty volumes of its own and not see its neighbours. Volumes come
-    in under a new key, because `external` excludes the other attributes of a volume.
+    A new project would get empty volumes and not see its neighbours. Volumes come in under a new
+    key, because `external` excludes the other attributes of a volume.
     """
 
     def shared(kind: str) -> dict[str, dict[str, Any]]:
@@ -317,7 +317,7 @@ def _containers(client: docker.DockerClient, *labels: str) -> list[dict[str, Any
 
 
 def _memory(runs: ComposeSpec, service: Mapping[str, Any], here: bool) -> int | None:
-    """The playbook's limit, else the compose file's own as far as it is below the default."""
+    """The playbook's limit, else the compose file's, but at most the default."""
     if runs.memory_bytes:
         return runs.memory_bytes
     deploy = ((service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
@@ -340,7 +340,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 UP_S = 90.0
-"""Creating and starting one container, images being local, seconds."""
+"""Seconds to create and start one container from a local image."""
 ALLOWED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "XDG_CONFIG_HOME")
 """What compose needs from the environment, besides DOCKER_*; variables of the compose file come
 from its `.env` or from the playbook's `env:`."""

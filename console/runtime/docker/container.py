@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
 CREATE_S = 30.0
 START_S = 60.0
-"""Starting includes the hooks that bring GPUs into the container, seconds."""
+"""Seconds to start, including the hooks that bring GPUs into the container."""
 LOGGING = {"mode": "non-blocking", "max-buffer-size": "4m", "max-size": "50m", "max-file": "2"}
-"""A slow log sink must not block the server's stdout; the files on disk are capped."""
+"""Log options: a slow log sink must not block the server's stdout; files on disk are capped."""
 
 
 class ContainerDriver(EngineDriver):
@@ -70,9 +70,9 @@ class ContainerDriver(EngineDriver):
         return runs.name or f"omni-{self.spec.name}"
 
     def find(self) -> Handle | None:
-        """The running container; for a ContainerSpec only one made from an equal specification.
+        """The running container; for a ContainerSpec only one from an equal specification.
 
-        Raises ServiceError where another site's or user's runs in its place.
+        Raises ServiceError if another site's or user's runs in its place.
         """
         found = inspect(self.client, self.container_name)
         if found is None or not status_of(found).alive:
@@ -118,7 +118,7 @@ class ContainerDriver(EngineDriver):
         return Handle(self.spec.name, "container", container=container, name=self.container_name)
 
     def _begin(self, handle: Handle, launch: Launch) -> Handle:
-        """Record first: what is not recorded cannot be rolled back."""
+        """Record the container before starting it: an unrecorded one is not rolled back."""
         launch.record(handle)
         ask(f"Starting {handle.name}", lambda: self.client.api.start(handle.container), START_S)
         if isinstance(self.spec.runs, ContainerSpec):
@@ -145,8 +145,8 @@ class ContainerDriver(EngineDriver):
 
 
 def bounded(client: docker.DockerClient, spec: ContainerSpec) -> ContainerSpec:
-    """The specification with this machine's default limit, if it names none; another machine's
-    RAM is not known here."""
+    """The specification with this machine's default limit if it names none; unchanged for another
+    machine, whose RAM is unknown here."""
     return limited(spec) if is_here(client) else spec
 
 
@@ -156,12 +156,12 @@ def is_here(client: docker.DockerClient) -> bool:
 
 
 def with_cookie(spec: ContainerSpec, launch: Launch) -> ContainerSpec:
-    """The specification with the run's cookie in its environment, by which strays are found."""
+    """The specification with the run's cookie in its environment, which identifies strays."""
     return replace(spec, env=(*spec.env, (COOKIE, launch.run_id)))
 
 
 def spec_hash(spec: ContainerSpec, image_id: str) -> str:
-    """sha256 (hex) of a resolved specification; a tag that moved to another image is a change."""
+    """sha256 (hex) of a resolved specification; a tag that moved to another image changes it."""
     text = json.dumps([asdict(spec), image_id], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -174,9 +174,9 @@ def create(
     oom_score: int | None = OOM_SCORE,
     say: Say = silent,
 ) -> str:
-    """Create a container without starting it; its full id. Raises EngineError, ServiceError.
+    """Create a container without starting it; return its full id. Raises EngineError, ServiceError.
 
-    What the engine warns of is said: one without control groups discards every limit.
+    Warnings of the engine are reported: one without control groups discards every limit.
     """
     config = _host_config(client, spec, oom_score)
 
@@ -234,8 +234,8 @@ def _host_config(client: docker.DockerClient, spec: ContainerSpec, oom_score: in
 
 
 def _cards(gpus: tuple[str, ...], by_cdi: bool) -> dict[str, Any]:
-    """What asks for these cards. Podman takes Docker's way without a word, and gives none: it knows
-    them by the names of the Container Device Interface, and refuses one that nobody described."""
+    """The device request for these cards. Podman silently ignores Docker's form: it needs the names
+    of the Container Device Interface, and refuses one that is not described."""
     if by_cdi:
         return {"driver": "cdi", "device_ids": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}
     which = {"count": -1} if gpus == ("all",) else {"device_ids": list(gpus)}
@@ -264,7 +264,7 @@ def check_mounts(client: docker.DockerClient, mounts: tuple[Mount, ...]) -> None
 
 
 def _is_missing(source: Path) -> bool:
-    """Whether nothing is there; what this user may not see the engine may mount all the same."""
+    """Whether a path is missing; one this user may not see might still be mountable."""
     try:
         return not source.exists()
     except PermissionError:
@@ -272,6 +272,6 @@ def _is_missing(source: Path) -> bool:
 
 
 def unix_host(client: docker.DockerClient) -> str:
-    """The address of a client that speaks to a socket; the library keeps only the path."""
+    """The address of a client that uses a socket; the library keeps only the path."""
     adapter = client.api.get_adapter("http+docker://localhost")
     return f"unix://{adapter.socket_path}"  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What every container driver does alike: state in words, stopping, the last lines, free names."""
+"""What all container drivers share: state in words, stopping, the last lines, free names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SIGNALS |= {132: "SIGILL", 135: "SIGBUS", 143: "SIGTERM"}
 
 
 def silent(text: str) -> None:
-    """A Say that nobody listens to."""
+    """A Say that discards its text."""
 
 
 def status_of(found: Mapping[str, Any]) -> Status:
@@ -79,8 +79,8 @@ def _ended(found: Mapping[str, Any], code: int, oom: bool) -> str:
 def stop_container(
     client: docker.DockerClient, handle: Handle, grace_s: float, clock: Clock
 ) -> None:
-    """Stop within `grace_s`, then kill; returns when it is gone, for which it has the longer the
-    more memory it held, and removes nothing.
+    """Stop within `grace_s`, then kill; returns when it is gone, removing nothing. The more memory
+    it held, the longer that may take.
 
     A container that is stopped already, or gone, is fine. Raises EngineTimeout when the engine is
     frozen and ServiceError when the process outlives SIGKILL.
@@ -113,7 +113,7 @@ def _kill(client: docker.DockerClient, container: str, name: str) -> None:
 
 
 def _stuck(name: str, pid: int) -> ServiceError:
-    """The error for a process that outlived SIGKILL, in words about what it waits for."""
+    """The error for a process that outlived SIGKILL, with what it waits for."""
     seen = process.stat(pid)
     if seen is not None and seen.state == "D":
         detail = f"process {pid} is in uninterruptible sleep (D state): it waits inside the kernel"
@@ -127,7 +127,7 @@ def _stuck(name: str, pid: int) -> ServiceError:
 
 
 class EngineDriver:
-    """What every driver of a container does alike; `labels` come beside the console's own."""
+    """What every driver of a container shares; `labels` are added to the console's own."""
 
     def __init__(
         self, spec: ServiceSpec, client: docker.DockerClient, *, labels: Mapping[str, str] = {},
@@ -146,12 +146,12 @@ class EngineDriver:
         return status_of(found) if found else Status(alive=False, detail="the container is gone")
 
     def stop(self, handle: Handle, grace_s: float) -> None:
-        """Stop by id, then kill; bounded by `grace_s` and some 30 s. Raises ServiceError if it
-        lives; removes nothing."""
+        """Stop by id, then kill, within `grace_s` and some 30 s. Raises ServiceError if it lives;
+        removes nothing."""
         stop_container(self.client, handle, grace_s, self.clock)
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
-        """The last `count` lines the engine kept, clean; one line says why there are none."""
+        """The last `count` lines the engine kept, clean; or one line why there are none."""
         if count <= 0:
             return []
         try:
@@ -172,7 +172,7 @@ class EngineDriver:
 
 
 def marks(role: str, run_id: str, service: str, digest: str, site: str = "") -> dict[str, str]:
-    """The labels by which strays, equal older containers and one-off commands are known."""
+    """The labels that identify strays, equal older containers and one-off commands."""
     owner = {OWNER_LABEL: owner_on(site)} if site else {}
     return {
         role_label(): role, RUN_LABEL: run_id, SERVICE_LABEL: service, SPEC_LABEL: digest, **owner,
@@ -186,11 +186,11 @@ def labels_of(found: Mapping[str, Any]) -> dict[str, str]:
 def settle_name(
     client: docker.DockerClient, name: str, digest: str, site: str, say: Say = silent
 ) -> str | None:
-    """Free a name that a container has already, or the id of the older one that can be reused under
-    it.
+    """Free a name that a container already has, or return the id of an older container that can be
+    reused under it.
 
     Raises ServiceError when the name belongs to somebody else or to a running older one. Another
-    site's or user's is never reused: its own rollback would end it.
+    site's or user's is never reused, because its own rollback would end it.
     """
     found = inspect(client, name)
     if found is None:
@@ -227,8 +227,8 @@ def refuse_of_another(name: str, labels: Mapping[str, str], site: str) -> None:
 
 
 def refuse_running_older(client: docker.DockerClient, service: str, digest: str, site: str) -> None:
-    """Raise ServiceError when another specification of the same service is still running, or the
-    same one for another site or user."""
+    """Raise ServiceError if another specification of the same service still runs, or the same one
+    for another site or user."""
     wanted = [f"{role_label()}=candidate", f"{SERVICE_LABEL}={service}"]
     rows = ask("Listing containers", lambda: client.api.containers(filters={"label": wanted}))
     for row in rows:
@@ -240,7 +240,7 @@ def refuse_running_older(client: docker.DockerClient, service: str, digest: str,
 
 
 def move_aside(client: docker.DockerClient, name: str, container: str, say: Say = silent) -> str:
-    """Rename an older container of a console to `<name>.<6 of its id>-<n>`; the new name."""
+    """Rename an older container of a console to `<name>.<6 of its id>-<n>`; return the new name."""
     for number in range(1, 1000):
         aside = f"{name}.{container[:6]}-{number}"
         try:
@@ -257,7 +257,7 @@ def move_aside(client: docker.DockerClient, name: str, container: str, say: Say 
 
 
 def name_is_foreign(name: str) -> ServiceError:
-    """The error for a name that a container has which the console did not make."""
+    """The error for a name taken by a container that the console did not make."""
     return ServiceError(
         f"The name {one_line(name)} is taken by a container that is not ours",
         "it was not made by this console, so it is neither stopped nor renamed",

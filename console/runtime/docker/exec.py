@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     import requests
 
 Sink = Callable[[bytes], None]
-"""Gets output as it comes, stdout and stderr in the order of the engine; raw bytes."""
+"""Receives output as it comes, stdout and stderr in the engine's order; raw bytes."""
 
 POLL_S = 0.1
 END_S = 3.0
-"""How long a command may take to go after a signal, seconds."""
+"""Seconds that a command may take to end after a signal."""
 
 
 def run_in(
@@ -51,10 +51,10 @@ def run_in(
     env: Mapping[str, str] | None = None, workdir: str = "", timeout_s: float,
     cancelled: threading.Event, sink: Sink,
 ) -> int:  # fmt: skip
-    """Run a command in a running container; its exit code.
+    """Run a command in a running container; return its exit code.
 
-    Raises ServiceError after `timeout_s` and Cancelled on the event, both after the command was
-    stopped; ServiceError with the cause where it could not be. Raises EngineError.
+    Raises ServiceError after `timeout_s` and Cancelled on the event, both after stopping the
+    command; ServiceError with the cause if stopping fails. Raises EngineError.
     """
     api: Any = client.api
     what = one_line(f"`{' '.join(argv)}`", 80)
@@ -98,7 +98,7 @@ class _Command:
     def start(self) -> requests.Response:
         """The engine's streaming reply.
 
-        Not the library's `exec_start`: that one reads beneath the buffer in which the reply's head
+        Not the library's `exec_start`: that one bypasses the buffer in which the reply's head
         arrived, and loses what the command wrote at once (45 of 200 `echo`, when measured). And
         without its `Upgrade`, so that the reply has a body that can be read as any other.
         """
@@ -126,7 +126,7 @@ class _Command:
         return int(code)
 
     def end(self, why: str) -> None:
-        """Stop the command and what it started; raises ServiceError where that is not possible."""
+        """Stop the command and everything it started. Raises ServiceError if that fails."""
         pid = self._running_pid()
         if pid is None:
             return
@@ -147,8 +147,8 @@ class _Command:
         )
 
     def _running_pid(self) -> int | None:
-        """Its pid, None once it has ended; raises ServiceError where neither is known: a slow
-        engine answers the request to start a command long before the command runs."""
+        """Its pid, None once it has ended; raises ServiceError if neither is known, because a slow
+        engine accepts the request long before the command runs."""
         deadline = time.monotonic() + START_S
         while True:
             found = self.look()
@@ -166,10 +166,10 @@ class _Command:
             time.sleep(0.02)
 
     def _is_ours(self, pid: int) -> bool:
-        """Whether a pid is of this container: it may have been given to another process by now,
-        and an engine on another machine has other pids.
+        """Whether a pid is of this container: it may have been reused by now, and an engine on
+        another machine has other pids.
 
-        Known by its control group; without one, as of a rootless engine on cgroup v1, by the pid
+        Judged by its control group; without one, as with a rootless engine on cgroup v1, by the pid
         namespace, if that is the container's first process's and not this one's.
         """
         if self.container in read_text(f"/proc/{pid}/cgroup"):
@@ -180,7 +180,7 @@ class _Command:
         return space not in ("", pid_namespace("self")) and space == pid_namespace(first)
 
     def _kill_inside(self, pid: int) -> None:
-        """As a user who may use the engine but not signal its processes: kill from inside."""
+        """Kill from inside, for a user who may use the engine but not signal its processes."""
         inner = _inner_pids(pid)
         if not inner:
             return
@@ -203,7 +203,7 @@ class _Command:
 
 
 class _Pump:
-    """A thread that takes the engine's frames apart, so that its reader can look at the time."""
+    """A thread that decodes the engine's frames, so that its reader can watch the time."""
 
     def __init__(self, response: requests.Response) -> None:
         self.ended = False
@@ -268,9 +268,9 @@ def _signal_tree(pid: int, number: signal.Signals, tree: dict[int, psutil.Proces
 
 
 def _freeze(root: psutil.Process, tree: dict[int, psutil.Process]) -> None:
-    """Stop a process and its descendants: what was seen forking while it was listed gets away.
+    """Stop a process and its descendants, until none has forked while they were listed.
 
-    Raises psutil.Error where the root is gone or not ours.
+    Raises psutil.Error if the root is gone or not ours.
     """
     import psutil
 
@@ -287,7 +287,7 @@ def _freeze(root: psutil.Process, tree: dict[int, psutil.Process]) -> None:
 
 
 def _kill_rest(tree: dict[int, psutil.Process]) -> None:
-    """The command has ended; what it started and did not take along ends too."""
+    """End what a finished command started and left behind."""
     import psutil
 
     rest = list(tree.values())
@@ -320,10 +320,10 @@ def run_oneoff(
     grace_s: float = 5.0,
     say: Say = silent,
 ) -> int:
-    """Run a command in a container of its own (role `oneoff`, no ports); its exit code.
+    """Run a command in a container of its own (role `oneoff`, no ports); return its exit code.
 
     The container is kept. Raises ServiceError after `timeout_s`, Cancelled on the event, both after
-    it was stopped; EngineError.
+    stopping it; EngineError.
     """
     spec = bounded(client, replace(spec, ports=()))
     image = require_image(client, spec.image)
@@ -352,7 +352,7 @@ def _end_oneoff(
     client: docker.DockerClient, handle: Handle, grace_s: float, stream: LogStream,
     reader: threading.Thread, timeout_s: float | None,
 ) -> NoReturn:  # fmt: skip
-    """Stop it, take its last words, and raise what ended it."""
+    """Stop it, take its last output, and raise the error that ended it."""
     try:
         stop_container(client, handle, grace_s, SystemClock())
         reader.join(2.0)
@@ -367,7 +367,7 @@ def _end_oneoff(
 def _oneoff_code(client: docker.DockerClient, handle: Handle, say: Say) -> int:
     found = inspect(client, handle.container)
     if found is None:
-        raise ServiceError(f"{handle.name} is gone", "somebody removed its container")
+        raise ServiceError(f"{handle.name} is gone", "its container was removed")
     seen = status_of(found)
     if seen.exit_code is None:
         raise EngineError(f"{handle.name} has no exit code", seen.detail)

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 PIECE = 16 * 1024
 """The engine splits longer lines into pieces of this many bytes; each becomes a line, bytes."""
 SETTLE_S = 0.5
-"""The log of a container ends a moment before the engine calls the container ended, seconds."""
+"""Seconds by which a container's log ends before the engine reports its end."""
 TRIES = 3
-"""How often the log of an ended container is asked for once more when a connection breaks off."""
+"""How often the log of an ended container is requested again when a connection breaks off."""
 LEAD_S = 2.0
 """First lines are stamped less than this before the recorded start of their container, seconds."""
 UNREADABLE = "the log cannot be read"
-"""A marker line that begins so says that the lines of a server are missing from here on."""
+"""A marker line with this beginning says that a server's lines are missing from here on."""
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z")
 
 
@@ -42,7 +42,7 @@ class _Position:
     """How many entries the log has had, second by second of the engine's own time stamps.
 
     The engine filters by `since` and keeps its order, so "since the second before the newest one,
-    less the entries seen since then" is exactly where to go on, also where stamps are not in order.
+    less the entries seen since then" is exactly where to continue, even with unordered stamps.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Position:
     def since(self) -> int | None:
         """The second to ask from (Unix time), None for the beginning; sets what to skip.
 
-        Never before `begin`: what was not asked for the first time was not counted either.
+        Never before `begin`, because entries left out at first were not counted either.
         """
         if self.skip > 0:  # the connection before broke off within what had been counted
             self.counts = self._known
@@ -88,7 +88,7 @@ class _Position:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What matters of an inspected container."""
+    """The facts used of an inspected container."""
 
     alive: bool
     created: str
@@ -120,17 +120,17 @@ class LogStream:
         self.since = since
         self._floor = b""
         self._torn: bool | None = None
-        """Whether the engine stamps every part of a line that it read in parts: Podman does."""
+        """Whether the engine stamps each part of a line it read in parts (Podman)."""
         self._position = _Position()
         self._pending: tuple[bytes, bytes] | None = None
         self._stopping = threading.Event()
         self._stream: Any = None
         self._said = ""
         self._broken = False
-        """The last connection broke off: there may be more to read."""
+        """Whether the last connection broke off, so there may be more to read."""
 
     def stop(self) -> None:
-        """End `follow` from another thread; what has not arrived by now is not waited for."""
+        """End `follow` from another thread, without waiting for what has not arrived."""
         self._stopping.set()
         stream = self._stream
         if stream is not None:
@@ -172,7 +172,7 @@ class LogStream:
             self._flush()
 
     def _went_on(self, look: _Look, dropped: bool) -> bool:
-        """Whether the stream ended although the container goes on, or the engine was away."""
+        """Whether the stream ended although the container still runs, or the engine was away."""
         if dropped or not look.alive:
             return dropped
         self._stopping.wait(SETTLE_S)
@@ -207,9 +207,9 @@ class LogStream:
         return look
 
     def _read(self, look: _Look) -> bool:
-        """One connection, to its end; whether anything new came.
+        """Read one connection to its end; return whether anything new came.
 
-        What an earlier one left unfinished is kept until it comes again: this one may break off.
+        An unfinished line of an earlier connection is kept until it comes again.
         """
         got = self._broken = False
         try:
@@ -231,7 +231,7 @@ class LogStream:
         return got
 
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """Stamp and text of each entry; a last one without newline is kept back in `_pending`.
+        """Stamp and text of each entry; a last one without newline is held in `_pending`.
 
         An unfinished piece may be a torn frame: it counts once the container has ended.
         """
@@ -306,11 +306,11 @@ def _seconds(text: str) -> float | None:
 
 
 def _floor(look: _Look) -> bytes:
-    """A moment between the container's former life and this one; empty where it had none.
+    """A moment between the container's former life and this one; empty if it had none.
 
-    The first lines are stamped just before the recorded start and the last ones of a former life
-    just after its recorded end, so neither bound itself will do. Of a container that has ended
-    again only the start is known.
+    The first lines are stamped just before the recorded start, the last ones of a former life just
+    after its recorded end, so neither is a bound by itself. For a container that has ended again
+    only the start is known.
     """
     created, start, end = (_seconds(text) for text in (look.created, look.started, look.finished))
     if created is None or start is None or end is None:

@@ -1,7 +1,7 @@
-"""A container of a moment: no GPU, no network, nothing writable but /tmp, bounded, removed.
+"""A short-lived container: no GPU, no network, only /tmp writable, bounded, removed at the end.
 
-It bears the labels of the project's other one-offs, so that an emergency ends it as well, and the
-run `preflight`, by which one that a killed console left behind is found and removed later.
+It has the labels of the project's other one-offs, so an emergency ends it too, and the run
+`preflight`, by which one left by a killed console is found and removed later.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     import docker
 
 RUN = "preflight"
-"""Stands where other one-offs name their run."""
+"""In place of a run's name in the labels."""
 FILES = "/omni-preflight"
-"""A volume of the container's own: what is put in is there although the image is read-only."""
+"""A volume of the container's own, to put files in although the image is read-only."""
 POLL_S = 0.05
 START_S = 60.0
 LINES = 5000
-"""Of what it wrote, the last; a module that prints a lot must not hide what came before."""
+"""Lines of output kept, so many that a chatty module does not hide what came before."""
 LEFT_S = 900.0
-"""A container of ours that is older was left behind, unless the console that made it still runs."""
+"""Age in seconds from which our container counts as left behind, unless its console still runs."""
 CONSOLE_LABEL = "omni.console"
 TMP_OPTIONS = "rw,size=256m,mode=1777"
 NO_GPU = {
@@ -46,15 +46,13 @@ NO_GPU = {
     "GGML_VK_VISIBLE_DEVICES": "",
     "NVIDIA_VISIBLE_DEVICES": "void",
 }
-"""Nothing of the machine's cards, whatever the image's own environment asks for."""
+"""Hides the machine's cards, whatever the image's own environment asks for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What runs for a moment. `files` lie in FILES; `runtime` is the engine's, empty for its own.
-
-    `memory` in bytes (no swap on top), `cpus` in cores.
-    """
+    """What to run. `files` lie in FILES; `runtime` is the engine's, empty for its default. `memory`
+    in bytes (no swap on top), `cpus` in cores."""
 
     image: str
     argv: tuple[str, ...]
@@ -68,7 +66,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended: `code` is None where it had to be killed; `lines` are clean, the last LINES."""
+    """How it ended: `code` is None if it had to be killed; `lines` are clean, the last LINES."""
 
     code: int | None
     lines: tuple[str, ...]
@@ -101,7 +99,7 @@ def run(
 
 @contextlib.contextmanager
 def created(client: docker.DockerClient, moment: Moment) -> Iterator[str]:
-    """The id of a container that is not started; removed at the end, whatever happened."""
+    """Yield the id of a container that is not started; remove it at the end in any case."""
     sweep(client)
     container = ask("Creating a preflight container", lambda: _create(client, moment), START_S)
     try:
@@ -121,7 +119,7 @@ def remove(client: docker.DockerClient, container: str) -> None:
 
 
 def sweep(client: docker.DockerClient, now: float | None = None) -> int:
-    """Remove what consoles that are gone left behind; the number. `now` in Unix seconds."""
+    """Remove what dead consoles left behind; return the number. `now` in Unix seconds."""
     wanted = [f"{name}={value}" for name, value in _marks().items()]
     api, now = client.api, time.time() if now is None else now
     what = "Listing preflight containers"
@@ -137,8 +135,8 @@ def sweep(client: docker.DockerClient, now: float | None = None) -> int:
 
 
 def _has_console(row: Mapping[str, Any]) -> bool:
-    """Whether the console that made a listed container still runs: then it is at work with it,
-    however old the wall clock, which may have been set, makes it."""
+    """Whether the console that made a listed container still runs and so still uses it, whatever
+    its age by a wall clock that may have been set."""
     words = str((row.get("Labels") or {}).get(CONSOLE_LABEL, "")).split()
     if len(words) != 3 or words[2] != process.boot_id():
         return False
@@ -146,7 +144,7 @@ def _has_console(row: Mapping[str, Any]) -> bool:
 
 
 def console_mark() -> dict[str, str]:
-    """The label that names this process: its pid, its start time, and the boot they are of."""
+    """The label that names this process: its pid, its start time and their boot."""
     pid = os.getpid()
     return {CONSOLE_LABEL: f"{pid} {process.start_time(pid)} {process.boot_id()}"}
 

@@ -73,7 +73,7 @@ def test_a_busy_baseline_makes_every_run_void_and_no_gate_go(bare: World) -> Non
             thread.join()
     assert (done.code, done.json["decision"]) == (4, "hold"), done
     ended = world.at("bench")
-    assert ended.detail == "not one valid run"
+    assert ended.detail == "no run was valid"
     assert all(line.startswith("another engine was busy: baseline (") for line in ended.lines)
     (row,) = world.view().verdicts[0].criteria
     assert row["why"] == "bench.tok_s: no usable figure, step bench is failed"
@@ -126,7 +126,7 @@ def test_a_real_llama_bench(box: Boxes) -> None:
             assert found["value"] > 0
             assert found["std"] >= 0
     told = {name: one["flags"] for name, one in box.world.view().benchmarks.items()}
-    table = "from the table, which does not tell the single samples: n is 1"
+    table = "from the table, which omits single samples: n is 1"
     assert told == {"json": [], "jsonl": [], "md": [table]}
 
 

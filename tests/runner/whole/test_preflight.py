@@ -42,7 +42,7 @@ def test_a_no_go_is_downloaded_only_when_somebody_types_it(world: World, hub: Lo
     fetch = "id: fetch, download: {of: fit, to: weights}"
     path = world.write("b.yaml", book(small, fetch))
     done = world.go(path)
-    assert "nobody is here to type an override" in str(done.json["steps"]), done
+    assert "nobody is attached to type an override" in str(done.json["steps"]), done
     assert not (world.root / "weights/model.gguf").exists()
     world.detach(path)
     world.state("waiting_approval")

@@ -1,4 +1,4 @@
-"""Faults of builds: flags that cost speed, sources that are not whole, missing packages."""
+"""Faults of builds: flags that cost speed, incomplete sources, missing packages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from console.checks.lint.unit import (
 )
 
 _NO_VMM = ("GGML_CUDA_NO_VMM", "LLAMA_CUDA_NO_VMM")
-_TELLS = ("echo", "printf", "grep", "rg", "sed", "awk")
-"""Programs whose words are only words."""
+_TEXT_ONLY = ("echo", "printf", "grep", "rg", "sed", "awk")
+"""Programs whose arguments are only text."""
 _CUDA_ON = ("GGML_CUDA", "LLAMA_CUDA", "LLAMA_CUBLAS", "GGML_CUBLAS")
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
           "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
@@ -47,7 +47,7 @@ _ASKS = frozenset(
 )  # fmt: skip
 def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:
-        if command.name not in _TELLS:
+        if command.name not in _TEXT_ONLY:
             for name, value, word in _on(command.words, _NO_VMM):
                 yield Hit(word.place, f"{name}={value}")
     for variable in _variables(unit):
@@ -59,14 +59,14 @@ def no_vmm(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _on(words: tuple[Word, ...], names: tuple[str, ...]) -> Iterator[tuple[str, str, Word]]:
-    """Definitions of any of `names` that switch it on: name, value, where."""
+    """Definitions that switch on any of `names`: name, value, place."""
     return (
         one for one in vocabulary.defines(words) if one[0] in names and vocabulary.truthy(one[1])
     )
 
 
 def _variables(unit: Unit) -> Iterator[Variable]:
-    """Those of the file, then those of single commands."""
+    """Variables of the file, then those of single commands."""
     yield from unit.variables
     yield from (one for command in unit.commands for one in command.env)
 
@@ -92,7 +92,7 @@ def inside_image(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _words(variable: Variable) -> tuple[Word, ...]:
-    """A variable's value as the words that a shell makes of it."""
+    """A variable's value, split into words as a shell does."""
     try:
         texts = shlex.split(variable.value)
     except ValueError:
@@ -165,12 +165,12 @@ def build_time(unit: Unit, facts: Facts) -> Iterator[Hit]:
         nodes, aliases = ast.walk(code[0]), _aliases(code[0])
         asked = sorted({name for node in nodes if (name := _dotted(node, aliases)) in _ASKS})
         if asked:
-            grave = None if _insists(code[0]) and not command.tolerated else WARNING
+            grave = None if _fails_without_card(code[0]) and not command.tolerated else WARNING
             yield Hit(command.place, f"{asked[0]}() in an image build", grave)
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:
-    """What names stand for by the imports."""
+    """What each imported name stands for."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -191,8 +191,8 @@ def _dotted(node: ast.AST, aliases: dict[str, str]) -> str:
     return ".".join([aliases.get(node.id, node.id), *reversed(names)])
 
 
-def _insists(tree: ast.Module) -> bool:
-    """Whether the code fails on the answer."""
+def _fails_without_card(tree: ast.Module) -> bool:
+    """Whether the code fails if there is no card."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     ends = {"exit", "sys.exit", "os._exit", "torch.cuda.init", "torch.cuda.current_device",
             "torch.cuda.get_device_name", "torch.cuda.get_device_properties"}  # fmt: skip
@@ -203,7 +203,7 @@ def _insists(tree: ast.Module) -> bool:
 
 
 def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
-    """Commands that build a part of the ktransformers repository, in a Dockerfile's stage."""
+    """Commands that build part of the ktransformers repository, with their Dockerfile stage."""
     cloned = any("ktransformers" in word.text for c in unit.commands for word in c.args)
     for command in unit.commands:
         stage = unit.stage(command.scope)
@@ -215,8 +215,8 @@ def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
             yield command, stage
 
 
-def _grave(stage: Stage) -> Severity:
-    """A base that is a plain system has no such package; another may."""
+def _level(stage: Stage) -> Severity:
+    """ERROR if the base is a plain system without such packages, else WARNING."""
     name = stage.base.split("@")[0].rsplit(":", 1)[0]
     return ERROR if name.removeprefix("docker.io/").removeprefix("library/") in _PLAIN else WARNING
 
@@ -231,7 +231,7 @@ def _grave(stage: Stage) -> Severity:
 def hwloc(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command, stage in _kt_builds(unit, "kt-kernel"):
         if lacks := _lacks_hwloc(unit, command):
-            yield Hit(command.place, f"kt-kernel is built and {lacks} not installed", _grave(stage))
+            yield Hit(command.place, f"kt-kernel is built and {lacks} not installed", _level(stage))
     for command in unit.commands:
         if unit.stage(command.scope) is None or command.where is not Where.BUILD:
             continue
@@ -242,7 +242,7 @@ def hwloc(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _lacks_hwloc(unit: Unit, command: Command) -> str:
-    """Which of the two packages a command's stage does not install, "" where it has both."""
+    """Which of the two packages a command's stage does not install, "" if it has both."""
     there = vocabulary.installed(unit, command.scope)
     pairs = (
         ("pkg-config", {"pkg-config", "pkgconf", "pkgconf-pkg-config"}),
@@ -264,7 +264,7 @@ def archive_cmake(unit: Unit, facts: Facts) -> Iterator[Hit]:
             word.text for one in unit.within(command.scope) for word in vocabulary.pip_words(one)
         ]
         if "cmake" not in vocabulary.installed(unit, command.scope) and "cmake" not in pips:
-            yield Hit(command.place, "archive/ is built and cmake not installed", _grave(stage))
+            yield Hit(command.place, "archive/ is built and cmake not installed", _level(stage))
 
 
 @rule(

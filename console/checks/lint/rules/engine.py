@@ -1,6 +1,6 @@
-"""Rules on what an engine is started or fed with, and on downloads that are lost, slow or useless.
+"""Rules on an engine's arguments and inputs, and on downloads that are lost, slow or useless.
 
-Useless is a download that no engine here can load.
+A download is useless if no engine here can load it.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def unchecked(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def _gguf(unit: Unit, step: PlaybookStep) -> bool:
-    """What a download fetches, by itself or by the checkpoint step it is `of`."""
+    """What a download fetches, from the step itself or the checkpoint step it is `of`."""
     of = step.data.said("of")
     parts = [step.data, *(one.data for one in unit.steps if of and one.id == of)]
     return any(

@@ -1,4 +1,4 @@
-"""Faults against this machine: its kernels, kills, waits without an end, and its cards."""
+"""Faults against this machine: its kernels, kills, endless waits, and its cards."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _is_pkill_f(command: Command) -> bool:
 
 
 def _of_pattern(unit: Unit, at: int) -> bool:
-    """A `kill` of what `pgrep -f` or `ps | grep` found: in its own words, or from a pipe."""
+    """A `kill` of what `pgrep -f` or `ps | grep` found, as an argument or through a pipe."""
     kill = unit.commands[at]
     if kill.name != "kill":
         return False

@@ -1,4 +1,4 @@
-"""Rules on image names, and on health checks whose program or shell the image does not have."""
+"""Rules on image names, and on health checks whose program or shell the image lacks."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _NO_WGET = re.compile(
     r"qdrant/qdrant|arizephoenix/phoenix|debian|ubuntu|nvidia/cuda|scratch|gcr\.io/distroless/.*"
 )
 _FULL = ("python", "node", "golang", "ruby", "rust", "openjdk", "perl", "gcc")
-"""Official images whose plain tags have curl and whose slim and alpine tags have not."""
+"""Official images with curl in their plain tags, but not in slim and alpine tags."""
 _DISTROLESS = re.compile(
     r"gcr\.io/distroless/.*|cgr\.dev/chainguard/(?!wolfi-base).*|arizephoenix/phoenix|scratch"
 )
 _FOLDERS = frozenset({"/", "/usr", "/usr/", "/usr/bin", "/usr/bin/", "/usr/local", "/usr/local/",
                       "/usr/local/bin", "/usr/local/bin/", "/bin", "/bin/"})  # fmt: skip
-"""Directories that may bring curl along when another stage's are copied."""
+"""Directories that may include curl when they are copied from another stage."""
 _LIKE_DEBUG = re.compile(r"debug|-dev$|busybox|shell")
 
 
 def split(ref: str) -> tuple[str, str]:
-    """(repository, tag) of a reference; the tag of one that has none is ""."""
+    """(repository, tag) of a reference; the tag is "" if there is none."""
     name = ref.partition("@")[0]
     head, colon, tag = name.rpartition(":")
     return (head, tag) if colon and "/" not in tag else (name, "")
@@ -80,7 +80,7 @@ def single_platform(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 def has(image: str, program: str) -> bool | None:
-    """Whether an image is known to have curl or wget, or not to have it."""
+    """Whether an image is known to have, or to lack, curl or wget."""
     name, tag = split(image)
     name = name.removeprefix("docker.io/").removeprefix("library/")
     if program == "wget":
@@ -148,7 +148,7 @@ def _is(program: str, path: str) -> bool:
 
 
 def _dockerfile(unit: Unit, path: str) -> Unit | None:
-    """The Dockerfile that a service is built from, where it lies beside."""
+    """The Dockerfile next to the file, from which a service is built."""
     if path == "?" or "$" in path:
         return None
     file = unit.source.path.parent / path

@@ -1,1 +1,1 @@
-"""Whether the installed build loads a model, asked of the build itself."""
+"""Whether the installed build loads a model, according to the build itself."""

@@ -1,7 +1,7 @@
-"""Whether the installed build accepts a file's architecture, asked before the download.
+"""Whether the installed build accepts a file's architecture, checked before the download.
 
-The build is the one behind a service, an image or a binary. What else a preflight takes from the
-site is here too: the machine, the loader, and what was measured of the baseline.
+The build comes from a service, an image or a binary. Other facts that a preflight takes from the
+site are here too: the machine, the loader, and the baseline's measured figures.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LLAMA = ("", "llama.cpp")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a service is run: program and arguments, environment, and its image where it has one."""
+    """How a service is run: program and arguments, environment, and its image if it has one."""
 
     name: str
     argv: tuple[str, ...]
@@ -61,7 +61,7 @@ class Command:
 
 
 def command_of(spec: ServiceSpec, connect: Connect) -> Command:
-    """The service's own command line; an existing container is asked for its own.
+    """The service's own command line, taken from an existing container if it is one.
 
     Raises ServiceError, EngineError.
     """
@@ -102,7 +102,7 @@ def _existing(service: str, name: str, connect: Connect) -> Command:
 
 
 def _compose(spec: ServiceSpec, connect: Connect) -> Command:
-    """What the compose file comes to; nothing is created."""
+    """The compose file as compose resolves it; nothing is created."""
     from console.runtime.docker.compose import ComposeDriver
 
     found = ComposeDriver(spec, connect(), Path("/nonexistent")).resolve()
@@ -115,25 +115,25 @@ def _compose(spec: ServiceSpec, connect: Connect) -> Command:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    """A command of a resolved compose file: a list, or nothing."""
+    """The command in a resolved compose file: a list, or nothing."""
     return tuple(str(one) for one in value) if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was read of the file, and what the build says; `verdict` is None without a build."""
+    """The file's facts, and the build's answer; `verdict` is None without a build."""
 
     reading: Reading
     verdict: ArchVerdict | None
     problems: tuple[str, ...] = ()
-    """Why no loader takes the set that the file is of."""
+    """Why no loader accepts the file's set."""
 
     @property
     def architecture(self) -> str:
         return self.reading.header.architecture or ""
 
     def finding(self) -> Finding | None:
-        """Whether a loader takes it; None where nobody was asked."""
+        """Whether a loader accepts it; None if no build was asked."""
         if self.problems:
             hint = "no loader takes a part of a set"
             return Finding(Level.FAIL, "files", "; ".join(self.problems), hint)
@@ -194,8 +194,8 @@ def check(
 
 
 def locate(what: str, include: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The file to read (the one named, or the first shard of a repository's set), and what of the
-    set is missing."""
+    """The file to read (the one named, or the first shard of a repository's set), and the missing
+    files of the set."""
     if is_address(what) and not _on_hub(what):
         return what, ()
     found = parse(what)
@@ -217,7 +217,7 @@ def _on_hub(where: str) -> bool:
 
 
 def _local(path: Path) -> tuple[str, tuple[str, ...]]:
-    """A local file; of a split set the first shard, and what of the set is missing."""
+    """A local file; for a split set its first shard, and the missing files of the set."""
     folder, split = path.is_dir(), shard(path.name) is not None and not sidecar(path.name)
     if not folder and not (split and path.exists()):
         return str(path), ()
@@ -227,9 +227,9 @@ def _local(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def machine_for(site: SiteModel, disk: Path | None, *, beside: bool = False) -> Machine:
-    """This machine with what the site declares over it.
+    """This machine, with the site's declared figures over the measured ones.
 
-    A card's whole memory counts, since the baseline stops first; with `beside` only what is free.
+    All memory of a card counts, since the baseline stops first; with `beside` only what is free.
     """
     from console.host.machine import look
 
@@ -243,9 +243,9 @@ def loader_for(
     site: SiteModel, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     lent: Command | None = None,
 ) -> Loader:  # fmt: skip
-    """The loader that is meant: with arguments given, lent by a service, or the baseline's own.
+    """The loader that is meant: given arguments, those of a service, or the baseline's own.
 
-    The baseline's arguments written out are still the baseline's: they are known to serve.
+    Arguments equal to the baseline's count as the baseline's: they are known to serve.
     """
     if lent is not None:
         mine = lent.name == "baseline"

@@ -1,7 +1,7 @@
-"""Asking the build inside an image: the service's own program, in a container of a moment.
+"""Asks the build inside an image: the service's own program, in a short-lived container.
 
-No card is given to it. A build that cannot even start without the driver's library gets that
-library, and still no card, from the NVIDIA runtime where the engine has one.
+The container gets no card. A build that cannot even start without the driver's library gets that
+library, still without a card, from the engine's NVIDIA runtime if there is one.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 ASK_S = 30.0
 SCAN_S = 60.0
-"""All reading of files out of an image for one scan, seconds."""
+"""Seconds for reading all files out of an image in one scan."""
 PORT = 8080
-"""Inside the container, where nobody else listens."""
+"""A port inside the container, where nothing else listens."""
 LINKS = 8
 STAT = "X-Docker-Container-Path-Stat"
 GO_TYPE = 0x8F280000
@@ -47,7 +47,7 @@ DRIVER = ("libcuda.so", "libnvidia-ml.so")
 NVIDIA = {"NVIDIA_VISIBLE_DEVICES": "none", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 """`none`: the driver's libraries, no card."""
 PROGRAM = "llama-server"
-"""Asked where neither service nor image names a program."""
+"""The program to ask if neither service nor image names one."""
 
 
 class ImageBuild:
@@ -129,7 +129,7 @@ class ImageBuild:
         return found
 
     def _words(self) -> list[str]:
-        """What the service runs; PROGRAM where that is no llama.cpp program and no model."""
+        """What the service runs; PROGRAM if that is neither llama.cpp nor has a model."""
         words = self._image.argv(*self._given)
         return words if names.call(words, "", PORT) else [PROGRAM]
 
@@ -150,7 +150,7 @@ class ImageBuild:
         return oneoff.run(self.client, with_driver, ASK_S, cancelled=cancelled)
 
     def _within(self, reading: Callable[[ImagePlace], T]) -> T:
-        """What `reading` finds in the files of a container that is never started."""
+        """Apply `reading` to the files of a container that is never started."""
         moment = Moment(self._image.id, ("true",), labels=self.labels)
         with oneoff.created(self.client, moment) as container:
             place = ImagePlace(self.client, container)
@@ -194,7 +194,7 @@ class ImagePlace:
             response.close()
 
     def _real(self, path: str) -> str | None:
-        """Where the links of a path lead to; None where that is no regular file."""
+        """Where the links of a path lead to; None if that is no regular file."""
         for _ in range(LINKS):
             looking = partial(self._asked, "head", path)
             try:
@@ -217,7 +217,7 @@ class ImagePlace:
 
 
 def _one_file(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The content of the one file of an archive, as it streams. Raises EngineError."""
+    """The content of an archive's only file, as a stream. Raises EngineError."""
     try:
         with tarfile.open(fileobj=cast(IO[bytes], _Stream(pieces)), mode="r|") as tar:
             entry = tar.next()
@@ -246,7 +246,7 @@ class _Stream:
 
 
 def needs_driver(lines: Iterable[str]) -> bool:
-    """Whether a program could not start for want of the NVIDIA driver's own library."""
+    """Whether a program failed to start because the NVIDIA driver's library was missing."""
     signs = ("error while loading shared libraries", "cannot open shared object")
     return any(
         any(sign in line for sign in signs) and any(name in line for name in DRIVER)

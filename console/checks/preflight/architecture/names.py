@@ -1,13 +1,13 @@
-"""Which names a llama.cpp build holds: a scan of its library in bounded memory, without ldd, and
-what its loader says of a probe.
+"""Which names a llama.cpp build knows: a scan of its library in bounded memory, without ldd, and
+the loader's answer to a probe.
 
-What the compiler leaves of a table of names is each name as a string that ends with NUL. It need
-not begin after one: linkers store `qwen2` in the tail of another string that ends alike. So a name
-that is absent is not known to the build, while one that is there may stand for something else
-(a chat template, a tokenizer, an architecture that is listed and not built): only the loader knows.
+The compiler leaves each name of a table as a string that ends with NUL. It may not begin after one:
+linkers store `qwen2` in the tail of a longer string with the same end. So the build does not know a
+name that is absent, while one that is present may mean something else (a chat template, a
+tokenizer, an architecture that is listed but not built): only the loader knows.
 
-The loader is asked with a probe, a GGUF of 80 bytes that names an architecture: llama.cpp looks it
-up before it asks for anything else, so that either the name is refused or the next key is missed.
+The probe for the loader is a GGUF of 80 bytes that names an architecture. llama.cpp looks the name
+up before it needs anything else, so it either refuses the name or complains of the next key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from console.models.gguf.header import ARCHITECTURE, ValueType
 
 CHUNK = 1 << 20
 OVERLAP = 512
-"""No string that is looked for is longer, bytes."""
+"""No string that is searched for is longer, in bytes."""
 MOST_FILES = 12
 MOST_TRIES = 120
 NEAR = 6
@@ -56,15 +56,15 @@ class Place(Protocol):
     """Where files are read from: this machine, or an image."""
 
     def has(self, path: str) -> bool:
-        """Whether there is a file that can be read."""
+        """Whether there is a readable file."""
 
     def read(self, path: str) -> Iterator[bytes]:
-        """A file in pieces of any size, links followed; nothing where there is none."""
+        """A file in pieces of any size, links followed; nothing if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The file that holds the table, and all files that were read on the way to it."""
+    """The file that holds the table, and all files that were read to find it."""
 
     path: str
     files: tuple[str, ...]
@@ -78,7 +78,7 @@ class Scan:
 
 def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Pieces as blocks that overlap, so that no string is cut in two; the first has a NUL before
-    it, for a string that opens the file."""
+    it, for a string at the start of the file."""
     rest, waiting = b"\0", bytearray()
     for piece in pieces:
         waiting += piece
@@ -101,7 +101,7 @@ def find(pieces: Iterable[bytes], name: str) -> Presence:
 
 
 def near(pieces: Iterable[bytes], name: str) -> tuple[str, ...]:
-    """Strings of a file that begin like a name, the most alike first."""
+    """Strings of a file that begin like a name, the most similar first."""
     stem = re.match(r"[A-Za-z]{1,5}", name)
     if stem is None or len(stem[0]) < 2:
         return ()
@@ -117,8 +117,8 @@ def near(pieces: Iterable[bytes], name: str) -> tuple[str, ...]:
 
 
 def survey(place: Place, program: str, env: Mapping[str, str]) -> Library | None:
-    """The library that holds the table, found from a program by the names its files hold; None
-    where none was found. Reads at most MOST_FILES files."""
+    """The library with the table, found from a program by following the file names in each file;
+    None if none was found. Reads at most MOST_FILES files."""
     folders = [posixpath.dirname(program)]
     folders += [one for one in env.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
     wanted: list[str] = []
@@ -151,7 +151,7 @@ def _targets(names: Iterable[str], folders: list[str]) -> Iterator[str]:
 
 
 def _look(place: Place, path: str) -> tuple[bool, list[str], list[str]]:
-    """Whether a file holds the table; else the libraries and the folders that it names."""
+    """Whether a file holds the table; if not, the libraries and folders that it names."""
     # Two passes: the first is a plain search at full speed, and most often enough.
     if any(MARK in block for block in overlapping(place.read(path))):
         return True, [], []
@@ -201,14 +201,14 @@ _VERSION = re.compile(r"^version: (?:.*\(build (\d+)[,)]|(\d+) \()")
 _NAME = re.compile(r"[!-~]{1,63}")
 _PROGRAM = re.compile(r"llama-(?:server|cli|completion|bench|perplexity|run)")
 _FIRST = ("server", "main")
-"""What older builds call them; as an argument the words are too common."""
+"""Names in older builds; too common a word to search for in arguments."""
 _MODEL = ("-m", "--model")
 _PORT = "--port"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the loader made of a name; None where its words say neither. `line` is its own."""
+    """The loader's answer on a name; None if its words say neither. `line` is its own."""
 
     accepted: bool | None
     line: str = ""
@@ -227,7 +227,7 @@ def probe(architecture: str) -> bytes:
 
 
 def read(lines: Iterable[str], architecture: str) -> Said:
-    """The loader's answer in what a program wrote; lines are clean already."""
+    """Find the loader's answer in a program's output; lines are clean already."""
     last = ""
     for line in lines:
         words = one_line(line, LINE)
@@ -244,15 +244,15 @@ def read(lines: Iterable[str], architecture: str) -> Said:
 
 
 def _from_loader(words: str) -> str:
-    """The line without time stamps and function names before it."""
+    """The line without leading time stamps and function names."""
     at = words.find(FAILED)
     return words[at:] if at > 0 else words
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a service's program is given another model. `program` is what is asked for its version,
-    empty where the service is called by a program that is not known."""
+    """How to run a service's program with another model. `program` is asked for its version; it is
+    empty if the service runs an unknown program."""
 
     argv: tuple[str, ...]
     program: tuple[str, ...] = ()
@@ -261,9 +261,9 @@ class Call:
 def call(words: Sequence[str], model: str, port: int) -> Call | None:
     """A service's own argv (entrypoint and command) with the probe as its model.
 
-    A llama.cpp program gets nothing but the model and a port: what the service asks of cards would
-    fail without them. Any other command keeps its words, if one of them is a model that ends in
-    `.gguf`. None where neither is there.
+    A llama.cpp program gets only the model and a port, because the service's options for cards
+    would fail without them. Any other command keeps its words, if one of them is a model that ends
+    in `.gguf`. None in all other cases.
     """
     at = next((i for i, word in enumerate(words) if _is_program(word, first=i == 0)), None)
     if at is not None:
@@ -309,7 +309,7 @@ def _replaced(words: list[str], model: str, port: int) -> Call | None:
 
 
 def version(lines: Iterable[str]) -> str:
-    """The build as `--version` names it: `build 11669`, `b6512`; empty where it does not."""
+    """The build as `--version` names it: `build 11669`, `b6512`; empty if it gives none."""
     for line in lines:
         found = _VERSION.search(line)
         if found:

@@ -1,4 +1,4 @@
-"""Asking a build on this machine: the program of a process service."""
+"""Asks a build on this machine: the program of a process service."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from console.host.children import Cancelled
 from console.runtime.docker.oneoff import NO_GPU
 
 ASK_S = 20.0
-"""One start of a program, seconds: it ends within a tenth of one, unless its disk is slow."""
+"""Seconds for one start of a program: it takes under a tenth of one, unless its disk is slow."""
 ALLOWED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
 
 
 class HostProgram:
     """The program of a process service: its argv, with the probe as its model.
 
-    `libraries` name the files that hold its table where the program itself does not lead there (a
-    Python package).
+    `libraries` name the files with its table if the program itself does not lead there (a Python
+    package).
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class HostProgram:
                 if found is None:
                     raise ServiceError(
                         f"{one_line(self.argv[0])} is not known as a llama.cpp program",
-                        "none of its words is llama-server or a model that ends in .gguf",
+                        "none of its words is llama-server or a model name ending in .gguf",
                     )
                 answers[name] = names.read(_output(found.argv, self.env), name)
         return answers
@@ -100,8 +100,8 @@ class HostProgram:
 
 
 def demo_engine(argv: Sequence[str]) -> HostProgram | None:
-    """The embedded demo's engine, as its service runs it, with the compiled module of its package
-    (which is not imported) as the library; None where that is not installed."""
+    """The demo's engine as its service runs it, with the compiled module of its package (not
+    imported) as the library; None if it is not installed."""
     from importlib.util import find_spec
 
     try:
@@ -115,7 +115,7 @@ def demo_engine(argv: Sequence[str]) -> HostProgram | None:
 
 
 def _output(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """What a command wrote, clean. Raises ServiceError where it cannot be run or does not end."""
+    """What a command wrote, clean. Raises ServiceError if it fails to start or does not end."""
     shown = one_line(os.path.basename(argv[0]), 60)
     try:
         code, out, _ = children.run(argv, ASK_S, env=env, merge=True)
@@ -142,7 +142,7 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _program(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """The file that is run. Raises ServiceError where there is none."""
+    """The file that is run. Raises ServiceError if there is none."""
     found = shutil.which(argv[0], path=env.get("PATH", os.defpath)) if argv else None
     if found is None:
         named = one_line(argv[0] if argv else "", 80)

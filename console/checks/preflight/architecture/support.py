@@ -1,8 +1,8 @@
 """Whether the operator's own build accepts an architecture: asked of that build, then remembered.
 
 The first witness is its loader, given a probe; the second is a scan of its library. The `gguf`
-package's list, which lags behind engines, is named only where neither can be had. What no witness
-settles stays None.
+package's list, which lags behind engines, is used only without both. If no witness settles it, the
+answer is None.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from console.common.files import write_atomically
 from console.common.text import clean, one_line
 
 FORM = 1
-"""Raised by hand when what is kept changes its meaning."""
+"""Version of the stored form: increase it when its meaning changes."""
 MOST_BYTES = 64 * 1024
 
 DOWNLOADED = ("F-008",)
-"""342 GB were downloaded, then: unknown model architecture."""
+"""The lesson cited: 342 GB were downloaded, then: unknown model architecture."""
 PROJECTOR = "cannot be used as main model"
 CONFIRMED = 4
-"""Names like the refused one that the loader is asked about."""
+"""How many names like the refused one are confirmed with the loader."""
 
 
 def keep(verdict: ArchVerdict) -> None:
-    """Remember a verdict; where that cannot be written, it is asked again the next time."""
+    """Remember a verdict; if that fails to be written, the build is asked again next time."""
     if not verdict.engine.key:
         return
     path = _path(verdict.engine.key, verdict.architecture)
@@ -47,7 +47,7 @@ def keep(verdict: ArchVerdict) -> None:
 
 
 def recall(key: str, architecture: str) -> ArchVerdict | None:
-    """The verdict of this build on this architecture; None where there is none that is whole."""
+    """The stored verdict of this build on this architecture; None without an intact one."""
     if not key:
         return None
     try:
@@ -61,14 +61,14 @@ def recall(key: str, architecture: str) -> ArchVerdict | None:
 
 
 def _path(key: str, architecture: str) -> Path:
-    """One small file for each build and architecture. A build is its digest, so nothing there
-    grows stale."""
+    """One small file for each build and architecture. A build is identified by its digest, so no
+    entry grows stale."""
     name = hashlib.sha256(f"{key}\0{architecture}".encode()).hexdigest()[:40]
     return paths.cache_dir() / "architectures" / f"{name}.json"
 
 
 def _verdict(found: dict[str, Any]) -> ArchVerdict:
-    """Raises ValueError, KeyError or TypeError for what is no verdict."""
+    """Parse a stored verdict. Raises ValueError, KeyError or TypeError if it is invalid."""
     accepted, agree = found["accepted"], found["agree"]
     if not isinstance(accepted, bool) or not (agree is None or isinstance(agree, bool)):
         raise ValueError("not a verdict")
@@ -95,7 +95,7 @@ def _text(value: object) -> str:
 
 
 class Witness(StrEnum):
-    """Who spoke: the loader, the library's strings, the `gguf` package, nobody."""
+    """Who answered: the loader, the library's strings, the `gguf` package, nobody."""
 
     LOADER = "loader"
     LIBRARY = "library"
@@ -106,7 +106,7 @@ class Witness(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Which build was asked. `digest` is the image's id, or the sha256 of program and library;
-    `build` is the build's own word. Verdicts are kept under `key`; none are where it is empty."""
+    `build` is the build's own word. Verdicts are kept under `key`, or not at all if it is empty."""
 
     name: str
     digest: str = ""
@@ -125,10 +125,10 @@ class Engine(Protocol):
     Cancelled."""
 
     def identity(self) -> Identity:
-        """Cheap, without `build`."""
+        """The build's identity, cheaply, without `build`."""
 
     def build(self) -> str:
-        """What the build calls itself; empty where it does not say."""
+        """What the build calls itself; empty if it does not say."""
 
     def ask(
         self, architectures: Sequence[str], cancelled: threading.Event | None = None
@@ -136,10 +136,10 @@ class Engine(Protocol):
         """The loader's answers; a name may be missing."""
 
     def scan(self, name: str) -> Scan | None:
-        """How the name stands in the build's library; None where that was not found."""
+        """How the name occurs in the build's library; None if no library was found."""
 
     def similar(self, name: str) -> tuple[str, ...]:
-        """Strings of the library like a name."""
+        """Strings of the library that resemble a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class ArchVerdict:
     """What is known of an architecture and a build.
 
     `said` is the loader's own line, `second` what the library says, `agree` whether the two do
-    (None: there is no second). `knows` are names the loader does accept, the most alike first.
+    (None: there is no second). `knows` are names that the loader accepts, most similar first.
     """
 
     architecture: str
@@ -171,7 +171,7 @@ class ArchVerdict:
 
     @property
     def hint(self) -> str:
-        """What to do next; empty where it is accepted."""
+        """What to do next; empty if it is accepted."""
         if self.accepted:
             return ""
         if self.accepted is None:
@@ -190,8 +190,8 @@ def accepts(
     *,
     cancelled: threading.Event | None = None,
 ) -> ArchVerdict:
-    """Whether the build accepts an architecture, from memory where it was asked before. Raises
-    Cancelled; whatever else goes wrong becomes a verdict that says so."""
+    """Whether the build accepts an architecture, from memory if it was asked before. Raises
+    Cancelled; any other failure becomes a verdict that reports it."""
     if not is_name(architecture):
         shown, words = one_line(architecture, 60), "is no name a build can know"
         nobody = Identity("no build")
@@ -212,7 +212,7 @@ def accepts(
 def _asked(
     architecture: str, engine: Engine, identity: Identity, cancelled: threading.Event | None
 ) -> ArchVerdict:
-    answers, build, scan = _together(
+    answers, build, scan = _in_parallel(
         lambda: _asked_twice(engine, architecture, cancelled),
         engine.build,
         lambda: engine.scan(architecture),
@@ -241,16 +241,16 @@ def _asked(
 def _asked_twice(
     engine: Engine, architecture: str, cancelled: threading.Event | None
 ) -> Mapping[str, Said]:
-    """The loader's answer; where it said neither, its second one. llama.cpp writes its log from a
-    thread of its own, and a process that gives up may end before the line that says why."""
+    """The loader's answer, asked again if the first was neither: llama.cpp logs from another
+    thread, so a process that gives up may end before it has written the reason."""
     answers = engine.ask((architecture,), cancelled)
     if answers.get(architecture, Said(None)).accepted is None:
         answers = engine.ask((architecture,), cancelled)
     return answers
 
 
-def _together(*calls: Callable[[], Any]) -> list[Any]:
-    """What each call returns, or the ConsoleError it raised; all at the same time."""
+def _in_parallel(*calls: Callable[[], Any]) -> list[Any]:
+    """What each call returns, or the ConsoleError it raised; all run at the same time."""
     pool = ThreadPoolExecutor(len(calls), "oracle")
     try:
         futures = [pool.submit(call) for call in calls]
@@ -298,7 +298,7 @@ def _confirmed(
 
 
 def _second_best(architecture: str, identity: Identity, why: str, scan: Scan | None) -> ArchVerdict:
-    """Without the loader: an absent name is refused, anything else is not known."""
+    """Without the loader: an absent name is refused, anything else is unknown."""
     reason = f"the loader did not say ({why})" if why else "the loader did not say"
     if scan is None:
         return _unasked(architecture, identity, why)
@@ -312,7 +312,7 @@ def _second_best(architecture: str, identity: Identity, why: str, scan: Scan | N
 
 
 def _unasked(architecture: str, identity: Identity, why: str) -> ArchVerdict:
-    """Neither witness: the package's list, labelled as what it is."""
+    """Without both witnesses: the package's list, labelled as such."""
     reason = f"{identity.text} could not be asked" + (f" ({why})" if why else "")
     listed = package_list()
     if listed is None:
@@ -324,7 +324,7 @@ def _unasked(architecture: str, identity: Identity, why: str) -> ArchVerdict:
 
 
 def package_list() -> tuple[str, frozenset[str]] | None:
-    """Version and architectures of the `gguf` package; None where it is not installed."""
+    """Version and architectures of the `gguf` package; None if it is not installed."""
     try:
         from importlib.metadata import version
 

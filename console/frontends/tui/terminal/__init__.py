@@ -1,1 +1,1 @@
-"""The terminal: what is read from it and what is written to it."""
+"""Input from and output to the terminal."""

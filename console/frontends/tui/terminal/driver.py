@@ -1,8 +1,8 @@
-"""The terminal driver: the emergency key acts in the input thread, and ASCII where it must be.
+"""The terminal driver: the emergency key acts in the input thread; ASCII output if needed.
 
-Textual hands a key to the UI loop; a loop that is busy would hold the emergency key up. So the key
-is seen here, in the thread that reads the terminal, before it goes the usual way as well. Nothing
-a terminal does stops that thread or the loop: bad input, a screen nobody reads, a hang-up.
+Textual passes keys to the UI loop, and a busy loop would delay the emergency key. So the key is
+handled here, in the thread that reads the terminal, before it also goes the usual way. Nothing a
+terminal does stops that thread or the loop: bad input, output that nobody reads, a hang-up.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _PLAIN = {
     "#": "█▉▇▆▓■", ".": "░·", ":": "▒", "~": "…±↻", "*": "•●", ">": "→≥▶▸", "<": "←≤", "^": "↑",
     "v": "↓", "x": "✗×", " ": "°\xa0", "o": "⭘", '"': "“”", "'": "‘’",
 }  # fmt: skip
-"""An ASCII sign, and what it stands for."""
+"""An ASCII sign, and the characters it replaces."""
 
 RESTORE = (
     "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
     "\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
-"""All that Textual's own end sends, for when that end does not come."""
+"""Everything that Textual sends at its end, in case that end does not come."""
 
 
 class _Ascii(dict[int, str]):
-    """A translation table that knows every character: as many `?` as it has cells."""
+    """A translation table for every character: as many `?` as it has cells."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -49,10 +49,10 @@ class _Ascii(dict[int, str]):
 
 
 class ConsoleDriver(LinuxDriver):
-    """Textual's Linux driver with an emergency key and an ASCII mode, that no terminal can hang."""
+    """Textual's Linux driver with an emergency key and an ASCII mode; no terminal can hang it."""
 
     ascii_only = False
-    """Set before the app starts, where the locale or terminal has no UTF-8."""
+    """Set before the app starts, if the locale or terminal has no UTF-8."""
     _table = _Ascii({ord(sign): plain for plain, signs in _PLAIN.items() for sign in signs})
     _out: TerminalWriter | None = None
     _backstop: Backstop | None = None
@@ -92,7 +92,7 @@ class ConsoleDriver(LinuxDriver):
         self._started = True
 
     def await_end(self, thread: threading.Thread) -> None:
-        """A signal that nobody serves does not cut this off."""
+        """Register work that a signal must not cut off."""
         if self._backstop is not None:
             self._backstop.awaited.append(thread)
 
@@ -114,7 +114,7 @@ class ConsoleDriver(LinuxDriver):
         self._ask_to_leave(number)
 
     def _ask_to_leave(self, number: int) -> None:
-        """From any thread: the app ends as a signal would end it."""
+        """End the app as a signal would; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
             self._loop.call_soon_threadsafe(self._leave, number)
 
@@ -123,7 +123,7 @@ class ConsoleDriver(LinuxDriver):
             self._app.exit(128 + number, return_code=128 + number)
 
     def _give_back(self) -> None:
-        """From the backstop: the app did not end, the terminal is given back without it."""
+        """Restore the terminal if the app did not end; called from the backstop."""
         if self.attrs_before is not None and in_front(self.fileno):
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
@@ -167,7 +167,7 @@ class ConsoleDriver(LinuxDriver):
             keys.tick()
 
     def _hung_up(self) -> None:
-        """Nobody is there any more: as a SIGHUP, which does not come to every process."""
+        """Treat a hang-up like a SIGHUP, which not every process receives."""
         if self._backstop is not None:
             self._backstop.begin(signal.SIGHUP)
         self._ask_to_leave(signal.SIGHUP)

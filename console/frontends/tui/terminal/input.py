@@ -1,6 +1,6 @@
-"""Keys and pastes from a terminal, handed on one after the other; no input ends the reading.
+"""Passes on keys and pastes from a terminal one after the other; no input ends the reading.
 
-Pastes are collected here, not in Textual's parser: that takes keys out of a pasted text.
+Pastes are collected here, because Textual's parser takes keys out of pasted text.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from console.common.text import clean_lines
 from console.render.keymap import EMERGENCY
 
 LOST_S = 0.25
-"""A key whose way ended with its widget is not waited for longer than this."""
+"""Seconds to wait for a key whose widget is gone."""
 MOUNTED_S = 2.0
-"""A screen that a key has opened gets this long to stand before the next key is for it."""
+"""Seconds for a screen opened by a key to mount before the next key goes to it."""
 MOST_TURNS = 4096
-"""Keys that may wait; what comes beyond them is dropped."""
+"""Most waiting keys; further ones are dropped."""
 
 SILENT_S = 1.0
-"""A paste is broken when its end does not come in so long a silence."""
+"""Seconds of silence after which a paste without an end is broken."""
 GAP_S = 0.1
-"""Between what a person presses and what is sent in one go."""
+"""Seconds that separate a person's keys from those sent in one go."""
 MOST = 1 << 20
-"""Characters of one paste; what is beyond is dropped."""
+"""Characters of one paste; the rest is dropped."""
 F12 = "\x1b[24~"
 _CARRIED = ("last_x", "last_y", "mouse_pixels", "terminal_size", "terminal_pixel_size")
 
@@ -49,12 +49,12 @@ class Passed(Message):
 
 
 class KeyTurns:
-    """Holds back what is typed while a key is on its way: the next is looked at when the one before
-    has done what it does. `deliver` is Textual's own handling.
+    """Holds typed keys back while an earlier key is being handled. `deliver` is Textual's own
+    handling.
 
-    Textual hands a key to the focused widget, from where it goes up to the app, which then looks
-    for a binding. Keys that arrive in one packet would all set out before the first has moved the
-    focus: `/axs` would open the search and then drive the run with what was meant for it.
+    Textual passes a key to the focused widget, and from there up to the app, which then looks for a
+    binding. Keys of one packet would all be dispatched before the first has moved the focus: `/axs`
+    would open the search and then drive the run with what was meant for it.
     """
 
     def __init__(self, app: App[int], deliver: Callable[[Event], Awaitable[None]]) -> None:
@@ -66,7 +66,7 @@ class KeyTurns:
         self._late: asyncio.TimerHandle | None = None
 
     async def take(self, event: Event) -> None:
-        """A key or a paste has come."""
+        """Accept a key or a paste."""
         if not self._busy:
             await self._start(event)
         elif len(self._held) < MOST_TURNS:
@@ -97,7 +97,7 @@ class KeyTurns:
             self._late = None
 
     async def passed(self, message: Passed) -> None:
-        """The key has done what it does; a screen that it opened is waited for."""
+        """Note that the key was handled; wait for a screen that it opened."""
         if message.turn != self._turn or not self._busy:
             return
         now = self._app.screen
@@ -111,12 +111,12 @@ class KeyTurns:
 
 
 def _clean(text: str) -> Paste:
-    """Pasted text is foreign: what takes it, Textual's palette as well, draws it as it comes."""
+    """Clean pasted text: every widget, even Textual's palette, draws it as it comes."""
     return Paste("\n".join(clean_lines(text)))
 
 
 class _Paste:
-    """A paste whose end did not come yet."""
+    """A paste whose end has not come yet."""
 
     def __init__(self, now: float) -> None:
         self.opened = now
@@ -127,7 +127,7 @@ class _Paste:
         self.pressed_last = False
 
     def add(self, text: str) -> str | None:
-        """Take text in; what comes after the end, or None where the end is not in it."""
+        """Add text; return what comes after the end, or None if the end is not in it."""
         text = self.tail + text
         at = text.find(END)
         kept = at if at >= 0 else max(0, len(text) - len(END) + 1)
@@ -158,7 +158,7 @@ class TerminalInput:
         self._broken = False
 
     def feed(self, data: bytes) -> None:
-        """What was read in one go."""
+        """Take bytes that were read in one go."""
         text = self._decode(data)
         now = self._now()
         quiet, self._heard = now - self._heard, now
@@ -176,7 +176,7 @@ class TerminalInput:
             text = self._typed(text) if self._paste is None else self._pasted(self._paste, text)
 
     def tick(self) -> None:
-        """Look at the time: a lone escape is a key, a paste without an end is over."""
+        """Check the time: a lone escape is a key, a paste without an end is over."""
         paste = self._paste
         if paste is None:
             self._parse(None)
@@ -191,7 +191,7 @@ class TerminalInput:
             self._deliver(_clean(text))
 
     def _typed(self, text: str) -> str:
-        """Keys, up to where a paste begins; what comes after that."""
+        """Handle keys up to the start of a paste; return the rest."""
         for at, char in enumerate(text):
             self._tail = (self._tail + char)[-len(START) :]
             if self._tail == START:
@@ -213,7 +213,7 @@ class TerminalInput:
         return rest
 
     def _parse(self, char: str | None) -> bool:
-        """One character, or the time; whether the emergency key came of it."""
+        """Parse one character, or the time; return whether it was the emergency key."""
         pressed = False
         try:
             for event in self._parser.tick() if char is None else self._parser.feed(char):

@@ -1,7 +1,7 @@
-"""Sending to a terminal that may take nothing: the caller never waits, no sequence is cut.
+"""Sends to a terminal that may block: the caller never waits, no sequence is cut.
 
-What waits too long is dropped as whole frames; when the terminal takes again, a full repaint is
-asked for. Modes (alternate screen, cursor, keyboard, mouse) are kept: they bring the terminal back.
+Frames that wait too long are dropped whole; when the terminal accepts output again, a full repaint
+is requested. Modes (alternate screen, cursor, keyboard, mouse) are kept: they restore the terminal.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CANCEL = b"\x18"
 
 LEAVING = (signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 3.0
-"""What the app has to end by itself."""
+"""Seconds for the app to end by itself."""
 
 AWAITED_S = 150.0
-"""The longest that a run which is being started is waited for."""
+"""Most seconds to wait for a run that is being started."""
 
 
 @dataclass(slots=True)
@@ -45,13 +45,13 @@ class _Item:
 
 
 class _GivenUpError(Exception):
-    """The time to take leave is over."""
+    """The time to end is over."""
 
 
 class TerminalWriter:
     """Writes to the terminal `fileno` in a thread of its own.
 
-    `repaint` is called, in that thread, when frames were dropped and the terminal takes again.
+    `repaint` is called, in that thread, when frames were dropped and output works again.
     """
 
     def __init__(self, fileno: int, encoding: str, repaint: Callable[[], object]) -> None:
@@ -71,7 +71,7 @@ class TerminalWriter:
         self._thread = threading.Thread(target=self._run, name="terminal-output", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._thread.start()
 
     def write(self, text: str) -> None:
@@ -91,7 +91,7 @@ class TerminalWriter:
             self._ready.notify()
 
     def _keep(self, item: _Item) -> None:
-        """The last word on a mode counts: while nothing is taken, earlier ones are not kept."""
+        """Keep the last value of each mode; earlier ones are dropped while it blocks."""
         if self._dropped:
             for same in [held for held in self._queue if held.data == item.data]:
                 self._take(same)
@@ -118,7 +118,7 @@ class TerminalWriter:
         self._waiting -= len(item.data)
 
     def stop(self, limit_s: float = CLOSE_S) -> None:
-        """Send the modes that wait, then end; a terminal that takes nothing gets `limit_s`."""
+        """Send the waiting modes, then end; a blocked terminal gets `limit_s`."""
         with self._ready:
             if any(not held.mode for held in self._queue):
                 self._drop()
@@ -141,7 +141,7 @@ class TerminalWriter:
                 os.close(self._fd)
 
     def _next(self) -> bool:
-        """Send what is next; false at the end."""
+        """Send what is next; False at the end."""
         with self._ready:
             while not (self._queue or self._dropped or self._give_up_at is not None):
                 self._ready.wait()
@@ -190,7 +190,7 @@ class TerminalWriter:
                     time.sleep(0.002)  # another writer may hold the terminal
 
     def _last_words(self) -> None:
-        """What nobody reads makes room for the modes; they are there for who reads later."""
+        """Drop unread frames in favour of the modes, for whoever reads later."""
         if not self._own:
             return
         with self._ready:
@@ -203,7 +203,7 @@ class TerminalWriter:
 
 
 def _own(fileno: int) -> tuple[int, bool]:
-    """The same terminal, opened anew so that only our writes do not wait; else `fileno` itself."""
+    """The same terminal, reopened so that only our writes do not block; else `fileno` itself."""
     flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         return os.open(f"/proc/self/fd/{fileno}", flags), True
@@ -212,7 +212,7 @@ def _own(fileno: int) -> tuple[int, bool]:
 
 
 def in_front(fileno: int) -> bool:
-    """Whether the terminal's modes are ours to change: not while a shell shows its prompt."""
+    """Whether this process may change the terminal's modes: not while a shell shows its prompt."""
     try:
         return os.tcgetpgrp(fileno) == os.getpgrp()
     except OSError:
@@ -220,30 +220,28 @@ def in_front(fileno: int) -> bool:
 
 
 class Backstop:
-    """The last way out: a signal that asks to leave is obeyed even when the UI loop does nothing.
-    Those in LEAVING are watched for in a thread of its own. `last` gives the terminal back; then
-    the process ends at once, with 128 + the signal's number."""
+    """The last way out: obeys a signal to leave even when the UI loop hangs. `last` restores the
+    terminal; then the process ends at once, with 128 + the signal's number."""
 
     def __init__(self, last: Callable[[], object]) -> None:
         self._last = last
         self._begun = threading.Lock()
         self.awaited: list[threading.Thread] = []
-        """What must not be cut off half way: a run that is being started."""
+        """Work that must not be cut off: a run that is being started."""
         self._others = -1
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self._read, True)
         self._thread = threading.Thread(target=self._watch, name="terminal-signals", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; from the main thread."""
+        """Start watching; from the main thread."""
         self._thread.start()
         self.arm()
 
     def arm(self) -> None:
-        """Hear the signals before anyone else; cheap, and nothing outside the main thread.
+        """Receive signals before anyone else; cheap, does nothing outside the main thread.
 
-        An event loop takes the place over when a handler is added to it: what it has to hear is
-        passed on to it.
+        An event loop takes over when a handler is added to it, so its signals are passed on to it.
         """
         if threading.current_thread() is threading.main_thread():
             others = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -251,7 +249,7 @@ class Backstop:
                 self._others = others
 
     def begin(self, number: int) -> None:
-        """Leave in GRACE_S for the reason of signal `number`, unless the process has ended."""
+        """End within GRACE_S because of signal `number`, unless the process ends first."""
         if self._begun.acquire(blocking=False):
             threading.Thread(
                 target=self._leave, args=(number,), name="terminal-leave", daemon=True

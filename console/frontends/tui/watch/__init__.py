@@ -1,1 +1,1 @@
-"""What the screens know, without any drawing: watchers in threads, frozen snapshots."""
+"""What the screens know, without drawing: watchers in threads, frozen snapshots."""

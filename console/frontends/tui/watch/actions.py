@@ -1,4 +1,4 @@
-"""The operator's verbs: why one is not possible now, and sending one for what was seen."""
+"""The operator's verbs: why one is not possible now, and sending one bound to what was seen."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def ask(
 ) -> str:
     """Send a verb to the runner of the run on show; "" when accepted, else why not, clean.
 
-    It is bound to the step, attempt and evidence of the snapshot, so that it cannot answer what
-    came after; what means the same at the next step is not. Blocks for up to five seconds.
+    It is bound to the step, attempt and evidence of the snapshot, so that it cannot answer a later
+    question; verbs for the whole run are not bound. Blocks for up to five seconds.
     """
     if snapshot.run is None:
         return _no_run()
@@ -49,13 +49,13 @@ def ask(
 
 
 def why_not(snapshot: Snapshot, verb: str) -> str:
-    """Why a verb is not possible now, in one calm sentence; "" when it is. Asks nobody."""
+    """Why a verb is not possible now, in one calm sentence; "" if it is. Makes no request."""
     if snapshot.run is None or snapshot.word == "none":
         return _no_run()
     if snapshot.word == "unreadable":
         return f"the run cannot be read: {snapshot.trouble}"
     if snapshot.is_rolling_back and (not snapshot.alive or snapshot.rollback != "restoring"):
-        return f"a rollback is on; {action('emergency').first} shows it"
+        return f"a rollback is under way; {action('emergency').first} shows it"
     if snapshot.word == NEVER_BEGAN:
         return NO_RESUME
     if verb == "resume":
@@ -82,10 +82,11 @@ def why_not(snapshot: Snapshot, verb: str) -> str:
 
 
 def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, Any]:
-    """What a verb names of what its operator saw: the run's `state` and the runner's own word.
+    """What a verb is bound to: the run's `state` and the runner's own word as the operator saw
+    them.
 
-    Nothing for a verb that means the same at the next step. Raises ControlError where the runner
-    has not said yet where it stands.
+    Nothing for a verb for the whole run. Raises ControlError if the runner has not yet said where
+    it stands.
     """
     if _for_the_whole(state, verb):
         return {}
@@ -95,7 +96,7 @@ def bound(verb: str, state: RunState, control: Mapping[str, Any]) -> dict[str, A
 
 
 def _for_the_whole(state: RunState, verb: str) -> bool:
-    """Whether a verb is for the run and not for where it stands."""
+    """Whether a verb is for the whole run and not for the current step."""
     return verb in WHOLE or (state is RunState.RUNNING and verb in ("auto", "continue"))
 
 
@@ -117,11 +118,11 @@ def _sentence(snapshot: Snapshot, verb: str) -> str:
         if verb in ("approve", "reject"):
             return f"nothing waits for an answer: {now}"
         if verb == "retry":
-            return f"nothing to try again: {now}"
+            return f"nothing to retry: {now}"
         if verb in ("next", "skip"):
             return f"{now}; {action('pause').first} pauses after it"
     if state in (RunState.STOPPING, RunState.ROLLING_BACK):
-        return f"{now}: it takes nothing any more"
+        return f"{now}: it accepts no more commands"
     if verb == "pause" and state is RunState.PAUSED:
         return f"{now} already"
     if verb not in VERBS:
@@ -142,4 +143,4 @@ def _said(word: str) -> str:
 
 
 def _no_run() -> str:
-    return f"no run is on: {action('playbooks').first} picks a playbook"
+    return f"no run is active: {action('playbooks').first} picks a playbook"

@@ -1,4 +1,4 @@
-"""The baseline as the badge shows it: a thread asks whether it serves, one look at a time."""
+"""The baseline as the badge shows it: a thread checks whether it serves, one look at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 ENOUGH = 64
-"""Bytes of a status line that are looked at."""
+"""Bytes of a status line that are examined."""
 
 SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
 DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
@@ -41,17 +41,17 @@ CUT_OVER = "cut over"
 HEALTH_S = 1.5
 ENGINE_S = 1.0
 OWNER_S = 10.0
-"""How often it is asked whether it is the baseline that answers at its address."""
+"""Seconds between checks that it is the baseline that answers at its address."""
 NEWEST = 20
-"""How many sealed plans are looked at for one of the configured site."""
+"""How many sealed plans are searched for one of the configured site."""
 
 
 def answers_200(url: str, path: str, timeout_s: float) -> bool:
-    """The short question before the first frame, without an HTTP library: one GET over a fresh
+    """A quick check before the first frame, without an HTTP library: one GET over a fresh
     connection under one deadline.
 
-    False for all that is not a clear yes (503, refused, https, garbage): that is asked again by
-    `console.runtime.probe`, which has the words for it and takes its time to load.
+    False for everything but a clear yes (503, refused, https, garbage), which is checked again by
+    `console.runtime.probe`: that has words for it, but takes time to import.
     """
     begun = time.monotonic()
     try:
@@ -85,8 +85,7 @@ class BaselineView:
     """What is known of the baseline; texts are clean, rates in tokens a second.
 
     `word`: serving, loading, stopped, unhealthy, degraded, cut over (a candidate answers in its
-    place), unknown or none (no baseline is configured). `proven_at`: Unix time, 0.0 when it never
-    was.
+    place), unknown or none (no baseline is configured). `proven_at`: Unix time, 0.0 for never.
     """
 
     word: str = NONE
@@ -114,19 +113,19 @@ class BaselineWatch(Watch[BaselineView]):
         self._stranger = ""
 
     def follow(self, plan: SealedPlan | None) -> None:
-        """Look at this plan's baseline; None: at the one that is configured."""
+        """Look at this plan's baseline; None: at the configured one."""
         if plan != self._target.aimed:
             self._target.aimed = plan
             self._wake.set()
 
     @property
     def plan(self) -> SealedPlan | None:
-        """Whose baseline it looks at; None before the first look, or where none is configured."""
+        """Whose baseline it looks at; None before the first look, or if none is configured."""
         return self._target.aimed or self._target.found
 
     def verify(self) -> str:
-        """One completion now, in the caller's thread; remembers the proof. What came of it, in
-        clean words; never raises."""
+        """Get one completion now, in the caller's thread, and remember the proof; return the result
+        in clean words; never raises."""
         try:
             plan = self._target.find()
         except (ConsoleError, OSError) as error:
@@ -186,7 +185,7 @@ class BaselineWatch(Watch[BaselineView]):
         elif answers_200(base.url, base.ready_path, HEALTH_S):
             word, detail = self._serving(plan)
         else:
-            word, detail = self._otherwise(plan)
+            word, detail = self._check_again(plan)
         name = base.container_name or plan.site_name or base.name
         view = BaselineView(
             word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s
@@ -199,15 +198,15 @@ class BaselineWatch(Watch[BaselineView]):
         return replace(view, tok_s=proven.tok_s, proven_at=proven.at)
 
     def _switched(self, plan: SealedPlan, found: Relay) -> str:
-        """Who answers in the baseline's place, whether it does, and what brings it back."""
+        """Who answers in the baseline's place, whether it does, and how to go back."""
         accepted = records.read_promotion(paths.runs_dir() / found.run)
         words = "promoted" if accepted else "not promoted"
         if not _answers(plan.baseline.url, plan.baseline.ready_path):
             words += ", AND DOES NOT ANSWER"
         return f"to {found.service}, {words}; F12 brings the baseline back"
 
-    def _otherwise(self, plan: SealedPlan) -> tuple[str, str]:
-        """No clear yes: asked again, with words for what comes."""
+    def _check_again(self, plan: SealedPlan) -> tuple[str, str]:
+        """Check again after an unclear answer, with words for the result."""
         from console.runtime.probe import Health, health
 
         base = plan.baseline
@@ -222,7 +221,7 @@ class BaselineWatch(Watch[BaselineView]):
         return UNHEALTHY, detail
 
     def _serving(self, plan: SealedPlan) -> tuple[str, str]:
-        """Serving, unless what is known of the baseline says that somebody else answers there."""
+        """Serving, unless there are signs that another server answers there."""
         now = time.monotonic()
         if self.latest is None or self.latest.word not in (SERVING, DEGRADED):
             self._owner_looked, self._stranger = float("-inf"), ""
@@ -233,8 +232,8 @@ class BaselineWatch(Watch[BaselineView]):
 
 
 def _stranger(plan: SealedPlan) -> str:
-    """Who answers in the baseline's place, in words; empty for nobody. A process started by hand is
-    on no record: only the user of its socket can say that it is not the baseline."""
+    """Who answers in the baseline's place, in words; "" for nobody. A process started by hand has
+    no record: only the user of its socket can show that it is not the baseline."""
     if plan.baseline.kind == "process":
         if foreign(plan.baseline.url, here=True) is None:
             return ""
@@ -247,7 +246,7 @@ def _stranger(plan: SealedPlan) -> str:
 
 
 class _Target:
-    """What to look at: what was aimed at, a plan sealed for the configured site, the site file."""
+    """Where to look: the plan that was set, a sealed plan of the configured site, the site file."""
 
     def __init__(self, site: str | None) -> None:
         self.aimed: SealedPlan | None = None
@@ -269,7 +268,7 @@ class _Target:
 
 
 def _sealed_for(site: Path | None) -> SealedPlan | None:
-    """The newest plan that was sealed for this site file as it is now (for any, without one)."""
+    """The newest plan sealed for this version of the site file (for any site, without one)."""
     stamped: list[tuple[float, Path]] = []
     for path in paths.runs_dir().glob(f"*/{ROLLBACK}/{PLAN}"):
         with contextlib.suppress(OSError):
@@ -286,7 +285,7 @@ def _sealed_for(site: Path | None) -> SealedPlan | None:
 
 
 def _from_site(path: Path) -> SealedPlan | None:
-    """A plan from the site file with nothing looked up: names, not ids. None without a file."""
+    """A plan from the site file without look-ups: names, not ids. None without a file."""
     if not path.exists():
         return None
     from console.config.site.site import load_site
@@ -298,7 +297,7 @@ def _from_site(path: Path) -> SealedPlan | None:
 
 
 def _refused(plan: SealedPlan, detail: str) -> tuple[str, str]:
-    """Nobody listens: is it on its way, or is it not running?"""
+    """Nothing listens: tell whether it is starting or not running."""
     if not detail.endswith("Connection refused"):
         return UNKNOWN, detail
     word, more = _owner(plan)
@@ -310,7 +309,7 @@ def _refused(plan: SealedPlan, detail: str) -> tuple[str, str]:
 
 
 def _owner(plan: SealedPlan) -> tuple[str, str]:
-    """The baseline's own container or process: loading (it is up), stopped or unknown; words."""
+    """State of the baseline's own container or process: loading (up), stopped or unknown; words."""
     base = plan.baseline
     if base.kind != "process":
         from console.frontends.tui.watch.baseline_container import container_state
@@ -325,7 +324,7 @@ def _owner(plan: SealedPlan) -> tuple[str, str]:
 
 
 def _answers(url: str, path: str) -> bool:
-    """Whether anything of HTTP comes back: another engine may have another health path."""
+    """Whether anything answers in HTTP: another engine may have another health path."""
     if answers_200(url, path, HEALTH_S):
         return True
     from console.runtime.probe import Health, health
@@ -335,7 +334,7 @@ def _answers(url: str, path: str) -> bool:
 
 
 def _without(detail: str, url: str) -> str:
-    """A probe's words without the address, which stands beside them anyway."""
+    """A probe's words without the address, which is shown beside them."""
     head, found, tail = detail.partition(f": {url.rstrip('/').removesuffix('/v1')}")
     if not found:
         return one_line(detail)

@@ -1,7 +1,7 @@
 """The baseline's container: its state in a few words, and its log while somebody reads it.
 
-A run follows its own services. Nobody follows the baseline, so the console does when asked to:
-from an hour ago, over restarts, into a file of its own that goes away with it.
+A run follows its own services. Nobody follows the baseline, so the console does when asked to: from
+an hour ago, across restarts, into a temporary file of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def container_state(plan: SealedPlan, limit_s: float) -> tuple[str, str]:
 
 
 def inspected(base: Baseline, engine: RawEngine) -> dict[str, Any]:
-    """The baseline's container that is there: by its id and name, or as compose made it.
+    """The baseline's existing container: by its id and name, or as compose made it.
 
     Raises NoSuchContainer, and EngineError for an engine that does not answer.
     """
@@ -125,7 +125,7 @@ class BaselineLog:
             self._thread.start()
 
     def close(self) -> None:
-        """End, and take the file away; waits at most two seconds."""
+        """End and remove the file; waits at most two seconds."""
         self._closed.set()
         if self._stream is not None:
             self._stream.stop()
@@ -154,7 +154,7 @@ class BaselineLog:
         file.close()
 
     def _follow(self, file: CappedFile) -> None:
-        """Until the container ends. Raises EngineError."""
+        """Follow until the container ends. Raises EngineError."""
         from console.runtime.docker.client import connect
         from console.runtime.docker.log_stream import LogStream
         from console.runtime.engine_api import RawEngine

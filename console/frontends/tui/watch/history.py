@@ -1,4 +1,4 @@
-"""Every run of this user as a row, newest first, from the journals; read anew only what changed."""
+"""Every run of this user as a row, newest first, from the journals; only changes are read again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RunRow:
     owner: str = ""
     problem: str = ""
     mark: str = ""
-    """OVERRIDDEN, DOUBTFUL or "": it stands beside the decision."""
+    """OVERRIDDEN, DOUBTFUL or "": shown beside the decision."""
 
 
 _cache: dict[Path, tuple[Stamp, RunRow, str]] = {}
@@ -47,7 +47,7 @@ _lock = threading.Lock()
 
 
 def rows() -> list[RunRow]:
-    """One row a run; reads files, so not on the UI loop. Never raises for a broken run."""
+    """One row per run; reads files, so not on the UI loop. Never raises for a broken run."""
     runs = all_runs()
     with _lock:
         found = [_row(run) for run in runs]
@@ -89,7 +89,7 @@ def _row(run: RunDir) -> RunRow:
 
 
 def _read(run: RunDir) -> tuple[RunRow, str]:
-    """The row, and its state once its runner is gone; "" where that changes nothing."""
+    """The row, and its state if its runner is gone; "" if that changes nothing."""
     try:
         view = read_view(run)
     except UNREAD as error:

@@ -95,7 +95,7 @@ class RollbackProgress:
         if code == 0 and said:  # a rollback would have left lines, so there was nothing to do
             self._finish(Result(False, nothing_to_do=True, detail=one_line(said, 600)))
         elif code == 0:
-            self.end("the rollback command ended without a word")
+            self.end("the rollback command ended without output")
         else:
             self.end(f"{said or 'the rollback command ended'} (exit {code})")
 

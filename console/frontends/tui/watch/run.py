@@ -1,7 +1,7 @@
-"""The run on show: a thread reads its journal and hands out frozen snapshots.
+"""The run on show: a thread reads its journal and delivers frozen snapshots.
 
-It follows one run, or the run that is worth showing: this user's live one, else the newest. What
-is slow or may hang (asking the runner) has a thread of its own.
+It follows a chosen run, or the most relevant one: this user's live one, else the newest. What is
+slow or may hang (asking the runner) has a thread of its own.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ SELDOM = 4
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The run on show at one moment; nobody changes it any more.
+    """The run on show at one moment; immutable.
 
     `word`: the state, or `interrupted` (the runner is gone and it is not over), `unreadable`, or
     `none`. `live`: it is this user's live run. `control`: the runner's own word on where it stands
-    (state, reason, step, attempt, evidence, mode, confirm), {} when it gave none; `silent`: it
-    lives and gave none. `rungs`: the newest emergency's lines. `trouble`: why the journal cannot
-    be read. `logs`: the log files there are, the most interesting first. All text is clean.
+    (state, reason, step, attempt, evidence, mode, confirm), {} without an answer; `silent`: it
+    lives but gave none. `rungs`: the newest emergency's lines. `trouble`: why the journal cannot be
+    read. `logs`: the log files, the most interesting first. All text is clean.
     """
 
     run: RunDir | None = None
@@ -77,8 +77,8 @@ class Snapshot:
 
     @property
     def rollback(self) -> str:
-        """What a rollback under way does: `rolling back` after somebody's alarm, `restoring`
-        where the runner brings the baseline back as planned; "" while none does."""
+        """A rollback under way: `rolling back` after an alarm, `restoring` if the runner brings the
+        baseline back as planned; "" for none."""
         if not self.is_rolling_back:
             return ""
         asked = str(self.stages[-1].get("trigger", "")) if self.stages else ""
@@ -89,7 +89,7 @@ class Watch(Generic[T]):
     """A daemon thread that looks every `poll_s` seconds, keeps what it saw last and delivers it."""
 
     def __init__(self, name: str, deliver: Callable[[T], None], poll_s: float) -> None:
-        """`deliver` is called in the watcher's thread; what it raises is dropped."""
+        """`deliver` is called in the watcher's thread; its exceptions are dropped."""
         self._deliver = deliver
         self._poll_s = poll_s
         self._wake = threading.Event()
@@ -99,7 +99,7 @@ class Watch(Generic[T]):
         self.latest: T | None = None
 
     def start(self) -> None:
-        """Begin to read; may be called before there is anything to deliver to."""
+        """Start reading, even before there is a receiver."""
         self._thread.start()
 
     def look(self) -> None:
@@ -107,7 +107,7 @@ class Watch(Generic[T]):
         self._wake.set()
 
     def first(self, timeout_s: float) -> T | None:
-        """What was seen last, waiting for a first look if need be; None when none came."""
+        """The latest result, after waiting for a first look if need be; None if none came."""
         self._ready.wait(timeout_s)
         return self.latest
 
@@ -125,14 +125,14 @@ class Watch(Generic[T]):
             self._wake.wait(self._pause())
 
     def _look(self) -> None:
-        """Look once, and `_tell` what there is; may not raise."""
+        """Look once, and `_tell` the result; may not raise."""
         raise NotImplementedError
 
     def _pause(self) -> float:
         return self._poll_s
 
     def deliver_to(self, deliver: Callable[[T], None]) -> None:
-        """Deliver there from now on, what was seen last first."""
+        """Deliver to this receiver from now on, starting with the latest result."""
         self._deliver = deliver
         if self.latest is not None:
             deliver(self.latest)
@@ -163,7 +163,7 @@ class RunWatch(Watch[Snapshot]):
         self._key: tuple[object, ...] = ()
 
     def show(self, run: RunDir | None) -> None:
-        """Show this run from now on; None: the one worth showing."""
+        """Show this run from now on; None: the most relevant one."""
         self._wanted.append(run)
         self._wake.set()
 
@@ -184,7 +184,7 @@ class RunWatch(Watch[Snapshot]):
             self._say(Snapshot(word=UNREADABLE, trouble=words), (words,))
 
     def _pause(self) -> float:
-        """What is over changes seldom, and what stands still is nudged by the runner's answers."""
+        """Wait long for a finished run; the runner's answers wake it for a waiting one."""
         source = self._source
         still = source is None or not _goes_on(source) or source.view.state in STANDING
         return self._poll_s * (SELDOM if still else 1)
@@ -242,15 +242,15 @@ class RunWatch(Watch[Snapshot]):
 
 
 class _Choice:
-    """Which run is shown. One that was over when it was asked for stays; any other makes room,
-    once it has ended, for a run of this user that is live."""
+    """Which run is shown. One chosen after its end stays; any other is replaced, once it has ended,
+    by a live run of this user."""
 
     def __init__(self, run: RunDir | None) -> None:
         self._live = ""
         self.fix(run)
 
     def fix(self, run: RunDir | None) -> None:
-        """Show this one from the next look on; None: the one worth showing."""
+        """Show this one from the next look on; None: the most relevant one."""
         self.run = run
         self._asked_for = run is not None
         self._stays = False
@@ -262,7 +262,7 @@ class _Choice:
         return self._live == run.id
 
     def look(self, source: Source | None) -> None:
-        """Choose anew, at most once in POINTER_S; `source` is what was read last."""
+        """Choose again, at most once in POINTER_S; `source` is the last one read."""
         on_show = source if source is not None and source.run is self.run else None
         if on_show is not None and self._asked_for:
             self._asked_for, self._stays = False, not _goes_on(on_show)
@@ -290,7 +290,7 @@ class _Choice:
 
 
 def _goes_on(source: Source) -> bool:
-    """Whether there is still something to see: it runs, or a rollback is under way for it."""
+    """Whether it still changes: it runs, or a rollback is under way for it."""
     return source.alive or source.is_rolling_back
 
 
@@ -311,8 +311,8 @@ class _Asker:
         self._asked = float("-inf")
 
     def look(self, source: Source) -> None:
-        """Ask when it is time: every second, and at once where the journal says that it waits.
-        Where the runner is gone, its sentinel is told that somebody is there."""
+        """Ask when due: every second, and at once if the journal says that it waits. If the runner
+        is gone, tell its sentinel that somebody is there."""
         if self._busy or not (source.alive or source.view.outage):
             return
         behind = source.alive and source.view.state in STANDING and self._behind(source)
@@ -333,7 +333,7 @@ class _Asker:
         return self._control, self._silent
 
     def _behind(self, source: Source) -> bool:
-        """The journal is written first, its answer just after: an answer between the two is old."""
+        """Whether an answer is older than the journal, which is written just before it."""
         said = self._control.get("state") if self._of == source.run.path else None
         return self._seq != source.view.seq or said != str(source.view.state)
 

@@ -1,4 +1,4 @@
-"""All watchers of one console together, and whether somebody may be sitting in front of it."""
+"""All watchers of one console together, and whether somebody may be at its terminal."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ CLIENTS = "#{?session_grouped,#{session_group_attached},#{session_attached}}"
 Ask = Callable[[tuple[str, ...], Mapping[str, str]], str]
 
 FIRST_S = 0.25
-"""How long the first frame waits for the journal."""
+"""Seconds that the first frame waits for the journal."""
 
 
 class Attendance:
-    """Whether somebody may be sitting in front of this terminal: what renews a run's lease.
+    """Whether somebody may be at this terminal, which renews a run's lease.
+
     `there()` asks tmux at most every ASK_EVERY_S; it may take ANSWER_S: not on the UI loop.
 
-    A terminal inside tmux or GNU screen lives on when the operator's line is gone; then tmux has to
-    say that a client shows it, and screen that it is attached. A terminal of its own ends with its
-    line, and the program with it.
+    A terminal inside tmux or GNU screen outlives the operator's connection; then tmux has to say
+    that a client shows it, and screen that it is attached. A plain terminal ends with its
+    connection.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Attendance:
         self._there = True
 
     def there(self) -> bool:
-        """False only where it is known that nobody sees this terminal."""
+        """False only if it is known that nobody sees this terminal."""
         pane, session = (self._environment.get(name, "") for name in ("TMUX_PANE", "STY"))
         inside = pane if self._environment.get("TMUX") else ""
         if not inside and not session:
@@ -72,7 +73,7 @@ class Attendance:
 
 
 def said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
-    """What a command says; "" where it says nothing in time."""
+    """The output of a command; "" if it gives none in time."""
     try:
         return children.run(argv, ANSWER_S, env=environment)[1].decode("utf-8", "replace")
     except (OSError, subprocess.SubprocessError):
@@ -80,7 +81,7 @@ def said(argv: tuple[str, ...], environment: Mapping[str, str]) -> str:
 
 
 class Watchers:
-    """All watchers of the app: they start, follow a run and end together. They begin to read before
+    """All watchers of the app: they start, follow a run and end together. They start reading before
     there is a screen, so that the first frame is full."""
 
     def __init__(
@@ -101,13 +102,13 @@ class Watchers:
         self.baseline_log: BaselineLog | None = None
         self.logs: tuple[LogFile, ...] = ()
         self.starting: threading.Thread | None = None
-        """Starts a run; a console that is closed meanwhile waits for it."""
+        """Starts a run; a console closed meanwhile waits for it."""
         self.started = ""
         self.watch.start()
         self.guard.start()
 
     def first(self) -> Snapshot | None:
-        """The run as it stands, for the first frame; None where the disk is slow."""
+        """The run for the first frame; None if the disk is slow."""
         snapshot = self.watch.first(FIRST_S)
         if snapshot is not None:
             self.follow(snapshot)
@@ -120,7 +121,7 @@ class Watchers:
         baseline: Callable[[BaselineView], None],
         sample: Callable[[Sample], None],
     ) -> None:
-        """Say from now on what changes; the callbacks are called in the watchers' threads."""
+        """Report changes from now on; callbacks are called in the watchers' threads."""
         from console.host.sampler import Sampler
 
         self.watch.deliver_to(snapshot)  # with what changed since the first frame was made
@@ -130,9 +131,9 @@ class Watchers:
         self.sampler.start()
 
     def follow(self, snapshot: Snapshot) -> None:
-        """A live run's plan names the baseline to look at, as it does for the emergency key;
-        without one it is the configured site's, whatever run is on show. The same baseline's log
-        can be read, also where there is no run. The guard is that of the run on show."""
+        """Look at the baseline of a live run's plan, as the emergency key does; without one, at the
+        configured site's, whatever run is on show. The same baseline's log can be read, even
+        without a run. The guard is that of the run on show."""
         self.guard.follow(snapshot.run, snapshot.alive, snapshot.view.over)
         self.baseline.follow(snapshot.sealed if snapshot.live or snapshot.alive else None)
         plan = snapshot.sealed or self.baseline.plan
@@ -151,7 +152,7 @@ class Watchers:
             self.baseline_log = None
 
     def close(self) -> None:
-        """End the watchers; whatever runs goes on. Never blocks for long."""
+        """End the watchers; active runs go on. Never blocks for long."""
         if self.baseline_log is not None:
             self.baseline_log.close()
         self.emergency.close()
@@ -163,7 +164,7 @@ class Watchers:
 
 
 def mount_point(path: str, table: str = "/proc/self/mounts") -> str:
-    """Where the file system of a path is mounted, by name alone: a dead mount hangs a stat."""
+    """Where a path's file system is mounted, by names alone: a dead mount hangs a stat."""
     try:
         lines = Path(table).read_text("utf-8", "replace").splitlines()
     except OSError:
