@@ -14,7 +14,7 @@ import pytest
 
 from console.host import process
 from console.recovery.rollback import records
-from console.runner.executors import cutover
+from console.runner.executors import service
 from console.runtime import proxy
 from tests.rollback.conftest import STANDIN
 from tests.runner.e2e.sites import SIDE, UP, book, gate, host_site
@@ -107,7 +107,7 @@ def test_what_dies_or_hangs_in_the_watch_brings_the_baseline_back(
     world: World, victim: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if number == signal.SIGSTOP:
-        monkeypatch.setattr(cutover, "LOOKS", 1)
+        monkeypatch.setattr(service, "LOOKS", 1)
     watched(world)
     relay = is_cut_over(world)
     candidate = process.read_record(world.records, "cand")
