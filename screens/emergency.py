@@ -23,7 +23,7 @@ from widgets.steps import behind, paragraph, wrapped
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
-    from console.frontends.tui.watch.emergency import RollbackFollower
+    from console.frontends.tui.watch.progress import RollbackProgress
     from console.journal.run_dir import RunDir
     from console.recovery.rollback.progress import Result
     from console.render.breach import BreachPage, Found
@@ -196,9 +196,9 @@ class RollbackScreen(Dialog[None]):
     RollbackScreen > Vertical { width: 90; max-width: 98%; height: 20; border: heavy $error; }
     """
 
-    def __init__(self, follower: RollbackFollower) -> None:
+    def __init__(self, progress: RollbackProgress) -> None:
         super().__init__()
-        self.follower = follower
+        self.progress = progress
         self.lines: list[dict[str, Any]] = []
         self.result: Result | None = None
         self.shown: object = None
@@ -209,9 +209,9 @@ class RollbackScreen(Dialog[None]):
             yield TextView(id="stages")
             yield Rows(id="foot")
 
-    def follow(self, follower: RollbackFollower) -> None:
+    def follow(self, progress: RollbackProgress) -> None:
         """Show another rollback: the key was pressed again after one had ended."""
-        self.follower, self.lines, self.result, self.shown = follower, [], None, None
+        self.progress, self.lines, self.result, self.shown = progress, [], None, None
 
     def on_mount(self) -> None:
         self.set_interval(POLL_S, self.look)
@@ -222,12 +222,11 @@ class RollbackScreen(Dialog[None]):
         screen before it is mounted."""
         if not self.query("#foot"):
             return
-        new = self.follower.lines()
-        self.lines += new
-        if self.result is None and (result := self.follower.result()) is not None:
+        self.lines += self.progress.lines[len(self.lines) :]
+        if self.result is None and (result := self.progress.result) is not None:
             self.result = result
             self.told(result)
-        trouble = "" if self.result else self.follower.trouble()
+        trouble = "" if self.result else self.progress.trouble
         said = (len(self.lines), self.result, trouble, self.size)
         if said == self.shown:
             return

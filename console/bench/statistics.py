@@ -220,10 +220,10 @@ def rolling(rates: Part, t: float) -> float | None:
     return median([rate for _, rate in rates[low:high]])
 
 
-def spark(rates: Part, t: float, width: int = 24) -> str:
-    """The soak so far in `width` characters of 8 levels from 0 to the fastest part: medians, and
-    blanks for parts without answers. At most one character for each five seconds."""
-    width = max(1, min(width, int(t / 5)))
+def spark(rates: Part, t: float) -> str:
+    """The soak so far in 24 characters of 8 levels from 0 to the fastest part: medians, and
+    a blank where nothing was answered. At most one character for each five seconds."""
+    width = max(1, min(24, int(t / 5)))
     edges = [t * number / width for number in range(width + 1)]
     places = [bisect_right(rates, (edge, math.inf)) for edge in edges]
     parts = [

@@ -166,7 +166,7 @@ def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -
     written = item["loc"][:-1] if on_key else item["loc"]
     name = one_line(str(written[-1]), 60) if written else "file"
     if kind == "extra_forbidden":
-        known = _siblings(model, item["loc"])
+        known = _siblings(model)
         near = [_OTHERS[name]] if _OTHERS.get(name) in known else []
         near = near or difflib.get_close_matches(name, known, 1)
         hint = f"did you mean '{near[0]}'?" if near else ""
@@ -202,8 +202,8 @@ def _known(document: Document, loc: Loc) -> Loc:
     return known
 
 
-def _siblings(model: type[BaseModel], loc: Loc) -> list[str]:
-    """All keys of the model and its parts, among which the intended one may be."""
+def _siblings(model: type[BaseModel]) -> list[str]:
+    """Every key that is known somewhere in the file: a wide net."""
     seen: set[type[BaseModel]] = set()
     names: list[str] = []
     todo = [model]

@@ -250,13 +250,13 @@ def test_verify_names_the_wrong_files(tmp_path: Path) -> None:
     ]  # fmt: skip
     for name, size in (("good", 10), ("bad", 10), ("short", 9), ("open", 3)):
         write(tmp_path / name, size)
-    assert [one.path for one in local_files.verify(files, tmp_path)] == ["short", "gone"]
+    assert list(local_files.verify(files, tmp_path)) == ["short", "gone"]
     by_hash = local_files.verify(files, tmp_path, hash_up_to=10)
-    assert [one.path for one in by_hash] == ["bad", "short", "gone"]
+    assert list(by_hash) == ["bad", "short", "gone"]
     assert len(local_files.verify(files, tmp_path, hash_up_to=9)) == 2
     cancelled = threading.Event()
     cancelled.set()
-    assert local_files.verify(files, tmp_path, 10, cancelled) == ()
+    assert local_files.verify(files, tmp_path, 10, cancelled) == {}
 
 
 def test_the_rate_moves_with_its_window(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,8 @@ def test_files_that_are_here(snapshot: SnapshotAssertion, tmp_path: Path) -> Non
     whole = listing(("a.gguf", 10))
     looks = [local_files.look(one, one.files, tmp_path).words for one in (HELD, unknown, whole)]
     files = [RemoteFile("a.gguf", 10, "0" * 64), RemoteFile("dir/b.gguf", 9), RemoteFile("c", 1)]
-    wrong = [str(one) for one in local_files.verify(files, tmp_path, hash_up_to=10)]
+    found = local_files.verify(files, tmp_path, hash_up_to=10)
+    wrong = [f"{path}: {why}" for path, why in found.items()]
     with pytest.raises(DiskShort) as caught:
         download.require(tmp_path, Space(700 * GB, 4000 * GB), 642 << 30, download.floor(4000 * GB))
     places = ((str(tmp_path), "DIR"), (str(tmp_path.parent), "ABOVE"))
@@ -193,5 +194,6 @@ def test_how_a_download_fails(snapshot: SnapshotAssertion, tmp_path: Path) -> No
         hidden = ((str(tmp_path), "DIR"), (sys.executable, "python"))
         for word, shown in hidden:
             lines = [line.replace(word, shown) for line in lines]
-        said.append([result.phase.value, lines, [str(one) for one in result.wrong]])
+        wrong = [f"{path}: {why}" for path, why in result.wrong.items()]
+        said.append([result.phase.value, lines, wrong])
     assert said == snapshot

@@ -225,17 +225,10 @@ class Climb:
             ("completion", 74.0, "answered 8 tokens"),
             ("serving", 74.0, "the baseline serves"),
         ]
-        self._lines = [{"rung": r, "state": "ok", "t": t, "detail": said} for r, t, said in stages]
+        self.lines = [{"rung": r, "state": "ok", "t": t, "detail": said} for r, t, said in stages]
 
-    def lines(self) -> list[dict[str, Any]]:
-        found, self._lines = self._lines, []
-        return found
-
-    def result(self) -> Result:
-        return Result(True, tok_s=10.8, reference=10.9, restore_s=74.0)
-
-    def trouble(self) -> str:
-        return ""
+        self.result = Result(True, tok_s=10.8, reference=10.9, restore_s=74.0)
+        self.trouble = ""
 
 
 def run_dir(place: Path) -> RunDir:

@@ -52,7 +52,7 @@ async def test_a_second_press_shows_the_second_climb(run: RunDir) -> None:
         climbs.append(scene.Climb())
         if len(climbs) == 1:
             failed = Result(False, detail="no answer", manual=("docker start x",))
-            climbs[0].result = lambda: failed
+            climbs[0].result = failed
         return climbs[-1]
 
     async with console(scene.failed(), run) as (app, pilot, watchers):

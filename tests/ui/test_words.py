@@ -155,7 +155,7 @@ def test_gauges(snapshot: SnapshotAssertion) -> None:
 
 def test_a_rollback(snapshot: SnapshotAssertion) -> None:
     lines = [
-        *scene.Climb().lines(), {"rung": "start", "state": "failed", "detail": "no " * 40},
+        *scene.Climb().lines, {"rung": "start", "state": "failed", "detail": "no " * 40},
         {"rung": HOSTILE, "state": "note", "t": "soon", "detail": HOSTILE},
         {"rung": "ready", "state": "begin", "t": 1.0, "detail": ""},
     ]  # fmt: skip

@@ -14,7 +14,8 @@ import pytest
 
 from console.common import paths
 from console.common.paths import module_argv
-from console.frontends.tui.watch.emergency import Emergency, RollbackFollower
+from console.frontends.tui.watch.emergency import Emergency
+from console.frontends.tui.watch.progress import RollbackProgress
 from console.host import process
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.store import Journal
@@ -214,14 +215,14 @@ def warmed(stage: Stage, start_standby: Warm) -> Child:
     return child
 
 
-def ended(watch: RollbackFollower) -> RollbackFollower:
+def ended(watch: RollbackProgress) -> RollbackProgress:
     until(lambda: watch.over, "the climb ends", 60.0)
     return watch
 
 
-def serves(watch: RollbackFollower) -> RollbackFollower:
+def serves(watch: RollbackProgress) -> RollbackProgress:
     """The climb has ended, and the baseline serves."""
-    result = ended(watch).result()
-    assert result is not None, watch.trouble()
+    result = ended(watch).result
+    assert result is not None, watch.trouble
     assert result.serving
     return watch

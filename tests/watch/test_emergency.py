@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,14 +30,11 @@ def test_one_byte_wakes_the_warm_ladder(stage: Stage, warmed: Child, key: Key) -
     assert (press.how, press.progress_file, press.offset) == ("warm", ladder, 0)
     watch = emergency.follow(press)
     assert emergency.press().how == "already"
-    stages: list[dict[str, Any]] = []
-    until(lambda: stages.extend(watch.lines()) or watch.over, "the climb ends")
-    stages += watch.lines()
-    assert watch.lines() == []
+    stages = ended(watch).lines
     assert next(r["rung"] for r in stages if r["state"] == "ok") == "fence"
     assert stages[-1]["rung"] == "done"
     serves(watch)
-    assert (watch.trouble(), watch.spawned) == ("", False)
+    assert (watch.trouble, watch.spawned) == ("", False)
     until(lambda: warmed.poll() == 0, "nobody needs the ladder any more")
     starts = [r for r in stages if (r["rung"], r["state"]) == ("start", "ok")]
     assert len(starts) == 1
@@ -56,7 +52,7 @@ def test_after_the_end_a_press_works_again(
     again = emergency.press()
     assert again.offset == size
     watch = ended(emergency.follow(again))
-    result = some(watch.result())
+    result = some(watch.result)
     assert result.nothing_to_do
 
 
@@ -71,7 +67,7 @@ def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
     watch = ended(emergency.follow(press))
     assert watch.spawned
     serves(watch)
-    triggers = {str(line["trigger"]).partition("-")[0] for line in watch.lines()}
+    triggers = {str(line["trigger"]).partition("-")[0] for line in watch.lines}
     assert triggers == {"command"}
 
 
@@ -107,21 +103,21 @@ def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
     )
     emergency = key((sys.executable, "-c", code))
     watch = ended(emergency.follow(emergency.press()))
-    result = some(watch.result())
-    assert (result.serving, result.nothing_to_do, watch.trouble()) == (False, True, "")
+    result = some(watch.result)
+    assert (result.serving, result.nothing_to_do, watch.trouble) == (False, True, "")
     assert "nothing to do" in result.detail
     assert emergency.press().how == "spawned", "a press works again"
 
 
 def test_an_error_of_the_command_is_told_clean_and_only_the_new_one(key: Key) -> None:
     emergency = key(("sh", "-c", "printf 'old trouble\\n'; exit 1"))
-    assert "old trouble" in ended(emergency.follow(emergency.press())).trouble()
+    assert "old trouble" in ended(emergency.follow(emergency.press())).trouble
     emergency._argv = ("sh", "-c", "printf '\\033[2Jnew \\033]52;c;x\\007trouble\\n'; exit 3")
     watch = ended(emergency.follow(emergency.press()))
-    assert watch.trouble() == "new trouble (exit 3)"
+    assert watch.trouble == "new trouble (exit 3)"
     emergency._argv = ("/nowhere/omni-console",)
     watch = ended(emergency.follow(emergency.press()))
-    assert "cannot be started" in watch.trouble()
+    assert "cannot be started" in watch.trouble
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(stage: Stage, tmp_path: Path) -> None:
@@ -156,7 +152,7 @@ def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
     watch = emergency.follow(emergency.press())
     slow.end()
     ended(watch)
-    triggers = [str(line["trigger"]).partition("-")[0] for line in watch.lines()]
+    triggers = [str(line["trigger"]).partition("-")[0] for line in watch.lines]
     assert triggers[0] == "runner"
     assert triggers[-1] == "warm"
     assert not watch.spawned

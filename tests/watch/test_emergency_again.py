@@ -85,7 +85,7 @@ def test_leaving_after_the_ladder_spoke_starts_nothing(
 ) -> None:
     emergency = Emergency(hangs.argv, tmp_path / "emergency.log")
     watch = emergency.follow(emergency.press())
-    until(watch.lines, "the ladder speaks")
+    until(lambda: watch.lines, "the ladder speaks")
     assert not watch.over
     emergency.close()
     gone(emergency._threads)
@@ -137,7 +137,7 @@ def test_presses_of_one_ladder_are_one_climb(
     if stopped:
         os.kill(warmed.pid, signal.SIGCONT)
     watch = emergency.follow(emergency.press())
-    until(watch.lines)
+    until(lambda: watch.lines)
     hows |= {emergency.press().how for _ in range(5)}
     assert hows == {"already"}
     slow.end()
@@ -233,7 +233,7 @@ def test_the_command_waits_for_no_look_at_the_runs(
     watch = emergency.follow(emergency.press())
     os.kill(hangs.pid(), signal.SIGKILL)
     hangs.file.unlink()
-    assert "exit -9" in ended(watch).trouble()
+    assert "exit -9" in ended(watch).trouble
     gate.set()
 
 
@@ -254,7 +254,7 @@ def test_what_the_command_wrote_before_the_look_is_not_missed(
     monkeypatch.setattr(module, "_progress_files", late)
     emergency = key(("sh", "-c", f"printf '{done}\\n' $(date +%s.%N) >> {ladder}"))
     watch = ended(emergency.follow(emergency.press()))
-    assert [line["trigger"] for line in watch.lines()] == ["command-2"]
+    assert [line["trigger"] for line in watch.lines] == ["command-2"]
     serves(watch)
 
 
@@ -278,7 +278,7 @@ def test_a_forged_ladder_is_shown_clean(key: Key) -> None:
     (ladder.parent / "line").write_text(line + "\n")
     emergency = key(("sh", "-c", f"cat {ladder.parent}/line >> {ladder}; sleep 0.2"))
     watch = ended(emergency.follow(emergency.press()))
-    [shown] = watch.lines()
+    [shown] = watch.lines
     assert (shown["trigger"], shown["detail"]) == ("boo", "boo")
-    result = some(watch.result())
+    result = some(watch.result)
     assert result.detail == "boo"

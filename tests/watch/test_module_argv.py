@@ -60,7 +60,7 @@ def test_the_emergency_command_restores_from_there(hostile: Path, stage: Stage) 
         press = control.emergency.press()
         assert press.how == "spawned"
         progress = serves(control.emergency.follow(press))
-        assert progress.lines()[0]["rung"] == "fence"
+        assert progress.lines[0]["rung"] == "fence"
     finally:
         control.close()
 

@@ -67,7 +67,7 @@ KINDS = {
         ),
         StepKind("download", "download:execute", 172800.0, "Download"),
         StepKind("soak", "soak:execute", 14400.0, "Soak", ("service",)),
-        StepKind("cutover", "cutover:execute", title="Cut over", services=("to",), acts=True),
+        StepKind("cutover", "service:cut_over", title="Cut over", services=("to",), acts=True),
         StepKind("baseline:stop", "service:stop_baseline", implicit=True),
         StepKind("baseline:measure", "benchmark:measure_baseline", loads=False, implicit=True),
         StepKind("restore", "service:restore", loads=False, implicit=True),

@@ -188,12 +188,12 @@ class ConsoleApp(App[int]):
         """Show the stages of the latest press, in the open view if there is one."""
         if self.press is None:
             return
-        follower = self.watchers.emergency.follow(self.press)
+        progress = self.watchers.emergency.follow(self.press)
         for screen in self.screen_stack:
             if isinstance(screen, RollbackScreen):
-                screen.follow(follower)
+                screen.follow(progress)
                 return
-        self.push_screen(RollbackScreen(follower))
+        self.push_screen(RollbackScreen(progress))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: commands that work here. Those that change something are only named: Enter,

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -28,7 +28,6 @@ from console.models.hub import local_files, settings
 from console.models.hub.checkpoint import Contents
 from console.models.hub.errors import DiskShort, DownloadBusy, DownloadFailed
 from console.models.hub.listing import child_env, some
-from console.models.hub.local_files import Wrong
 from console.models.hub.progress import Meter, explain
 
 WORKERS = 16
@@ -107,13 +106,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How it ended; `cuts` counts children that ended early."""
+    """How it ended; `cuts` are children that ended early, `wrong` files and why they are."""
 
     phase: Phase
     seconds: float
     fetched: int
     cuts: int = 0
-    wrong: tuple[Wrong, ...] = ()
+    wrong: Mapping[str, str] = field(default_factory=dict)
     error: ConsoleError | None = None
     said: tuple[str, ...] = ()
 
@@ -228,7 +227,7 @@ class Download:
         A child that ended early leaves phase CUT: `start` again continues with the next file.
         """
         code = self._wait()
-        wrong: tuple[Wrong, ...] = ()
+        wrong: dict[str, str] = {}
         if self.phase is Phase.FETCHING:
             self.phase = Phase.CHECKING
             wrong = local_files.verify(
@@ -253,15 +252,15 @@ class Download:
             self._reader.join(2.0)
         return code
 
-    def _conclude(self, code: int, wrong: tuple[Wrong, ...]) -> None:
-        """DONE only if all is as listed, whatever the child reports."""
+    def _conclude(self, code: int, wrong: dict[str, str]) -> None:
+        """DONE only where all is as listed, whatever the child says about itself."""
         self._spoiled = bool(wrong)
         if not wrong:
             self.phase, self.error = Phase.DONE, None
             return
-        for one in wrong:
-            local_files.forget_unfinished(self.plan.target, one.path)
-        names = some(tuple(str(one) for one in wrong))
+        for path in wrong:
+            local_files.forget_unfinished(self.plan.target, path)
+        names = some(tuple(f"{path}: {why}" for path, why in wrong.items()))
         error = explain(self._listing, tuple(self._said), bool(self._token))
         self.phase = Phase.FAILED if error is not None else Phase.CUT
         self.cuts += self.phase is Phase.CUT

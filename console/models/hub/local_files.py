@@ -35,31 +35,22 @@ _NAME = re.compile(
 SIZE_LIMIT = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Wrong:
-    path: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}"
-
-
 def verify(
     files: Iterable[RemoteFile],
     directory: Path,
     hash_up_to: int = 0,
     cancelled: threading.Event | None = None,
-) -> tuple[Wrong, ...]:
-    """Files that are missing or differ in size from the listing; with `hash_up_to`, files up to
-    that many bytes with a known SHA-256 are read and compared too."""
-    wrong = []
+) -> dict[str, str]:
+    """Files of another size than listed, or missing, and why; with `hash_up_to`, files up to that
+    many bytes whose SHA-256 is known are read and compared too."""
+    wrong = {}
     for file in files:
         if cancelled is not None and cancelled.is_set():
             break
         why = _why(file, directory / file.path, hash_up_to, cancelled)
         if why:
-            wrong.append(Wrong(file.path, why))
-    return tuple(wrong)
+            wrong[file.path] = why
+    return wrong
 
 
 def _why(file: RemoteFile, path: Path, hash_up_to: int, cancelled: threading.Event | None) -> str:

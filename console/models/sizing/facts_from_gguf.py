@@ -125,7 +125,7 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
     head = keys.count("attention.key_length_mla") or 0
     latent = head > 0 and bool(keys.count("attention.value_length_mla"))
     rank = keys.count("attention.kv_lora_rank") or 0
-    window, windowed = _window(keys, arch, layers, blocks)
+    window, windowed = _window(keys, arch, layers)
     indexer, indexed = _indexer(keys, arch, layers)
     shared = keys.count("attention.shared_kv_layers", blocks)
     return Attention(
@@ -148,7 +148,7 @@ def _attention(keys: Keys, arch: str, layers: int, blocks: int) -> Attention:
     )
 
 
-def _window(keys: Keys, arch: str, layers: int, blocks: int) -> tuple[int, tuple[bool, ...]]:
+def _window(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]:
     """The window in tokens, and for each layer whether it has one."""
     window = keys.tokens("attention.sliding_window")
     if window == 0:

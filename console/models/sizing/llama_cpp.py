@@ -176,7 +176,7 @@ def weigh(
         for part in placement.cache.parts:
             ledger.notes.append(f"{part.name}: {part.how} = {format_bytes(part.bytes)}")
     _cards(placement, machine.cards, ledger)
-    _host(facts, plan, placement, machine, ledger)
+    _host(plan, placement, machine, ledger)
     _ceiling(placement.host, machine, ledger, ram_read_bps)
     ledger.envelope = _envelope(facts, placement, machine, ledger)
     return ledger, placement
@@ -248,10 +248,8 @@ def _span(layers: Sequence[int]) -> str:
     return f"{len(layers)} layers" if len(layers) > 1 else f"layer {layers[0]}"
 
 
-def _host(
-    facts: ModelFacts, plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Assessment
-) -> None:
-    """Anonymous memory first; then the host's weights, as pages or as memory of their own."""
+def _host(plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Assessment) -> None:
+    """Anonymous memory first; then the weights of the host, as pages or as memory of their own."""
     host = placement.host
     prompt = plan.cache_ram_mib * MIB
     if plan.cache_ram_mib < 0:

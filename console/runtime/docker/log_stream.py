@@ -159,7 +159,7 @@ class LogStream:
             if seen is not None and not self._said and self._went_on(look, dropped):
                 self._mark(seen, look, lost_at)
             seen = look
-            got = self._read(look)
+            got = self._read()
             lost_at = time.time()
             tries = tries - 1 if self._broken and not look.alive else TRIES
             dropped = 0 <= tries < TRIES
@@ -206,8 +206,8 @@ class LogStream:
             self._floor = _floor(look) if self.since is None else _stamp(self.since)
         return look
 
-    def _read(self, look: _Look) -> bool:
-        """Read one connection to its end; return whether anything new came.
+    def _read(self) -> bool:
+        """One connection, to its end; whether anything new came.
 
         An unfinished line of an earlier connection is kept until it comes again.
         """

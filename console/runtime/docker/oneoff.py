@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from console.common.clock import Clock, SystemClock
+from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.common.text import clean_lines, decode
 from console.host import process
@@ -79,13 +79,12 @@ def run(
     seconds: float,
     *,
     cancelled: threading.Event | None = None,
-    clock: Clock | None = None,
 ) -> Outcome:
     """Run it to its end, or kill it after `seconds`; it is removed either way.
 
     Raises EngineError (no such image, no such program …), EngineTimeout and Cancelled.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     with created(client, moment) as container:
         ask("Starting a preflight container", lambda: client.api.start(container), START_S)
         until = clock.monotonic() + seconds

@@ -26,7 +26,7 @@ from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
 from console.recovery.rollback.finder import requester
-from console.recovery.rollback.progress import PROGRESS_FILE, Result, asked, quiet_limit, size_of
+from console.recovery.rollback.progress import PROGRESS_FILE, asked, quiet_limit, size_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
 from console.recovery.rollback.trigger import Answer, StandbyFollower, is_held
@@ -136,11 +136,10 @@ class Emergency:
         self._presses.put(progress)
         return press
 
-    def follow(self, press: Press) -> RollbackFollower:
-        """A follower of this press; an `already` press follows the rollback that was under way."""
-        progress = self._progress
-        assert progress is not None, "a press comes first"
-        return RollbackFollower(progress)
+    def follow(self, press: Press) -> RollbackProgress:
+        """The progress after this press; after an `already` one, of what was under way."""
+        assert self._progress is not None, "a press comes first"
+        return self._progress
 
     def close(self) -> None:
         """End the threads, within two seconds. A spawned command goes on, and one is spawned for a
@@ -236,42 +235,6 @@ class Emergency:
             return log, os.fstat(log).st_size
         except OSError:
             return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 0
-
-
-class RollbackFollower:
-    """One reader of a rollback's progress; it reads no file, so the UI loop can call it."""
-
-    def __init__(self, progress: RollbackProgress) -> None:
-        self._progress = progress
-        self._seen = 0
-
-    def lines(self) -> list[dict[str, object]]:
-        """The lines that came since the last call, as the rollback wrote them."""
-        new = self._progress.lines[self._seen :]
-        self._seen += len(new)
-        return new
-
-    def result(self) -> Result | None:
-        """How the rollback ended; None while it goes on, or when there is only trouble to tell."""
-        return self._progress.result
-
-    def trouble(self) -> str:
-        """Why there is no result, in clean words; "" while one may come or is there."""
-        return self._progress.trouble
-
-    @property
-    def over(self) -> bool:
-        """Whether no more lines will come."""
-        return self._progress.over
-
-    @property
-    def spawned(self) -> bool:
-        """Whether the command had to be started, because no standby answered."""
-        return self._progress.spawned
-
-    def elapsed_s(self) -> float:
-        """Seconds from the press until now, or until the end."""
-        return self._progress.elapsed_s()
 
 
 def _in_thread(work: Callable[..., object], *args: object) -> threading.Thread | None:

@@ -45,17 +45,13 @@ class RollbackProgress:
         self.left = False
         self.began_at = self._offset = offset
         self._clock = clock
-        self._begun = self.beat = clock.monotonic()
-        self._ended = 0.0
+        self.beat = clock.monotonic()
         self._last: Result | None = None
         self._sizes: dict[Path, int] = {}
 
     @property
     def seen(self) -> int:
         return len(self.lines)
-
-    def elapsed_s(self) -> float:
-        return (self._ended if self.over else self._clock.monotonic()) - self._begun
 
     def search(self) -> None:
         """Follow the first file that grows from now on: which one the command writes is unknown."""
@@ -109,7 +105,6 @@ class RollbackProgress:
         self.left = True
 
     def _finish(self, result: Result | None) -> None:
-        self._ended = self._clock.monotonic()
         self.result = result
         self.over = True
 
