@@ -117,9 +117,10 @@ def host_dir() -> Path:
     return Path(os.environ.get("OMNI_HOST_DIR") or "/var/tmp")
 
 
-def own_host_dir() -> Path:
-    """Directory of this user's lock and pointer if somebody has blocked their usual place."""
-    return state_dir() / "host" / str(host_dir()).strip("/").replace("/", "-")
+def own_host_dir(state: Path | None = None) -> Path:
+    """Directory of this user's lock and pointer if somebody has blocked their usual place; with
+    `state`, of the user whose state directory that is."""
+    return (state or state_dir()) / "host" / str(host_dir()).strip("/").replace("/", "-")
 
 
 def host_lock(uid: int) -> Path:

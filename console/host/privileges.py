@@ -1,15 +1,18 @@
-"""Asks the kernel for what lets a process run when everything else stalls.
+"""What a process may do: what lets it run when everything else stalls, and whose rights it has.
 
-Each function returns what was granted, read back: a refusal shows nowhere else. Standard library
-only.
+Each function that asks the kernel returns what was granted, read back: a refusal shows nowhere
+else. Standard library only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 
+from console.common.errors import ConsoleError
 from console.common.files import write_at_once
+from console.common.text import one_line
 
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _OOM = "/proc/{}/oom_score_adj"
@@ -58,3 +61,38 @@ def set_nice(value: int, pid: int = 0) -> int:
         return os.getpriority(os.PRIO_PROCESS, pid)
     except OSError:
         return value
+
+
+def become(uid: int) -> None:
+    """Drop root for good: change groups, gid, uid, and the variables that name directories.
+
+    Raises ConsoleError where that is not possible.
+    """
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        raise ConsoleError("the run belongs to nobody known", f"uid {uid}") from None
+    os.initgroups(entry.pw_name, entry.pw_gid)
+    os.setgid(entry.pw_gid)
+    os.setuid(uid)
+    if os.getuid() != uid or os.geteuid() != uid:
+        raise ConsoleError("root could not be dropped", f"still uid {os.geteuid()}")
+    for key in [key for key in os.environ if key.startswith("XDG_")]:
+        del os.environ[key]
+    os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
+
+
+def name_of(uid: int) -> str:
+    """A user's name, or `uid N` where the user has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def requester() -> str:
+    """The user who asks for a rollback here and, under sudo, the one behind it, in words for the
+    journal. Call it before root is dropped."""
+    sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
+    name = name_of(os.getuid())
+    return one_line(f"{sudo} (as {name})" if sudo else name, 60)

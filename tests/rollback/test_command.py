@@ -17,7 +17,7 @@ import pytest
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
 from console.host import process
-from console.recovery.rollback import command, finder, records
+from console.recovery.rollback import command, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
 from console.recovery.rollback.finder import Finder, SelectedPlan
@@ -176,7 +176,9 @@ def test_a_run_of_another_user_that_is_really_on_ends_first(
     """Its runner has to hold the host's lock: a pointer at any other process does not count."""
     first = list[str]()
     stage.point()
-    monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
+    monkeypatch.setattr(
+        records, "roll_back_first", lambda other, _: first.append(other.run_id) or True
+    )
     run_of_nobody(stage, holds)
     assert selected(None).source == "this user's run"
     assert first == (["theirs"] if holds else [])
@@ -193,7 +195,7 @@ def test_another_users_rollback_is_that_users_process(
     entry = pwd.getpwuid(NOBODY)
     them = records.Pointer("theirs", "/r", "x", NOBODY, 2, 2)
     records.roll_back_first(them, notes.append)
-    assert "run theirs of nobody is on" in notes[0]
+    assert "run theirs of nobody was interrupted" in notes[0]
     assert notes[1:] == [f"nobody: exit 7, rollback {NOBODY} {entry.pw_gid} {entry.pw_dir}"]
 
 

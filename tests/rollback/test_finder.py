@@ -78,17 +78,109 @@ def test_whose_site_counts_is_asked_of_the_user_behind_sudo(
 
 @as_root
 @pytest.mark.parametrize("root_has_site", [True, False])
+@pytest.mark.parametrize("is_on", [True, False])
 def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(
-    stage: Stage, behind_sudo: BehindSudo, monkeypatch: pytest.MonkeyPatch, root_has_site: bool
-) -> None:
+    stage: Stage, behind_sudo: BehindSudo, monkeypatch: pytest.MonkeyPatch, root_has_site: bool,
+    is_on: bool,
+) -> None:  # fmt: skip
     """The rollback then restores the baseline of the user behind sudo."""
     if root_has_site:
         stage.usual_site()
     find, plan = behind_sudo(2222), stage.of_site(site_name="mine")
-    run_of_nobody(stage)
-    first: list[str] = []
-    monkeypatch.setattr(finder, "roll_back_first", lambda other, note: first.append(other.run_id))
+    run_of_nobody(stage, holds=is_on)
+    first = rolled_back(monkeypatch)
     assert in_child(lambda: [*find(lambda: plan), first]) == ["mine", 2222, ["theirs"]]
+
+
+def rolled_back(monkeypatch: pytest.MonkeyPatch, well: bool = True) -> list[str]:
+    """The runs that other users' own rollbacks have ended."""
+    first: list[str] = []
+
+    def roll_back_first(one: records.Pointer, _: object) -> bool:
+        first.append(one.run_id)
+        return well
+
+    monkeypatch.setattr(records, "roll_back_first", roll_back_first)
+    return first
+
+
+def pointed(stage: Stage, uid: int, run: str, **more: Any) -> None:
+    os.chown(stage.point(uid=uid, run_id=run, **more), uid, uid)
+
+
+@as_root
+def test_a_forged_pointer_hides_no_run_of_another_user(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither root nor a user behind sudo has anything: all that is interrupted comes back."""
+    pointed(stage, NOBODY, "theirs", started_at=5.0)
+    pointed(stage, 2222, "forged", started_at=4e9)
+    monkeypatch.setattr(finder, "become", lambda _: None)
+    first, found = rolled_back(monkeypatch, well=False), Finder(None, False, print)
+    monkeypatch.setattr(found, "_select_for", lambda one, _: one.run_id)
+    assert found.find() == "theirs"
+    assert first == ["forged"]
+    monkeypatch.setattr(command, "Finder", lambda *_: found)
+    monkeypatch.setattr(found, "find", lambda: None)
+    result = command.rollback(None, False, None)
+    assert result.exit_code == Exit.ROLLBACK_FAILED, (
+        "what another user's rollback did not do counts"
+    )
+    assert "run forged" in result.detail
+
+
+@as_root
+@pytest.mark.parametrize("over", [None, "theirs", "mine"])
+def test_of_two_interrupted_runs_of_root_and_the_user_behind_sudo_both_come_back(
+    stage: Stage, behind_sudo: BehindSudo, monkeypatch: pytest.MonkeyPatch, over: str | None
+) -> None:
+    """One that is over is left alone: clients may be meant to stay at its candidate."""
+    find, plan = behind_sudo(2222), stage.of_site(site_name="mine")
+    stage.point(over=over == "mine")
+    pointed(stage, 2222, "theirs", over=over == "theirs")
+    first = rolled_back(monkeypatch)
+    _, uid, runs = in_child(lambda: [*find(lambda: plan), first])
+    assert (uid, runs) == (2222 if over == "mine" else 0, [] if over else ["theirs"])
+
+
+@as_root
+def test_root_finds_a_pointer_whose_usual_place_is_blocked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pointed(stage, 2222, "planted")
+    home = SimpleNamespace(pw_dir=str(stage.root / "home"))
+    monkeypatch.setattr(records.pwd, "getpwuid", lambda _: home)
+    own = paths.own_host_dir(stage.root / "home/.local/state/omni-console") / "pointer.json"
+    own.parent.mkdir(parents=True)
+    Path(paths.pointer(2222)).rename(own)
+    paths.pointer(2222).touch()  # root's, so it counts for nothing
+    assert [one.run_id for one in records.find_all()] == ["planted"]
+
+
+@as_root
+@pytest.mark.parametrize("odd", ["²", "-1", "99999999999", "x"])
+def test_an_odd_sudo_uid_is_nobody(stage: Stage, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+    monkeypatch.setenv("SUDO_UID", odd)
+    stage.point()
+    assert selected(never).plan == stage.plan
+
+
+@as_root
+@pytest.mark.parametrize("reached", [True, False])
+def test_root_acts_itself_where_the_user_behind_sudo_may_not_use_the_engine(
+    stage: Stage, behind_sudo: BehindSudo, monkeypatch: pytest.MonkeyPatch, reached: bool
+) -> None:
+    find, socket = behind_sudo(NOBODY), stage.root / "docker.sock"
+    site = stage.root / "home/.config/omni-console/site.yaml"
+    base = replace(stage.plan.baseline, kind="container", container_name="b", process=None)
+    sealed.write(
+        replace(stage.plan, site_path=str(site), baseline=base),
+        paths.runs_dir() / "r/rollback/plan.json",
+    )
+    socket.touch()
+    socket.chmod(0o666 if reached else 0o660)
+    monkeypatch.setattr(finder, "DEFAULT_SOCKET", str(socket))
+    assert in_child(lambda: find(lambda: stage.plan))[1] == (NOBODY if reached else 0)
 
 
 def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: Stage) -> None:
@@ -177,6 +269,13 @@ def test_the_same_site_by_another_path_is_the_runs_own(stage: Stage) -> None:
     asked.unlink()
     asked.symlink_to(stage.plan.site_path)
     assert selected(never, True, print, site=str(asked)).plan == stage.plan
+
+
+def test_two_sites_of_one_name_are_two(stage: Stage) -> None:
+    asked, mine = other_site(stage)
+    stage.point(site=stage.plan.site_path)
+    mine = replace(mine, site_name="theirs", baseline=replace(mine.baseline, url="http://[::1]:9"))
+    assert selected(lambda: mine, True, print, site=str(asked)).first
 
 
 @pytest.mark.parametrize(("theirs", "code"), [(True, Exit.OK), (False, Exit.ROLLBACK_FAILED)])

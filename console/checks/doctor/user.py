@@ -191,7 +191,7 @@ def _first_environment() -> dict[str, str]:
 
 
 def who(facts: Facts, check: Check) -> Iterator[Finding]:
-    from console.recovery.rollback.finder import name_of
+    from console.host.privileges import name_of
 
     uid = os.getuid()
     yield check.ok(f"{name_of(uid)} (uid {uid}) on {socket.gethostname()}")

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from console.common.clock import Clock, SystemClock
-from console.recovery.rollback.finder import Finder, SelectedPlan, requester
+from console.host.privileges import requester
+from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import (
     Emit,
     Result,
@@ -122,7 +123,17 @@ def rollback(
             if not finder.has_begun(selected):
                 break
             note("a run has begun meanwhile")
-    return failed if failed is not None and result.serving else result
+    return _all_in_all(finder, failed, result)
+
+
+def _all_in_all(finder: Finder, failed: Result | None, result: Result) -> Result:
+    """The last result, or that of the site that came first, or what runs of other users have left
+    where these were all there was."""
+    others = finder.others
+    if failed is None and others.failed and (others.count or result.nothing_to_do):
+        words = f"not rolled back: {', '.join(others.failed)}"
+        failed = replace(result, serving=False, nothing_to_do=False, detail=words)
+    return failed if failed and (result.serving or result.nothing_to_do) else result
 
 
 def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigger) -> Result:

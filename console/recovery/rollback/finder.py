@@ -18,14 +18,15 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import ConsoleError
-from console.common.text import one_line
 from console.host import process
+from console.host.privileges import become, name_of
 from console.recovery.rollback import live
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.records import Pointer, live_others, roll_back_first
+from console.recovery.rollback.records import OtherUsers, Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK, SCRIPT, SealedPlan
 from console.recovery.rollback.trigger import STANDBY_FILE
+from console.runtime.engine_api import DEFAULT_SOCKET
 
 RUNNER_S = 3.0
 """Seconds that a killed runner may take to be gone."""
@@ -60,6 +61,7 @@ class Finder:
         one, `seal_at` from the site file at a path. `run_dir` names the run to roll back where the
         pointer names another or none; `site` is the site file that was asked for."""
         self.site, self.run_dir = site, run_dir
+        self.others = OtherUsers((), note)
         self._selected_first: set[str] = set()
         self.site_seal, self.seal_at = site_seal, seal_at
         self.explicit_site = explicit_site
@@ -102,31 +104,26 @@ class Finder:
 
     def _as_root(self) -> SelectedPlan | None:
         """The plan of root or of the user behind sudo; another user's only if neither has anything.
-        A live run of another user is ended first; nothing else that user wrote has an effect."""
+        Runs of others are ended by those users' own rollbacks; one that is merely interrupted waits
+        while root or the user behind sudo has a run in its outage, for anybody can forge that."""
         sudo = os.environ.get("SUDO_UID", "")
-        sudo_uid = int(sudo) if sudo.isdigit() else 0
+        sudo_uid = int(sudo) if sudo.isascii() and sudo.isdigit() else 0
         mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
-        mine.sort(key=lambda p: (not process.alive(p.pid, p.start), p.uid != os.getuid()))
-        others = live_others({0, sudo_uid})
+        others = self.others = OtherUsers({0, sudo_uid}, self.note)
         belongings = _belongings(sudo_uid) if sudo_uid and not self.explicit_site else ""
         if mine or belongings or self._has_own():
-            for other in others:
-                roll_back_first(other, self.note)
-        for chosen in mine:
+            runs = others.before(mine)
+        else:
+            runs = others.all_but_one()
+        for chosen in runs:
             if chosen.uid != os.getuid():
                 self._act_as(chosen.uid, "whose run it is")
                 return self._select_for(chosen, f"the run of {name_of(chosen.uid)}")
             if selected := self._select_for(chosen):
                 return selected
-        if belongings:
+        own = next(self._plans(), None) if belongings else None
+        if belongings and not (own and _is_out_of_reach(own.plan, sudo_uid)):
             self._act_as(sudo_uid, f"whose {belongings}")
-            return None
-        if self._has_own():
-            return None
-        dead = [p for p in pointers.find_all() if p.uid not in {0, sudo_uid} and p not in others]
-        for chosen in (*others, *dead):
-            self._act_as(chosen.uid, "whose run it is")
-            return self._select_for(chosen, f"the run of {name_of(chosen.uid)}")
         return None
 
     def _has_own(self) -> bool:
@@ -202,11 +199,11 @@ class Finder:
         if not self.site or self.site_seal is None or _is_of(plan, os.path.realpath(self.site)):
             return False
         try:
-            return self.site_seal().site_name != plan.site_name
+            return _differs(self.site_seal(), plan)
         except Exception as error:
             self.note(f"{self.site} gives no plan: {_words(error)}")
             newest = next(self._plans(os.path.realpath(self.site)), None)
-            return newest is not None and newest.plan.site_name != plan.site_name
+            return newest is not None and _differs(newest.plan, plan)
 
     def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
         """Select a run of another site first, and once, if it is in its outage and holds the host.
@@ -324,44 +321,32 @@ def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None
         time.sleep(0.005)
 
 
-def become(uid: int) -> None:
-    """Drop root for good: change groups, gid, uid, and the variables that name directories.
-
-    Raises ConsoleError where that is not possible.
-    """
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        raise ConsoleError("the run belongs to nobody known", f"uid {uid}") from None
-    os.initgroups(entry.pw_name, entry.pw_gid)
-    os.setgid(entry.pw_gid)
-    os.setuid(uid)
-    if os.getuid() != uid or os.geteuid() != uid:
-        raise ConsoleError("root could not be dropped", f"still uid {os.geteuid()}")
-    for key in [key for key in os.environ if key.startswith("XDG_")]:
-        del os.environ[key]
-    os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
-
-
-def name_of(uid: int) -> str:
-    """A user's name, or `uid N` where the user has none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
-
-
-def requester() -> str:
-    """The user who asks for a rollback here and, under sudo, the one behind it, in words for the
-    journal. Call it before root is dropped."""
-    sudo = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
-    name = name_of(os.getuid())
-    return one_line(f"{sudo} (as {name})" if sudo else name, 60)
-
-
 def _belongs(what: str, uid: int) -> str:
     name = name_of(uid)
     return f"{what} belongs to {name}: sudo omni-console rollback acts as {name}"
+
+
+def _differs(asked: SealedPlan, plan: SealedPlan) -> bool:
+    """Whether the plans are of different sites; two site files may have the same name in them."""
+    return (asked.site_name, asked.baseline.url) != (plan.site_name, plan.baseline.url)
+
+
+def _is_out_of_reach(plan: SealedPlan, uid: int) -> bool:
+    """Whether a plan restores a container of this user's usual site, and the user may not open the
+    engine's usual socket, by its owner and mode: who uses sudo for just that."""
+    try:
+        info, entry = os.stat(DEFAULT_SOCKET), pwd.getpwuid(uid)
+    except (OSError, KeyError):
+        return False
+    if plan.baseline.kind != "container" or not _is_of(plan, _site_in(entry.pw_dir)):
+        return False
+    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
+    bits = 0o200 if info.st_uid == uid else 0o020 if info.st_gid in groups else 0o002
+    return not info.st_mode & bits
+
+
+def _site_in(home: str) -> str:
+    return os.path.realpath(Path(home) / ".config" / paths.APP / "site.yaml")
 
 
 def _is_of(plan: SealedPlan, site: str) -> bool:

@@ -22,7 +22,7 @@ import select
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from console.common.files import open_untrusted, write_atomically
 from console.common.paths import module_argv
 from console.common.text import decode, one_line
 from console.host import process
+from console.host.privileges import name_of
 from console.recovery.rollback.sealed_plan import ROLLBACK
 from console.recovery.rollback.trigger import flocks, holders
 
@@ -82,8 +83,13 @@ def write(pointer: Pointer) -> Path:
 
 
 def _places(uid: int) -> list[Path]:
-    """Where a user's pointer may be, the usual place first."""
+    """Where a user's pointer may be, the usual place first. Root also looks at the usual place in
+    that user's home, where the pointer is if somebody blocked the first one."""
     own = [paths.own_host_dir() / "pointer.json"] if uid == os.getuid() else []
+    with contextlib.suppress(KeyError):
+        if not own and os.getuid() == 0:
+            state = Path(pwd.getpwuid(uid).pw_dir) / ".local/state" / paths.APP
+            own = [paths.own_host_dir(state) / "pointer.json"]
     return [paths.pointer(uid), *own]
 
 
@@ -275,8 +281,9 @@ def _holds_host(found: Pointer) -> bool:
     return found.pid in holders(paths.host_lock(found.uid))
 
 
-def roll_back_first(other: Pointer, note: Callable[[str], None]) -> None:
-    """Run `omni-console rollback` with that user's rights; wait for it LIMIT_S at most."""
+def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:
+    """Run `omni-console rollback` with that user's rights; wait for it LIMIT_S at most. Whether it
+    ended well within that."""
     try:
         entry = pwd.getpwuid(other.uid)
         child = subprocess.Popen(
@@ -287,14 +294,16 @@ def roll_back_first(other: Pointer, note: Callable[[str], None]) -> None:
         )  # fmt: skip
     except (OSError, KeyError, subprocess.SubprocessError) as error:
         note(f"run {other.run_id} of uid {other.uid} cannot be rolled back: {one_line(str(error))}")
-        return
+        return False
     who = one_line(entry.pw_name, 40)
-    note(f"run {one_line(other.run_id, 60)} of {who} is on: it is rolled back first, as {who}")
+    how = "is on" if process.alive(other.pid, other.start) else "was interrupted"
+    note(f"run {one_line(other.run_id, 60)} of {who} {how}: it is rolled back first, as {who}")
     try:
         said = decode(last_said(child, LIMIT_S)).strip().splitlines()
         note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no word'}")
     except subprocess.TimeoutExpired:
         note(f"{who}: not done after {LIMIT_S:.0f} s; it is not waited for any longer")
+    return child.returncode == 0
 
 
 def last_said(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
@@ -311,6 +320,51 @@ def last_said(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
                 return kept
             kept = (kept + part)[-KEPT:]
     raise subprocess.TimeoutExpired(child.args, limit_s)
+
+
+class OtherUsers:
+    """Runs of users who are not in `own`, for root; for others there are none.
+
+    `failed` names those whose own rollback did not bring the baseline back. They count where
+    nothing else was to be done, or with `count`, where root acts for other users only.
+    """
+
+    def __init__(self, own: Collection[int], note: Callable[[str], None]) -> None:
+        self.note, self.failed, self.count = note, list[str](), False
+        self.live = live_others(own) if own else []
+        found = find_all() if own else []
+        dead = [one for one in found if one.uid not in own and one not in self.live]
+        self.interrupted = [one for one in dead if not one.over]
+        self.over = [one for one in dead if one.over]
+        """Clients may be meant to stay at the candidates of these."""
+
+    def before(self, mine: list[Pointer]) -> list[Pointer]:
+        """Roll back what comes before `mine`, the runs of root and of the user behind sudo; return
+        the one of these to act on, if any. What is merely interrupted waits for that one, and is
+        told: anybody can forge it."""
+        self._roll_back(self.live if mine else (*self.live, *self.interrupted))
+        for one in self.interrupted if mine else ():
+            who = name_of(one.uid)
+            run = f"run {one_line(one.run_id, 60)} of {who} is interrupted"
+            self.note(f"{run}, its baseline may be down: sudo -u {who} omni-console rollback")
+        me = os.getuid()
+        found = sorted(mine, key=lambda p: (p.over, not process.alive(p.pid, p.start), p.uid != me))
+        if len([one for one in found if not one.over]) < 2:
+            return found
+        self._roll_back([one for one in found if one.uid != me])
+        return [one for one in found if one.uid == me]
+
+    def all_but_one(self) -> list[Pointer]:
+        """Roll back all runs but one, for any of them may be forged; return that one, if any."""
+        every = [*self.live, *self.interrupted] or self.over[:1]
+        self.count = True
+        self._roll_back(every[:-1])
+        return every[-1:]
+
+    def _roll_back(self, some: Iterable[Pointer]) -> None:
+        for one in some:
+            if not roll_back_first(one, self.note):
+                self.failed.append(f"run {one_line(one.run_id, 60)} of {name_of(one.uid)}")
 
 
 def _environment(entry: pwd.struct_passwd) -> dict[str, str]:

@@ -22,10 +22,10 @@ from console.common.files import open_untrusted
 from console.common.text import one_line
 from console.frontends.tui.watch.progress import RollbackProgress
 from console.host import process
+from console.host.privileges import requester
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
-from console.recovery.rollback.finder import requester
 from console.recovery.rollback.progress import PROGRESS_FILE, asked, quiet_limit, size_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
