@@ -1,10 +1,13 @@
 """A scripted world of its own for each test."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from console.journal.run_files import read_view
+from console.journal.store import JournalError
 from tests.runner.e2e.sites import host_site
 from tests.runner.whole.world import ScriptedWorld
 from tests.testbed.models import tiny_llama
@@ -25,6 +28,9 @@ def bare(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     world.site.write_text(host_site(world))
     yield world
     world.close()
+    for run in world.runs:
+        with contextlib.suppress(JournalError):  # a test has taken it away
+            assert read_view(run).trouble == [], "a run writes only events of the journal's schema"
 
 
 @pytest.fixture
