@@ -123,12 +123,15 @@ class RawEngine:
 
     def of_compose(self, argv: Sequence[str]) -> str:
         """The id of the container that this `docker compose … up … SERVICE` made, running or not,
-        by its labels; "" for none or several."""
+        by its labels; "" where that cannot be told. Raises NoSuchContainer if there is none of any
+        such service, whatever file it was made from: its directory may have moved."""
         told = list(itertools.pairwise(argv))
         files = [Path(word) for flag, word in told if flag == "-f"]
         project = next((word for flag, word in told if flag == "-p"), "")
         wanted = {COMPOSE_SERVICE: argv[-1], **({COMPOSE_PROJECT: project} if project else {})}
         rows = self.list_containers(wanted, running_only=False)
+        if not rows:
+            raise NoSuchContainer("compose has made no container", f"of service {argv[-1]}")
         theirs = [row.id for row in rows if is_of_compose(row.labels, files, project)]
         return theirs[0] if len(theirs) == 1 else ""
 
@@ -209,7 +212,7 @@ class RawEngine:
         except FileNotFoundError:
             raise EngineError("no container engine", f"no socket at {self.path}", _START) from None
         except PermissionError:
-            title = "the container engine is this user may not use it"
+            title = "the container engine is not open to this user"
             detail = f"no permission for {self.path}"
             raise EngineError(title, detail, "the docker group, or root, may use it") from None
         except ConnectionRefusedError:
@@ -239,8 +242,10 @@ def is_of_compose(labels: Mapping[str, str], files: Iterable[Path], project: str
     `project`, or without one of any that was made from one of `files`; never a candidate."""
     if role_label() in labels or labels.get("com.docker.compose.oneoff") == "True":
         return False
-    made_from = set(str(labels.get(f"{COMPOSE_PROJECT}.config_files") or "").split(","))
-    return bool(project) or not made_from.isdisjoint(str(file.resolve()) for file in files)
+    made_from = str(labels.get(f"{COMPOSE_PROJECT}.config_files") or "").split(",")
+    # compose writes a path as it was typed, with its symlinks
+    real = {os.path.realpath(path) for path in made_from if path}
+    return bool(project) or not real.isdisjoint(os.path.realpath(file) for file in files)
 
 
 def _found(row: dict[str, Any]) -> Found:

@@ -17,6 +17,7 @@ import pytest
 
 from console.recovery.rollback import live, observe, standby
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import PROGRESS_FILE, Follower, Line, size_of
 from console.recovery.rollback.script import write
@@ -262,6 +263,49 @@ def test_a_plan_without_a_container_goes_by_the_labels_of_compose(
     yard.plan = sealed.read(tmp_path / "sealed.json")
     assert yard.roll_back().serving, yard.lines
     assert (yard.up(ours), yard.up(stranger)) == (True, False)
+
+
+@pytest.mark.parametrize("yard", ["made"], indirect=True)
+def test_only_a_container_that_compose_made_is_a_compose_baseline(
+    yard: Yard, tmp_path: Path
+) -> None:
+    """Something answers while compose has made none, or one that the start of a rollback ended."""
+    base, directory = yard.plan.baseline, tmp_path / "stack"
+    directory.mkdir()
+    (tmp_path / "link").symlink_to(directory)
+    argv = ("docker", "compose", "-f", str(directory / "compose.yaml"), "up", "-d", "base")
+    unnamed = replace(base, container_id="", container_name="", compose_argv=argv)
+    plan = replace(yard.plan, baseline=unnamed)
+    yard.remove(base.container_id)
+    assert not observe.answers(plan, known=False), "there is none"
+    made = f"{COMPOSE_PROJECT}.config_files"
+    moved = yard.create("a", ["sleep", "600"], {COMPOSE_SERVICE: "base", made: "/moved/c.yaml"})
+    assert observe.answers(plan, known=False), "it may be that one, as far as known"
+    assert not observe.answers(plan, known=True)
+    yard.remove(moved)
+    labels = {COMPOSE_SERVICE: "base", made: str(tmp_path / "link/compose.yaml")}
+    yard.create("b", list(standin(int(base.url.rpartition(":")[2])).argv), labels)
+    assert not observe.answers(plan, known=False), "it does not run"
+
+
+@pytest.mark.parametrize("yard", ["made"], indirect=True)
+def test_compose_may_give_the_baseline_another_name(
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, file = yard.plan.baseline, tmp_path / "compose.yaml"
+    yard.remove(base.container_id)
+    labels = {COMPOSE_SERVICE: "base", f"{COMPOSE_PROJECT}.config_files": str(file)}
+    argv = ("docker", "compose", "-f", str(file), "up", "-d", "base")
+
+    def up(context: RollbackContext, command: list[str], _: float) -> None:
+        assert tuple(command) == argv
+        made = yard.create("new", list(standin(int(base.url.rpartition(":")[2])).argv), labels)
+        yard.raw.start(made)
+
+    monkeypatch.setattr(RollbackContext, "command", up)
+    yard.plan = replace(yard.plan, baseline=replace(base, compose_argv=argv))
+    assert yard.roll_back().serving, yard.lines
+    assert yard.up("new")
 
 
 @only_real

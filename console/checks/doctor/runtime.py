@@ -149,7 +149,7 @@ def limits(facts: Facts, check: Check) -> Iterator[Finding]:
 
 def _missing(facts: Facts, check: Check, error: EngineError) -> Finding:
     need = facts.engine_need()
-    closed = "this user may not use it" in error.title
+    closed = "not open to this user" in error.title
     if closed:
         # It is there: whoever logs in here expects to use it.
         return check.found(max(need, Level.WARNING, key=_ORDER.index), str(error), DOCKER_GROUP)

@@ -86,13 +86,14 @@ class Observed:
     def _state(self, limit_s: float | None, name: str = "") -> dict[str, Any] | None:
         """The inspected container, empty when it is gone; None when the engine cannot tell."""
         self.inspected = None
-        engine = self.context.engine
-        if engine is None or not (name or self.container):
+        engine, name = self.context.engine, name or self.container
+        if engine is None or not (name or self.plan.compose_argv):
             return None
         if limit_s is not None:
             engine = RawEngine(engine.path, limit_s)
         try:
-            self.inspected = engine.inspect(name or self.container)
+            name = name or engine.of_compose(self.plan.compose_argv)
+            self.inspected = engine.inspect(name) if name else None
         except NoSuchContainer:
             self.inspected = {}
         except EngineError:

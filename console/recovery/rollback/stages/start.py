@@ -215,9 +215,15 @@ class Baseline(Observed):
         self.context.report.note("start", "there is no container of it; asking compose")
         self.context.command(list(self.plan.compose_argv), COMPOSE_S)
         self.started = True
-        # Empty where the plan has no name: the id is that of the container which is gone.
-        self.container = self.plan.container_name
+        # The file may have given it another name since; the sealed id is that of what is gone.
+        self.container = self._made_by_compose() or self.plan.container_name
         return "by compose"
+
+    def _made_by_compose(self) -> str:
+        with contextlib.suppress(EngineError):
+            if self.context.engine is not None:
+                return self.context.engine.of_compose(self.plan.compose_argv)
+        return ""
 
     def _by_command(self) -> str:
         done = self._first_of(list(self.plan.ways), self._start_by_command)
