@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from console.common.errors import UsageError
@@ -51,8 +52,9 @@ After=network-online.target local-fs.target docker.service podman.socket
 """
 
 
-def left_down() -> RunDir | None:
-    """Return this user's run that stopped the baseline and did not bring it back, or None.
+def left_down(done: Collection[str] = ()) -> RunDir | None:
+    """Return a run of this user that stopped the baseline and did not bring it back, or None;
+    none whose directory is in `done`.
 
     Looks at the run that the pointer names and those set aside for it; without a pointer, at the
     newest. A named run with an unreadable journal counts, because a needless rollback is
@@ -62,10 +64,11 @@ def left_down() -> RunDir | None:
     if mine is not None:
         run = RunDir(Path(mine.run_dir))
         pointed = [run, *(RunDir(Path(p.run_dir)) for p in records.before(mine.uid, run.rollback))]
-        down = (one for one in pointed if outage_of(one, unknown=True))
+        left = (one for one in pointed if str(one.path) not in done)
+        down = (one for one in left if outage_of(one, unknown=True))
         return None if runner_alive(run) else next(down, None)
     newest = next((run for run in all_runs() if not (run.path / MAPPING).exists()), None)
-    if newest is None or runner_alive(newest):
+    if newest is None or str(newest.path) in done or runner_alive(newest):
         return None
     return newest if outage_of(newest, unknown=False) else None
 

@@ -25,11 +25,32 @@ def rollback(args: Namespace) -> int:
         from console.rehearsal.workspace import join
 
         args.site = join()  # another lock, another site: nothing of the real one
-    run_dir = _interrupted() if args.if_interrupted else ""
-    if run_dir is None:
+    if args.if_interrupted:
+        return _all_interrupted(args)
+    site = args.site or os.environ.get("OMNI_SITE") or ""
+    return _roll_back(args, explicit_site=bool(site), site=site)
+
+
+def _all_interrupted(args: Namespace) -> int:
+    """Roll back each run that left its baseline down, once. The site that is named is not started
+    for itself: an operator may have stopped its baseline on purpose."""
+    done: list[str] = []
+    code, failed = Exit.OK, None
+    while (run_dir := _interrupted(done)) is not None:
+        done.append(run_dir)
+        try:
+            code = max(code, Exit(_roll_back(args, explicit_site=False, run_dir=run_dir)))
+        except RollbackFailed as error:
+            failed = error
+    if not done:
         words = "nothing to do: no run left the baseline down"
         print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
-        return int(Exit.OK)
+    if failed is not None:
+        raise failed
+    return int(code)
+
+
+def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site: str = "") -> int:
     printer = Printer(sys.stderr if args.json else sys.stdout)
 
     def emit(line: dict[str, Any]) -> None:
@@ -40,10 +61,11 @@ def rollback(args: Namespace) -> int:
             f"{clean(str(line.get('detail', '')), 300)}"
         )
 
-    site = args.site or os.environ.get("OMNI_SITE") or ""
+    seal = partial(_site_plan, args.site)
     try:
-        seal = partial(_site_plan, args.site)
-        result = roll_back(seal, bool(site), emit, seal_at=_site_plan, run_dir=run_dir, site=site)
+        result = roll_back(
+            seal, explicit_site, emit, seal_at=_site_plan, run_dir=run_dir, site=site
+        )
         with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
             _put_away(result.serving)
     except (UsageError, InvalidFile):
@@ -74,20 +96,20 @@ def _put_away(serving: bool) -> None:
         records.clear(gone)
 
 
-def _interrupted() -> str | None:
-    """The directory of the run that left the baseline down, None if none did. If that cannot be
-    told, the run that the pointer names: a needless rollback is harmless, and other parts of the
-    console may be broken."""
+def _interrupted(done: list[str]) -> str | None:
+    """The directory of a run that left the baseline down, other than those `done`; None if none
+    did. If that cannot be told, the run that the pointer names: a needless rollback is harmless,
+    and other parts of the console may be broken."""
     try:
         from console.runner.boot import left_down
 
-        run = left_down()
+        run = left_down(done)
         return str(run.path) if run is not None else None
     except Exception:
         from console.recovery.rollback import records
 
         mine = records.read(os.getuid())
-        return mine.run_dir if mine is not None else None
+        return mine.run_dir if mine is not None and mine.run_dir not in done else None
 
 
 class Printer:

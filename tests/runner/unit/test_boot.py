@@ -16,11 +16,12 @@ import pytest
 
 from console.cli import main
 from console.common import paths
-from console.common.errors import HostBusy, UsageError
+from console.common.errors import Exit, HostBusy, UsageError
 from console.host import systemd
 from console.host.systemd import Detachment
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, records
+from console.recovery.rollback.progress import Result
 from console.recovery.rollback.trigger import Lock, flocks
 from console.runner import boot, claim, launch
 from console.runner.launch import NotStarted
@@ -61,6 +62,25 @@ def test_one_that_the_run_pointed_at_has_set_aside_counts() -> None:
     found = boot.left_down()
     assert found is not None
     assert found.path == first.path
+
+
+@pytest.mark.parametrize("serving", [True, False])
+def test_every_interrupted_run_is_rolled_back_once(
+    monkeypatch: pytest.MonkeyPatch, serving: bool
+) -> None:
+    """And a site that is named is not started for itself: it may have been stopped on purpose."""
+    first, second = shelved(DOWN), shelved(DOWN, "20260102-000000-x-1a2b")
+    pointed(second, first)
+    asked: list[object] = []
+
+    def roll_back(_: object, explicit_site: bool, *more: object, **given: object) -> Result:
+        asked.append((explicit_site, given["run_dir"], given["site"]))
+        return Result(serving=serving or given["run_dir"] == str(first.path))
+
+    monkeypatch.setattr("console.frontends.cli.rollback.roll_back", roll_back)
+    code = main(["rollback", "--if-interrupted", "--site", "/s/named.yaml", "--json"])
+    assert code == (Exit.OK if serving else Exit.ROLLBACK_FAILED)
+    assert asked == [(False, str(second.path), ""), (False, str(first.path), "")]
 
 
 def test_no_run_at_all_and_a_broken_journal(capsys: pytest.CaptureFixture[str]) -> None:
