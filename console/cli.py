@@ -26,6 +26,8 @@ FOLLOWING = (
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Foreign text is cleaned before it is printed."""
+    if argv is None:
+        _use_utf8()
     _harden_output()
     given = sys.argv[1:] if argv is None else argv
     args = _without_words(given) if given in BARE else _parsed(given)
@@ -67,6 +69,19 @@ def _parsed(given: list[str]) -> Any:
     if args.handler == "run:run" and (args.rehearse or args.fault):
         args.handler = "demo:rehearse"
     return args
+
+
+def _use_utf8() -> None:
+    """Start this program again in Python's UTF-8 mode if the locale has another encoding.
+
+    Paths are sealed as text, and a rollback in another locale has to make the same bytes of them.
+    What is printed keeps the locale's encoding.
+    """
+    if sys.getfilesystemencoding().lower() == "utf-8" or "PYTHONUTF8" in os.environ:
+        return
+    os.environ["PYTHONUTF8"] = "1"
+    os.environ.setdefault("PYTHONIOENCODING", f"{sys.getfilesystemencoding()}:replace")
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _harden_output() -> None:

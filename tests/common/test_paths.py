@@ -2,10 +2,13 @@
 
 import os
 import re
+import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from console.cli import main
 from console.common import paths
 
 
@@ -78,3 +81,23 @@ def test_two_names_never_share_a_file() -> None:
     odd = [paths.file_name(name) for name in ("büro", "bäro", "b-ro", "b/ro", "\udcff-ro")]
     assert len(set(odd)) == len(odd)
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", name) for name in odd)
+
+
+@pytest.mark.parametrize(("has", "given", "again"), [
+    ("utf-8", {}, False), ("iso8859-1", {}, True), ("iso8859-1", {"PYTHONUTF8": "1"}, False),
+])  # fmt: skip
+def test_paths_are_the_same_text_in_every_locale(
+    monkeypatch: pytest.MonkeyPatch, has: str, given: dict[str, str], again: bool
+) -> None:
+    """In another one the command starts again, once, in UTF-8 mode."""
+    environment, started = dict(given), Mock(side_effect=SystemExit(0))
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: has)
+    monkeypatch.setattr(sys, "orig_argv", ["python3", "-P", "-m", "console.cli", "--version"])
+    monkeypatch.setattr(sys, "argv", ["omni-console", "--version"])
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setattr(os, "execv", started)
+    with pytest.raises(SystemExit):
+        main()
+    command = [sys.executable, "-P", "-m", "console.cli", "--version"]
+    assert [call.args for call in started.mock_calls] == [(sys.executable, command)] * again
+    assert environment.get("PYTHONUTF8") == ("1" if again or given else None)
