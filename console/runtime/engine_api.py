@@ -42,6 +42,12 @@ COMPOSE_PROJECT = "com.docker.compose.project"
 COMPOSE_SERVICE = "com.docker.compose.service"
 
 
+_NETWORK = (
+    "docker network create N; docker network disconnect -f N CONTAINER; "
+    "docker network connect N CONTAINER; then start it"
+)
+
+
 class EngineRefused(EngineError):
     """The engine is there and answered no (a port in use, a missing device …)."""
 
@@ -197,6 +203,9 @@ class RawEngine:
         if reply.status < 300 or reply.status == 304 or reply.status in ok:
             return reply
         message = _message(reply.body)
+        if reply.status == 404 and what == "start" and "network" in message:
+            # The container is there; its network was removed, as `docker network prune` does.
+            raise EngineRefused("the container's network is gone", f"{message}: {_NETWORK}")
         if reply.status == 404:
             raise NoSuchContainer(f"the container engine cannot {what}", message)
         words = f"HTTP {reply.status}: {message}"

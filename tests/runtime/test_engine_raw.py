@@ -100,6 +100,14 @@ def test_refusals_and_garbage_are_errors(
     assert "\x1b" not in f"{caught.value}"
 
 
+def test_a_container_whose_network_is_gone_is_not_gone(tmp_path: Path) -> None:
+    lost = reply(404, {"message": "network 3fa9 not found"})
+    with daemon(tmp_path / "s", says(lost)) as engine, pytest.raises(EngineRefused) as caught:
+        engine.start("x")
+    assert caught.type is EngineRefused
+    assert "network connect" in caught.value.detail
+
+
 def test_list_filters_by_label(tmp_path: Path) -> None:
     asked: list[str] = []
     row = {"Id": "abc", "Names": ["/cand"], "State": "running", "Labels": {"omni.role": "oneoff"}}
