@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -98,7 +99,8 @@ class Bench:
     """A guard, ticked by hand; what it tells the sentinel is in `told`."""
 
     def __init__(self, path: Path, plan: Plan, patch: pytest.MonkeyPatch) -> None:
-        run = RunDir(path / "run")
+        # an id of its own: what is left of a step is found by it, on the whole machine
+        run = RunDir(path / f"run-{secrets.token_hex(4)}")
         (run.path / "rollback").mkdir(parents=True)
         run.guard.mkdir()
         run.write_meta(replace(META, run_id=run.id))
