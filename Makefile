@@ -7,10 +7,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # one worker more than processors: one of them holds the terminals and engines, and mostly waits
 WORKERS ?= $(shell expr $$(nproc) + 1)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .PHONY: run test test-all check golden coverage bench mutants chaos yard \
-  rehearsals clean
+  rehearsals lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/omni-console demo
@@ -77,11 +78,17 @@ $(VENV)/.python:
 	  { echo "python venv is missing: apt-get install python3-venv"; rm -rf $(VENV); exit 2; }
 	@touch $@
 
-$(VENV)/.run: $(VENV)/.python pyproject.toml
+$(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing omni-console and its demo engine …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+	@$(INSTALL) -c constraints.txt -e '.[demo]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.python pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo,dev]'
+$(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
+	@$(INSTALL) -c constraints.txt -e '.[demo,dev]'
 	@touch $(VENV)/.run $@
+
+# takes the newest releases that pyproject.toml allows, and writes down which they are: run `make
+# test` before you commit the difference
+lock: $(VENV)/.python
+	$(INSTALL) --upgrade -e '.[demo,dev]'
+	$(BIN)/python -m pip freeze --exclude-editable >constraints.txt
