@@ -90,5 +90,5 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
 # takes the newest releases that pyproject.toml allows, and writes down which they are: run `make
 # test` before you commit the difference
 lock: $(VENV)/.python
-	$(INSTALL) --upgrade -e '.[demo,dev]'
+	$(INSTALL) --upgrade --upgrade-strategy eager -e '.[demo,dev]'
 	$(BIN)/python -m pip freeze --exclude-editable >constraints.txt

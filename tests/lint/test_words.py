@@ -67,6 +67,12 @@ def test_what_is_no_yaml(snapshot: SnapshotAssertion) -> None:
     assert told == snapshot
 
 
+def test_brackets_without_end_are_no_yaml() -> None:
+    # libyaml may refuse these itself, in words that differ between its releases
+    with pytest.raises(NotYaml):
+        parse("[" * 5000)
+
+
 def test_comments_that_put_nothing_aside(snapshot: SnapshotAssertion) -> None:
     good = "# omni: ignore pkill-f-as-rollback D-003 one server on this box"
     texts = [f"{comment}\n{KILL}" for comment in COMMENTS] + [f"{good}\necho\n", f"{good}\n{KILL}"]

@@ -99,7 +99,7 @@ class Bench:
     """A guard, ticked by hand; what it tells the sentinel is in `told`."""
 
     def __init__(self, path: Path, plan: Plan, patch: pytest.MonkeyPatch) -> None:
-        # an id of its own: what is left of a step is found by it, on the whole machine
+        # Each has its own id: a step's processes are found by that id on the whole machine.
         run = RunDir(path / f"run-{secrets.token_hex(4)}")
         (run.path / "rollback").mkdir(parents=True)
         run.guard.mkdir()
