@@ -319,7 +319,9 @@ def served_since(view: RunView, alive: bool) -> float:
 
     A proof that existed before the outage does not count, whatever the clock says.
     """
-    served = proof.last(proof.proof_file(view.site)) if view.outage and not alive else None
+    served = None
+    if view.outage and not alive:
+        served = proof.last(proof.proof_file(view.site, view.down_url))
     if served is None:
         return 0.0
     known = served.at > time.time() if view.proof_before is None else served.at == view.proof_before

@@ -82,6 +82,8 @@ class RunView:
     proof_before: float | None = None
     """Unix time of the newest proof that the baseline served when its outage began, 0.0 for none;
     None in an old journal without this record."""
+    down_url: str = ""
+    """Address of the baseline that the run took down; "" in an old journal."""
     down_s: float = 0.0
     """Total of finished outages, in seconds; a current one began at `down_since`."""
     back_at: float = 0.0
@@ -302,6 +304,7 @@ def _outage(view: RunView, event: Event) -> None:
     if view.outage:
         view.down_since = view.down_since or event.at
         view.proof_before = event.data.get("proof", view.proof_before)
+        view.down_url = event.data.get("url", view.down_url)
     elif view.down_since:
         view.down_s, view.down_since = view.down_s + event.at - view.down_since, 0.0
     if event.data.get("restore_s") is not None:

@@ -136,7 +136,7 @@ KINDS: dict[str, Check] = {
     "doubt": _fields({"verdict": JUDGED, "words": TEXT}),
     "verb": _fields({"verb": TEXT, "who": TEXT}, why=TEXT, args=TABLE),
     "input": _fields({"name": TEXT, "value": TEXT}),
-    "outage": _fields({"down": FLAG}, restore_s=MAYBE, proof=AT),
+    "outage": _fields({"down": FLAG}, restore_s=MAYBE, proof=AT, url=TEXT),
     "rung": _fields(t=NUMBER, stage=TEXT, state=TEXT, detail=TEXT, trigger=TEXT),
     "guard": _fields(
         {"kind": TEXT, "words": TEXT}, at=_or_none(AT), cause=TEXT, reasons=TEXTS, killed=TABLES,

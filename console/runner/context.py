@@ -247,11 +247,14 @@ Executor = Callable[[Context, Any, Attempt], Done]
 
 
 def outage(context: Context, attempt: Attempt) -> None:
-    """Record that the baseline is down from now on, and the last proof that it served before."""
-    before = proof.last(proof.proof_file(context.plan.site.name))
+    """Record that this baseline is down from now on, and the last proof that it served before."""
+    site = context.plan.site
+    url = site.model.baseline.url
+    before = proof.last(proof.proof_file(site.name, url))
     context.record(
-        "outage", attempt.step, attempt.number, down=True, proof=before.at if before else 0.0
-    )
+        "outage", attempt.step, attempt.number, down=True, url=url,
+        proof=before.at if before else 0.0,
+    )  # fmt: skip
 
 
 def wait_released(context: Context, attempt: Attempt) -> str:

@@ -181,7 +181,9 @@ def test_the_baseline(
     said["measured"] = told("baseline.restore", PROCESS)
     said["no reference"] = told("baseline.reference", PROCESS)
     for degraded in (False, True):
-        proof.remember(proof.proof_file("ws"), time.time() - 7200, 10.94, degraded)
+        proof.remember(
+            proof.proof_file("ws", "http://127.0.0.1:9"), time.time() - 7200, 10.94, degraded
+        )
         said[f"proof {degraded}"] = told("baseline.proof", PROCESS)
     on_now()
     said["a run is on"] = told("baseline.health", PROCESS)

@@ -53,7 +53,13 @@ def test_a_place_that_cannot_be_written_disturbs_nobody(tmp_path: Path) -> None:
 
 def test_a_site_name_cannot_leave_its_directory(tmp_path: Path) -> None:
     for name in ("../../etc/x", "..", "a/b", ""):
-        assert proof_file(name).parent == proof_file("ws").parent
+        for url in ("http://h:1/../../x", "http://h:1", ""):
+            assert proof_file(name, url).parent == proof_file("ws", "http://h:1").parent
+
+
+def test_each_address_has_a_proof_of_its_own() -> None:
+    urls = ("http://a:1", "http://a:11", "http://a:1/v1", "http://[::1]:1", "")
+    assert len({proof_file("ws", url) for url in urls}) == len(urls)
 
 
 def test_a_short_completion_clears_degraded_and_never_finds_it(tmp_path: Path) -> None:
@@ -69,7 +75,7 @@ def test_a_short_completion_clears_degraded_and_never_finds_it(tmp_path: Path) -
 def test_the_ladder_leaves_its_measure(stage: Stage) -> None:
     stage.seal(site_name="ws")
     result = Procedure(stage.plan).run()
-    found = last(proof_file("ws"))
+    found = last(proof_file("ws", stage.plan.baseline.url))
     assert found is not None
     assert (found.tok_s, found.degraded) == (result.tok_s, False)
 

@@ -58,7 +58,7 @@ def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Wat
     )  # fmt: skip
     assert looking.verify() == "serving: 8 tokens, 50.0 tok/s"
     until(lambda: looking.latest and looking.latest.tok_s == 50.0)
-    remember(proof_file("ws"), 2e9, 3.0, True)
+    remember(proof_file("ws", stage.plan.baseline.url), 2e9, 3.0, True)
     found = wait(looking, "degraded")
     assert (found.tok_s, found.proven_at) == (3.0, 2e9)
     stage.close()

@@ -152,6 +152,9 @@ def test_a_run_whose_journal_is_lost_has_begun() -> None:
     assert history.rows()[0].state == "interrupted"
 
 
+URL = "http://127.0.0.1:9"
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_a_follower_says_down_only_while_it_is(
     hand: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch, back: bool
@@ -160,9 +163,9 @@ def test_a_follower_says_down_only_while_it_is(
     monkeypatch.setattr("console.frontends.cli.follow.GRACE_S", 0.0)
     made = hand()
     made.state("running")
-    made.add("outage", down=True, proof=0.0)
+    made.add("outage", down=True, proof=0.0, url=URL)
     if back:
-        proof.remember(proof.proof_file(""), time.time() + 1, 5.0, False)
+        proof.remember(proof.proof_file("", URL), time.time() + 1, 5.0, False)
     assert cli.main(["attach", made.run.id, "--json"]) == Exit.HOLD
     told = capsys.readouterr()
     assert ("BASELINE DOWN: omni-console rollback" in told.err) is not back

@@ -48,7 +48,7 @@ def test_a_run_is_begun_stepped_answered_and_read(inside: World, watch: RunWatch
     made = begin(site, catalog.load(path, {}, site), {}, step=True, say=said.append)
     assert (made.path, made.meta().headless) == (inside.run.path, False)
     assert said[0].startswith("run ")
-    proven = some(last(proof_file("local")))
+    proven = some(last(proof_file("local", inside.base_url)))
     assert not proven.degraded
     until(lambda: watch.latest and watch.latest.live, "its pointer is seen")
     now = seen(watch, "paused")

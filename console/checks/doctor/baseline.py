@@ -219,7 +219,7 @@ def proof(facts: Facts, check: Check) -> Iterator[Finding]:
     site = facts.site()
     if site is None:
         return
-    proven = last(proof_file(site.name))
+    proven = last(proof_file(site.name, site.model.baseline.url))
     if proven is None:
         yield check.note("no completion on record yet; every run asks for one before it begins")
         return

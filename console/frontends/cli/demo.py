@@ -111,7 +111,11 @@ def _stop(args: Namespace) -> int:
     if not paths.default_site().exists() and len(runs) == len(all_runs()):
         # a rollback without a run; where there is another site, it may be that one's
         made += [paths.state_dir() / ROLLBACK / name for name in (PROGRESS_FILE, LOCK)]
-    made += [paths.baseline_log(site.name), paths.restore_file(site.name), proof_file(site.name)]
+    made += [
+        paths.baseline_log(site.name),
+        paths.restore_file(site.name),
+        proof_file(site.name, specs[0].url),
+    ]
     for path in made:
         _remove(path, out)
     for name in ("services", "logs", "restore", "proof", "runs", "rollback", ""):

@@ -157,7 +157,7 @@ class Procedure:
                 _dismiss(self.plan, self.trigger)
             _finish(self.plan)
         if result.serving and self.plan.site_name:
-            file = proof.proof_file(self.plan.site_name)
+            file = proof.proof_file(self.plan.site_name, self.plan.baseline.url)
             proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
         return result
 

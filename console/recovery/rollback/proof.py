@@ -1,7 +1,8 @@
 """The newest proof that a baseline serves: when, how fast, and whether that was too slow.
 
-Each site has one small file, written by whoever got a completion: a run before it starts, a
-rollback at its end, a person who asks. Errors with it are ignored, because it only feeds a badge.
+Each baseline has one small file, written by whoever got a completion: a run before it starts, a
+rollback at its end, a person who asks. Errors with it are ignored: without a proof, an interrupted
+run's outage lasts until a rollback closes it.
 
 This module also keeps the measured restore times, which a plan shows before a step that takes the
 baseline down.
@@ -16,6 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from console.common import paths
 from console.common.files import write_atomically
@@ -37,9 +39,12 @@ class Served:
     degraded: bool = False
 
 
-def proof_file(site: str) -> Path:
-    """Where the newest proof of a site's baseline is kept."""
-    return paths.state_dir() / "proof" / f"{paths.file_name(site)}.json"
+def proof_file(site: str, url: str) -> Path:
+    """Where the newest proof of the baseline at this address is kept.
+
+    The address is part of it: two sites may have the same name and different baselines.
+    """
+    return paths.state_dir() / "proof" / f"{paths.file_name(site)}@{quote(url, safe='')}.json"
 
 
 def instead_of_baseline(plan: SealedPlan) -> str:

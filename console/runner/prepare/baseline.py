@@ -183,7 +183,8 @@ def remember(plan: SealedPlan, site: Site, done: Completion) -> None:
 
 
 def _remember(site: Site, done: Completion) -> None:
-    file, model = proof.proof_file(site.name), site.model.baseline.reference
+    base = site.model.baseline
+    file, model = proof.proof_file(site.name, base.url), base.reference
     reference = (model.tok_s, model.tolerance) if model else (None, 0.0)
     slow = proof.still_degraded(file, done.decode_tok_s, *reference)
     proof.remember(file, time.time(), done.decode_tok_s, slow)

@@ -240,7 +240,8 @@ SITE = "local"
 
 def prove_after_outage(world: World) -> None:
     """By the run's own clock, which is ahead of this machine's."""
-    proof.remember(proof.proof_file(SITE), world.view().down_since + 1, 5.0, False)
+    file = proof.proof_file(SITE, world.base_url)
+    proof.remember(file, world.view().down_since + 1, 5.0, False)
 
 
 def test_resume_stops_a_baseline_that_came_back(world: World) -> None:
@@ -267,12 +268,13 @@ def test_a_stranger_at_the_address_proves_nothing_for_a_run_that_left_the_baseli
     world: World,
 ) -> None:
     crash_at(world, "after_intent@up")
-    before = proof.last(proof.proof_file(SITE))
+    file = proof.proof_file(SITE, world.base_url)
+    before = proof.last(file)
     with running([sys.executable, "-S", str(STANDIN), str(world.base_port)]):
         world.until(world.serves, "the stranger answers")
         again = world.console("run", str(world.write("other.yaml", book(UP, name="other"))))
         assert again.code == 5
-    assert proof.last(proof.proof_file(SITE)) == before
+    assert proof.last(file) == before
     assert left_down(world.run, unknown=False)
     assert world.console("rollback", "--if-interrupted").code == 0
     assert world.serves()
@@ -280,7 +282,7 @@ def test_a_stranger_at_the_address_proves_nothing_for_a_run_that_left_the_baseli
 
 def test_a_proof_of_before_the_outage_does_not_end_it(world: World) -> None:
     """The clock was an hour ahead when the baseline was proven, and was set right since."""
-    file = proof.proof_file(SITE)
+    file = proof.proof_file(SITE, world.base_url)
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps({"at": time.time() + 3600, "tok_s": 50.0, "degraded": False}))
     crash_at(world, "after_intent@up")
@@ -307,8 +309,12 @@ def test_which_proof_ends_an_outage(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     now = time.time()
     before = None if before_s is None else now + before_s
-    view = RunView(site=SITE, outage=True, down_since=now - 1, proof_before=before)
-    proof.remember(proof.proof_file(SITE), now + newest_s, 5.0, False)
+    url = "http://127.0.0.1:8000"
+    view = RunView(site=SITE, outage=True, down_since=now - 1, proof_before=before, down_url=url)
+    other = proof.proof_file(SITE, "http://127.0.0.1:8001")
+    proof.remember(other, now + newest_s, 5.0, False)
+    assert not served_since(view, alive=False), "the proof of another site with the same name"
+    proof.remember(proof.proof_file(SITE, url), now + newest_s, 5.0, False)
     assert bool(served_since(view, alive=False)) is counts
 
 

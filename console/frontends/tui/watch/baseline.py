@@ -160,7 +160,7 @@ class BaselineWatch(Watch[BaselineView]):
             mine = False
         if not mine:
             return f"{words}; whether it is the baseline that answered is not known"
-        file = proof.proof_file(plan.site_name)
+        file = proof.proof_file(plan.site_name, base.url)
         slow = proof.still_degraded(file, rate, base.reference_tok_s, base.tolerance)
         proof.remember(file, time.time(), rate, slow)
         return words
@@ -190,7 +190,7 @@ class BaselineWatch(Watch[BaselineView]):
         view = BaselineView(
             word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s
         )
-        proven = proof.last(proof.proof_file(plan.site_name))
+        proven = proof.last(proof.proof_file(plan.site_name, base.url))
         if proven is None or word == CUT_OVER:
             return view
         if word == SERVING and proven.degraded:
