@@ -95,4 +95,4 @@ def leave(run: RunDir) -> None:
 
 def myself() -> live.Live:
     """This runner's entry in live.jsonl."""
-    return live.Live("runner", "runner", os.getpid(), process.start_time(os.getpid()) or 0)
+    return live.runner(os.getpid(), process.start_time(os.getpid()) or 0)

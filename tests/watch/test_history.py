@@ -10,12 +10,14 @@ import pytest
 
 from console import cli
 from console.common.errors import Exit
+from console.frontends.cli.follow import Follow
 from console.frontends.tui.watch import history
 from console.host import process
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.run_view import RunView
 from console.journal.store import SCHEMA_VERSION, Journal
 from console.recovery.rollback import proof
+from console.recovery.rollback.trigger import Lock
 from tests.children import end
 from tests.waiting import some, until
 from tests.watch.conftest import Hand
@@ -170,3 +172,29 @@ def test_a_follower_says_down_only_while_it_is(
     told = capsys.readouterr()
     assert ("BASELINE DOWN: omni-console rollback" in told.err) is not back
     assert json.loads(told.out)["state"] == "interrupted"
+
+
+def test_a_follower_waits_for_a_rollback_and_for_the_closer_it_starts(
+    hand: Make, begin: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.frontends.cli.follow.GRACE_S", 0.0)
+    made, polls = hand(), list[int]()
+    made.state("running")
+    made.run.rollback.mkdir(exist_ok=True)
+    rollback = Lock(made.run.rollback)
+    assert rollback.taken()
+
+    def wait(follow: Follow) -> None:
+        polls.append(len(polls))
+        if len(polls) == 3:  # it has written its last line, and starts the closer
+            closer = begin("sleep", "600")
+            made.live((closer.pid, process.start_time(closer.pid) or 0))
+            rollback.let_go()
+        elif len(polls) == 6:
+            made.state("rolled_back", "emergency")
+            made.add("run.finished")
+
+    monkeypatch.setattr(Follow, "_wait", wait)
+    monkeypatch.setattr(Follow, "_wait_cleanup", lambda follow: None)
+    assert cli.main(["attach", made.run.id, "--json"]) == Exit.ROLLED_BACK
+    assert len(polls) == 6

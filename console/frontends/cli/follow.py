@@ -14,12 +14,13 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import bound
 from console.frontends.tui.watch.watchers import Attendance
-from console.journal.lock import ladder_busy, runner_alive
+from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import served_since, settle, word_of
 from console.journal.run_view import RunView, fold
 from console.journal.state import RunState, StepState, exit_code, possible_verbs
 from console.journal.store import Event, JournalError, Reader
+from console.recovery.rollback.trigger import is_held
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words
 from console.render.report.timeline import sign
@@ -30,8 +31,8 @@ ATTEND_S = 1.0
 """Seconds between two signs from a foreground terminal that somebody is there."""
 SAY_S = 1.0
 GRACE_S = 5.0
-"""Seconds to wait for a dead runner's run: an emergency rollback closes its journal, and after a
-rollback by the sentinel another runner closes the run a second later."""
+"""Seconds to wait, where the runner is dead, for a rollback that nobody has begun yet. One under
+way and the closer that it starts, which writes the run's end, are waited for while they live."""
 
 
 def at_terminal() -> bool:
@@ -124,7 +125,7 @@ class Follow:
         """Whether nothing more will come: finished, or the runner is gone for good."""
         if self.finished:
             return True
-        if runner_alive(self.run) or ladder_busy(self.run):
+        if runner_alive(self.run) or is_held(self.run.rollback):
             self.dead_since = None
             return False
         now = time.monotonic()

@@ -57,6 +57,11 @@ def of_handle(handle: Handle, group: str = "") -> Live:
     return Live("process", handle.service, handle.pid, handle.start, group=group)
 
 
+def runner(pid: int, start: int) -> Live:
+    """The entry of a process that runs the run's steps, or writes its end after a rollback."""
+    return Live("runner", "runner", pid, start)
+
+
 def append(path: Path, entry: Live) -> None:
     """Append one line and fsync it. Raises OSError; what a full disk then cut off hides no later
     line."""

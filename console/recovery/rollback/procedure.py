@@ -18,7 +18,7 @@ from console.common.errors import ConsoleError, EngineError
 from console.host import process
 from console.host.ports import listener
 from console.host.process import COOKIE, ProcessSpec
-from console.recovery.rollback import proof
+from console.recovery.rollback import live, proof
 from console.recovery.rollback import trigger as trigger_fifo
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.observe import OWNER_S
@@ -279,7 +279,10 @@ def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
 
 
 def _finish(plan: SealedPlan) -> None:
-    """Start the closer, which completes the killed run's journal; it runs detached and may fail."""
+    """Start the closer, which completes the killed run's journal; it runs detached and may fail.
+
+    It is on record as the run's runner at once, so that a follower of the run waits for it.
+    """
     if not plan.finish_argv:
         return
     prefixes = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
@@ -287,5 +290,7 @@ def _finish(plan: SealedPlan) -> None:
     spec = ProcessSpec(plan.finish_argv)
     for log in (plan.rollback_dir / "finish.log", Path("/dev/null")):
         with contextlib.suppress(ConsoleError):
-            process.spawn(spec, log=log, cookie="finish", extra_env=extra)
+            pid, start = process.spawn(spec, log=log, cookie="finish", extra_env=extra)
+            with contextlib.suppress(OSError):  # on a full disk the closer tries it again
+                live.append(plan.rollback_dir / live.LIVE, live.runner(pid, start))
             return
