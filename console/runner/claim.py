@@ -8,16 +8,18 @@ always sees the other.
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from itertools import islice
 from pathlib import Path
 
 from console.common import paths
-from console.common.errors import HostBusy
+from console.common.errors import ConsoleError, HostBusy
+from console.common.text import one_line
 from console.host import process
 from console.journal.lock import HostLock, held_name, refuse_others
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_files import left_down
+from console.journal.run_files import left_down, read_view
 from console.recovery.rollback import live, records, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.trigger import is_held
@@ -43,7 +45,9 @@ def host_lock(*, patient: bool) -> HostLock:
 
 def announce(run: RunDir) -> None:
     """Write the pointer and live.jsonl, then check for another user's run and for a rollback under
-    way. Raises HostBusy for either, and OSError."""
+    way. Raises HostBusy for either and for a candidate that an interrupted run left, and OSError.
+    """
+    _refuse_beside_leftovers(run)
     meta, me, is_rolling_back = run.meta(), myself(), _rolling_back_places(run)
     paths.make(run.rollback)
     records.set_aside(os.getuid(), run.rollback)
@@ -62,6 +66,40 @@ def announce(run: RunDir) -> None:
                 "a rollback brings the baseline back", str(directory),
                 "omni-console rollback follows it to its end",
             )  # fmt: skip
+
+
+def _refuse_beside_leftovers(run: RunDir) -> None:
+    """Raise HostBusy if an interrupted run took its baseline down and its candidate is still
+    loaded, at whatever site: two engines may not fit into memory, and the rollback of one run would
+    not know the other's."""
+    mine = records.read(os.getuid())
+    if mine is None:
+        return
+    for one in [mine, *records.before(mine.uid, Path(mine.run_dir) / sealed.ROLLBACK)]:
+        loaded = _left_loaded(RunDir(Path(one.run_dir))) if one.run_id != run.id else ""
+        if loaded:
+            raise HostBusy(
+                f"run {one.run_id} was interrupted in its outage, and {loaded} is still loaded",
+                f"its site: {one_line(one.site)}",
+                f"omni-console rollback --site {shlex.quote(one.site)} ends it and brings that "
+                "site's baseline back",
+            )  # fmt: skip
+
+
+def _left_loaded(run: RunDir) -> str:
+    """A candidate that may still be loaded of a run that its journal leaves in an outage; ""
+    where there is none. A container counts until a rollback has ended the run."""
+    try:
+        view = read_view(run)
+    except (ConsoleError, OSError):
+        return ""  # nothing tells what it was; the baseline's own state decides
+    if view.over or not view.outage:
+        return ""
+    for entry in live.read(run.live):
+        if entry.kind == "process" and process.members(entry.pid, entry.start, cookie=run.id):
+            return one_line(entry.name, 40)
+    held = (name for name, known in view.services.items() if known.get("container"))
+    return one_line(next(held, ""), 40)
 
 
 def _rolling_back_places(run: RunDir) -> list[Path]:

@@ -74,6 +74,12 @@ def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how
     world.interrupt()
     world.kill("ladder")
     check = world.write("c.yaml", book("id: n, note: hello", name="check"))
+    refused = world.console("run", str(check), OMNI_SITE=str(other))
+    assert refused.code == 8, "two engines would be loaded"
+    assert f"omni-console rollback --site {world.site}" in refused.err
+    assert "cand is still loaded" in refused.err
+    [candidate] = world.pids("process")
+    process.stop_group(*candidate, grace_s=0.0)
     assert world.console("run", str(check), OMNI_SITE=str(other)).code == 0
     assert not world.serves()
     assert world.console("rollback", how).code == 0
