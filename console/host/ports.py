@@ -20,6 +20,8 @@ CONNECT_S = 1.0
 """How long the first try to connect may take."""
 ENGINE_PROXY = "docker-proxy"
 """The program that holds a published port unless the engine leaves that to the firewall."""
+ENGINE_CLIENTS = frozenset({"docker", "docker-compose", "nerdctl", "podman"})
+"""Programs, as the kernel names their processes, that start containers for a start script."""
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 
 
@@ -29,6 +31,24 @@ class Listener:
 
     pid: int
     words: str
+
+    @property
+    def is_engine_proxy(self) -> bool:
+        """Whether it holds the port for a container."""
+        return self.words.split(" ")[0].endswith(ENGINE_PROXY)
+
+
+def have_engine_client(pids: Iterable[int]) -> bool:
+    """Whether one of these processes is an engine's client. Only then may the engine's proxy hold
+    their port for them: it may as well publish a stranger's container there."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if (
+                Path("/proc", str(pid), "comm").read_text(errors="replace").strip()
+                in ENGINE_CLIENTS
+            ):
+                return True
+    return False
 
 
 def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
@@ -80,11 +100,14 @@ def owners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> set[i
     return {int(uid) for _, uid in _answering(url, proc, here)}
 
 
-def foreign(url: str, ours: Iterable[int] = (), *, here: bool = False) -> int | None:
+def foreign(
+    url: str, ours: Iterable[int] = (), *, here: bool = False, published: bool = False
+) -> int | None:
     """The uid of another user whose server answers where a URL of this machine points; None if
-    there is none. `ours` are users whose server also counts as ours."""
+    there is none. `ours` are users whose server also counts as ours; with `published`, so does
+    root's engine if it holds the port for a container."""
     found = owners(url, here=here) - {os.getuid(), *ours}
-    if 0 in found and _is_published(port_of(url)):
+    if published and 0 in found and _is_published(port_of(url)):
         found.discard(0)
     return min(found, default=None)
 

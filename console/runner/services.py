@@ -17,7 +17,7 @@ from console.common.logs.tail import keep_end
 from console.common.text import one_line
 from console.host import cgroup, process
 from console.host.memory import pids_of_container
-from console.host.ports import ENGINE_PROXY, foreign, listeners
+from console.host.ports import foreign, have_engine_client, listeners
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
@@ -336,12 +336,13 @@ def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
         return ""
     here = isinstance(spec.runs, ProcessSpec)
     found = list(listeners(spec.url, here=here))
-    if any(one.pid in own or one.words.split(" ")[0].endswith(ENGINE_PROXY) for one in found):
+    published = have_engine_client(own)
+    if any(one.pid in own or (published and one.is_engine_proxy) for one in found):
         return ""
     if found:
         return f"pid {found[0].pid}, {found[0].words}, answers at {spec.url}"
     users = {user for pid in own if (user := process.user_of(pid)) is not None}
-    other = foreign(spec.url, users, here=here)
+    other = foreign(spec.url, users, here=here, published=published)
     return "" if other is None else f"a server of user {other} answers at {spec.url}"
 
 

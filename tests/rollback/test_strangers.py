@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import encodings.idna  # noqa: F401  loaded while this process is root
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from console.common.errors import HostBusy
 from console.host import ports, process
 from console.host.process import COOKIE, ProcessSpec
 from console.journal import lock
-from console.recovery.rollback import records
+from console.recovery.rollback import observe, records
 from console.recovery.rollback.script import write
 from console.recovery.rollback.trigger import flocks
 from console.runtime import proxy
@@ -144,11 +145,12 @@ def test_another_users_server_is_not_the_baseline(stage: Stage) -> None:
     assert process.alive(*loads), "it has not ended of the taken address"
 
 
-@pytest.mark.parametrize("what", ["server", "relay", "engine's proxy"])
-def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port(
+@pytest.mark.parametrize("what", ["server", "relay", "a stranger's proxy", "its own proxy"])
+def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port_for_it(
     stage: Stage, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The baseline is a start script that runs; only the engine's proxy can belong to it."""
+    """The baseline is a start script; only the proxy of an engine whose client it runs can belong
+    to it."""
     port = proxy.port_of(stage.plan.baseline.url)
     argv = list(standin(port).argv)
     if what == "relay":
@@ -159,12 +161,12 @@ def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port(
         spec = ProcessSpec(tuple(argv), (("PYTHONPATH", os.getcwd()),))
         stage.groups.append(process.spawn(spec, log=stage.root / "log", cookie="roots"))
     else:
-        if what == "engine's proxy":
+        if what.endswith("proxy"):
             (stage.root / "docker-proxy").symlink_to(os.path.realpath(sys.executable))
             argv[0] = str(stage.root / "docker-proxy")
         stage.spawn([*argv, "-proto", "tcp", "-host-port", str(port)], cookie="roots")
     until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
-    stage.base(process=ProcessSpec(("sleep", "600")), ready_timeout_s=2.0)
+    stage.base(process=script(stage, what == "its own proxy"), ready_timeout_s=2.0)
     for one in (stage.root, *stage.root.rglob("*")):
         os.chown(one, NOBODY, NOBODY, follow_symlinks=False)
     open_up(stage.root)
@@ -175,7 +177,34 @@ def test_roots_server_is_a_users_baseline_only_where_an_engine_holds_the_port(
         os.setuid(NOBODY)
         return [stage.roll_back().serving, run_script(stage).returncode == 0]
 
-    assert in_child(act) == [what == "engine's proxy"] * 2
+    assert in_child(act) == [what == "its own proxy"] * 2
+
+
+def script(stage: Stage, runs_container: bool) -> ProcessSpec:
+    """A start script that waits: for nothing, or for an engine's client that runs a container."""
+    sleep = "sleep"
+    if runs_container:
+        sleep = str(stage.root / "docker")
+        Path(sleep).symlink_to(shutil.which("sleep") or "/bin/sleep")
+    return ProcessSpec(("sh", "-c", f"{sleep} 600; true"))
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("runs_container", [True, False])
+def test_root_too_takes_a_strangers_container_for_no_process_baseline(
+    stage: Stage, runs_container: bool, known: bool
+) -> None:
+    """Root sees the proxy that holds the port; a baseline started by hand is not on record."""
+    (stage.root / "docker-proxy").symlink_to(os.path.realpath(sys.executable))
+    argv = [*standin(stage.port).argv, "-proto", "tcp", "-host-port", str(stage.port)]
+    stage.spawn([str(stage.root / "docker-proxy"), *argv[1:]], cookie="roots")
+    until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
+    stage.base(process=script(stage, runs_container), ready_timeout_s=2.0)
+    if known:
+        stage.start_baseline()
+    ours = runs_container and known
+    assert observe.answers(stage.plan, known=False) is ours
+    assert (run_script(stage).returncode == 0) is runs_container, "it starts one not on record"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "box.localhost"])

@@ -10,7 +10,7 @@ from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.host import process
 from console.host.memory import pids_of_container
-from console.host.ports import ENGINE_PROXY, foreign, listeners
+from console.host.ports import foreign, have_engine_client, listeners
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
@@ -105,21 +105,24 @@ class Observed:
 
         A baseline may load for a long time before it finds its address taken.
         """
-        # A process baseline is on this machine, whatever name its URL uses.
-        url, here = self.plan.url, self.plan.kind == "process"
+        url = self.plan.url
         if published_elsewhere(self.inspected or {}, url):
             return True
         pids = self._pids()
-        here = here or bool(pids)  # in the host's network, too
-        found = list(listeners(url, here=here)) if pids else []
-        if found:
-            # The engine's proxy counts as the baseline's: a start script may run a container.
-            proxies = {x.pid for x in found if x.words.split(" ")[0].endswith(ENGINE_PROXY)}
-            return not any(one.pid in pids | proxies for one in found)
+        # A process baseline is on this machine, whatever name its URL uses; so is a container in
+        # the host's network.
+        here = self.plan.kind == "process" or bool(pids)
+        found = list(listeners(url, here=here)) if here else []
+        # A start script may run a container, by an engine's client: its proxy counts, too.
+        published = not here or have_engine_client(pids)
+        if pids and found:
+            return not any(x.pid in pids or (published and x.is_engine_proxy) for x in found)
+        if not published and any(one.is_engine_proxy for one in found):
+            return True
         # The listening process is unknown, or hidden from this user: its socket's user decides.
         return (
-            foreign(url, here=here) is not None
-            and foreign(url, self._users(pids), here=here) is not None
+            foreign(url, here=here, published=published) is not None
+            and foreign(url, self._users(pids), here=here, published=published) is not None
         )
 
     def _pids(self) -> set[int]:

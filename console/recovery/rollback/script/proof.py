@@ -60,11 +60,24 @@ answering() {
 # Whether root's engine holds the baseline's port for a container, by its proxy's command line.
 has_proxy() {
   for pid in $(pids_with cmdline "/^-host-port\$/{n;/^$PORT\$/F}"); do
-    case "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" in
-      *docker-proxy\ *) if [ "$(user_of "$pid")" = 0 ]; then return 0; fi ;;
+    if is_proxy "$pid" && [ "$(user_of "$pid")" = 0 ]; then return 0; fi
+  done
+  return 1
+}
+
+# Whether one of these pids is an engine's client. Only then may the engine's proxy hold their port
+# for them: it may as well publish a stranger's container there.
+has_client() {
+  for pid in $1; do
+    case "$(cat "/proc/$pid/comm" 2>/dev/null)" in
+      docker|docker-compose|nerdctl|podman) return 0 ;;
     esac
   done
   return 1
+}
+
+is_proxy() {
+  case "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" in *docker-proxy\ *) ;; *) return 1 ;; esac
 }
 
 baseline_pid() { recorded_pid || marked_pid; }
@@ -101,8 +114,9 @@ own_pids() {
 users_of_baseline() {
   id -u
   if [ "$KIND" = process ]; then
-    for pid in $(own_pids); do user_of "$pid"; done
-    if has_proxy; then echo 0; fi
+    mine=$(own_pids)
+    for pid in $mine; do user_of "$pid"; done
+    if has_client "$mine" && has_proxy; then echo 0; fi
     return
   fi
   for pid in $(pids_in_host); do user_of "$pid"; in_host=yes; done
@@ -159,15 +173,19 @@ holders() {
   done
 }
 
-# Whether one of these pids, or an engine's proxy, listens on the baseline's port. Where nobody is
-# seen that does, it is unknown: the sockets' users have told what is known, and beside a candidate
-# that may still run that is not enough.
+# Whether one of these pids, or the engine's proxy for them, listens on the baseline's port. Where
+# nobody is seen that does, it is unknown: the sockets' users have told what is known, and beside a
+# candidate that may still run that is not enough. Without pids, only a proxy is known to be wrong.
 listens() {
   seen=''
-  for pid in $(holders); do
-    case " $(echo "$1" | tr '\n' ' ')" in *" $pid "*) return 0 ;; esac
-    case "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" in *docker-proxy\ *) return 0 ;; esac
-    seen=yes
+  for holder in $(holders); do
+    case " $(echo "$1" | tr '\n' ' ')" in *" $holder "*) return 0 ;; esac
+    if is_proxy "$holder"; then
+      if has_client "$1"; then return 0; fi
+      seen=yes
+    elif [ -n "$1" ]; then
+      seen=yes
+    fi
   done
   [ -z "$seen" ] && [ -z "$LEFT" ]
 }
@@ -199,8 +217,7 @@ is_ours() {
   if is_foreign; then return 1; fi
   if [ "$KIND" = process ]; then
     is_up || return 1
-    own=$(own_pids)
-    if [ -n "$own" ] && [ -n "$(answering 3)" ]; then listens "$own"; else [ -z "$LEFT" ]; fi
+    if [ -n "$(answering 3)" ]; then listens "$(own_pids)"; else [ -z "$LEFT" ]; fi
     return
   fi
   case "$(life)" in
