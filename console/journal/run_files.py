@@ -300,7 +300,7 @@ def word_of(run: RunDir, view: RunView, alive: bool) -> str:
 def view_of(run: RunDir) -> tuple[RunView, str]:
     """The run's view and its state in one word. Raises JournalError."""
     view, alive = read_view(run), runner_alive(run)
-    settle(view, served_since(view, alive), relay_state(view, alive))
+    settle(view, served_since(run, view, alive), relay_state(view, alive))
     return view, word_of(run, view, alive)
 
 
@@ -313,15 +313,32 @@ def left_down(run: RunDir, *, unknown: bool) -> bool:
         return unknown
 
 
-def served_since(view: RunView, alive: bool) -> float:
+def unrecorded_end(run: RunDir, view: RunView) -> Line:
+    """The last line of a rollback that ended the run and that its journal does not know, or {}.
+
+    `rollback.sh` writes to no journal, and nothing resumes what a rollback has ended. A rollback
+    that the runner asked for is its own restore, which goes on.
+    """
+    lines, _ = read_lines(run.ladder)
+    done = [line for line in lines if line.get("rung") == "done"]
+    trigger = done[-1].get("trigger") if done else None
+    known = any(line.get("trigger") == trigger for line in view.stages)
+    return done[-1] if done and not known and not is_runners(trigger) else {}
+
+
+def served_since(run: RunDir, view: RunView, alive: bool) -> float:
     """When the baseline answered a completion after the run took it down, Unix seconds, or 0.0: the
-    journal of a dead runner cannot know that. Reads one small file.
+    journal of a dead runner cannot know that. Reads two files.
 
     A proof that existed before the outage does not count, whatever the clock says.
     """
-    served = None
-    if view.outage and not alive:
-        served = proof.last(proof.proof_file(view.site, view.down_url))
+    if not view.outage or alive:
+        return 0.0
+    end = unrecorded_end(run, view)
+    at = end.get("at")
+    if end.get("serving") is True and isinstance(at, int | float) and at > 0:
+        return float(at)
+    served = proof.last(proof.proof_file(view.site, view.down_url))
     if served is None:
         return 0.0
     known = served.at > time.time() if view.proof_before is None else served.at == view.proof_before

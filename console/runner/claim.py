@@ -19,7 +19,7 @@ from console.common.text import one_line
 from console.host import process
 from console.journal.lock import HostLock, held_name, refuse_others
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_files import left_down, read_view
+from console.journal.run_files import left_down, read_view, unrecorded_end
 from console.recovery.rollback import live, records, standby
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.trigger import is_held
@@ -93,7 +93,7 @@ def _left_loaded(run: RunDir) -> str:
         view = read_view(run)
     except (ConsoleError, OSError):
         return ""  # nothing tells what it was; the baseline's own state decides
-    if view.over or not view.outage:
+    if view.over or not view.outage or unrecorded_end(run, view):
         return ""
     for entry in live.read(run.live):
         if entry.kind == "process" and process.members(entry.pid, entry.start, cookie=run.id):

@@ -10,14 +10,13 @@ from console.common.errors import BaselineNotReady, ConsoleError, InvalidFile, U
 from console.config.playbook.kinds import KINDS
 from console.host import cgroup, process
 from console.journal.run_dir import RunDir
-from console.journal.run_files import read_view
+from console.journal.run_files import read_view, unrecorded_end
 from console.journal.run_view import StepView
 from console.journal.state import ENDS, Cause, RunState, StepState
 from console.recovery.rollback import live
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
     SCRIPT,
-    is_runners,
     read_lines,
     result_of,
     who_asked,
@@ -130,13 +129,9 @@ def refuse_resume(run: RunDir) -> None:
         view = read_view(run)
     except (ConsoleError, OSError):
         return  # the journal is read once more, with the run announced, and speaks for itself
-    lines, _ = read_lines(run.rollback / PROGRESS_FILE)
-    known = {line.get("trigger") for line in view.stages}
-    done = [str(line.get("trigger")) for line in lines if line.get("rung") == "done"]
-    # a rollback that the runner asked for is its restore: the journal may lack it, and it goes on
-    if done and done[-1] not in known and not is_runners(done[-1]):
+    if end := unrecorded_end(run, view):
         closing = ("its journal is being closed", "omni-console show; start a new run")
-        if done[-1].startswith(SCRIPT):  # it needs no Python, so it starts none
+        if str(end.get("trigger")).startswith(SCRIPT):  # it needs no Python, so it starts none
             closing = ("rollback.sh does not close its journal", "omni-console rollback does")
         raise UsageError(f"a rollback has ended run {run.id}", *closing)
     with contextlib.suppress(InvalidFile, OSError):

@@ -260,7 +260,7 @@ class Follow:
         view = self.view
         if not self.finished and not view.over:
             # the journal of a dead runner cannot know what was done since: whoever did that did it
-            settle(view, served_since(view, False))
+            settle(view, served_since(self.run, view, False))
             word = word_of(self.run, view, False)
             self._line(f"== {word}: {self.run.id}")
             for text in way_on(self.run, view, word):

@@ -230,7 +230,9 @@ def test_a_baseline_that_died_beside_a_run_is_brought_back(world: World, resumed
 
 
 def test_what_the_script_has_rolled_back_is_not_resumed(world: World) -> None:
-    script_ended(world, "trial")
+    run = script_ended(world, "trial")
+    assert not left_down(run, unknown=True), "the unit at boot has nothing to do"
+    assert world.console("rollback", "--if-interrupted", "--json").json["nothing_to_do"]
     resumed = world.console("resume", "--detach")
     assert resumed.code == Exit.USAGE, resumed
     assert "omni-console rollback does" in resumed.err
@@ -319,9 +321,10 @@ def test_which_proof_ends_an_outage(
     view = RunView(site=SITE, outage=True, down_since=now - 1, proof_before=before, down_url=url)
     other = proof.proof_file(SITE, "http://127.0.0.1:8001")
     proof.remember(other, now + newest_s, 5.0, False)
-    assert not served_since(view, alive=False), "the proof of another site with the same name"
+    run = RunDir(tmp_path)
+    assert not served_since(run, view, alive=False), "the proof of another site with the same name"
     proof.remember(proof.proof_file(SITE, url), now + newest_s, 5.0, False)
-    assert bool(served_since(view, alive=False)) is counts
+    assert bool(served_since(run, view, alive=False)) is counts
 
 
 def test_a_refused_resume_leaves_another_runs_cutover_alone(world: World) -> None:

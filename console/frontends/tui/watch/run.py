@@ -210,7 +210,7 @@ class RunWatch(Watch[Snapshot]):
         word = UNREADABLE if unread else word_of(source.run, source.view, source.alive)
         live = source.alive and self._choice.is_live(source.run)
         control, silent = self._asker.answer(source)
-        back_at = served_since(source.view, source.alive)
+        back_at = served_since(source.run, source.view, source.alive)
         relay_is = relay_state(source.view, source.alive)
         key = (
             source.run.path, source.view.seq, word, source.alive, live, str(control), silent,
