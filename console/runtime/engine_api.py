@@ -48,6 +48,11 @@ _NETWORK = (
 )
 
 
+class EngineDenied(EngineError):
+    """The engine's socket is not open to this user. That passes only where an engine just opens it,
+    so it is not waited for as for an engine that is away."""
+
+
 class EngineRefused(EngineError):
     """The engine is there and answered no (a port in use, a missing device …)."""
 
@@ -223,7 +228,7 @@ class RawEngine:
         except PermissionError:
             title = "the container engine is not open to this user"
             detail = f"no permission for {self.path}"
-            raise EngineError(title, detail, "the docker group, or root, may use it") from None
+            raise EngineDenied(title, detail, "the docker group, or root, may use it") from None
         except ConnectionRefusedError:
             detail = f"nothing listens on {self.path}"
             raise EngineError("the container engine is not running", detail, _START) from None

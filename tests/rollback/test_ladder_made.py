@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from console.common.errors import EngineError
 from console.host import process
 from console.host.ports import listener
-from console.recovery.rollback import observe, procedure
+from console.recovery.rollback import context, observe, procedure
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.stages import stop
+from console.recovery.rollback.stages import start, stop
+from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, health
 from tests.rollback.conftest import DASH, Stage, run_script, standin
 from tests.rollback.test_ladder_engine import Yard, in_this_process
@@ -127,6 +129,29 @@ def test_a_container_that_the_engine_cannot_look_at_keeps_none_of_the_others(
     engine_of(yard).answer = lambda call: None
     assert [yard.up(one) for one in (broken, labelled, recorded)] == [False] * 3, yard.lines
     assert any("nil" in one for one in yard.said("stop", "note")), yard.lines
+
+
+def test_an_engine_that_is_closed_to_this_user_is_not_waited_for_as_for_one_that_is_away(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(engine: RawEngine, seconds: float) -> socket.socket:
+        raise PermissionError(13, "Permission denied")
+
+    def no_command(*_: object) -> str:
+        raise EngineError("docker cannot be run")
+
+    yard.record("cand", yard.candidate())
+    monkeypatch.setattr(RawEngine, "_dial", closed)
+    monkeypatch.setattr(context.RollbackContext, "command", no_command)
+    for module in (start, stop):
+        monkeypatch.setattr(module, "ENGINE_RETRY_S", 0.05)
+    monkeypatch.setattr(context, "DENIED_S", 0.2)
+    result = yard.roll_back()
+    assert not result.serving
+    for stage in ("stop", "start"):
+        notes = [line for line in yard.said(stage, "note") if "asked again" in line]
+        assert 0 < len(notes) < 10, yard.lines
+        assert "the docker group, or root, may use it" in notes[0]
 
 
 def test_a_paused_baseline_goes_on_with_what_it_has_loaded(yard: Yard) -> None:

@@ -21,10 +21,12 @@ from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import Report
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.runtime.engine_api import RawEngine
+from console.runtime.engine_api import EngineDenied, RawEngine
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command, seconds."""
+DENIED_S = 6.0
+"""Seconds for which an engine whose socket is closed to this user is asked again."""
 SLICE_S = 0.2
 """The longest wait for a thread without a break, seconds."""
 
@@ -95,15 +97,18 @@ class RollbackContext:
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
 
-    def note_away(self, stage: str, error: EngineError, limit_s: float) -> None:
-        """Report that the engine does not answer and for how long it is asked again; the first time
-        with the commands for an operator who does not want to wait."""
+    def note_away(self, stage: str, error: EngineError, limit_s: float) -> float:
+        """Report that the engine does not answer and for how long it is asked again, which it
+        returns: `limit_s`, or less if it is closed to this user. The first time with the commands
+        for an operator who does not want to wait."""
         hint = f"; {error.hint}" if error.hint else ""
+        limit_s = min(limit_s, DENIED_S) if isinstance(error, EngineDenied) else limit_s
         limit = format_duration(limit_s)
         self.report.note(stage, f"{error}; asked again for up to {limit}{hint}")
         for command in self.manual():
             self.report.note(stage, f"by hand: {command}")
         self.manual = tuple
+        return limit_s
 
     @property
     def mark(self) -> str:

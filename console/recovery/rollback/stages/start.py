@@ -135,9 +135,9 @@ class Baseline(Observed):
         An engine that is away is asked again, in both starts together for START_WAIT_S.
         """
         context = self.context
+        begun, refused = context.clock.monotonic(), 0
         if self._give_up_at is None:
-            self._give_up_at = context.clock.monotonic() + START_WAIT_S
-        refused = 0
+            self._give_up_at = begun + START_WAIT_S
         while True:
             try:
                 return self._by_engine()
@@ -149,7 +149,8 @@ class Baseline(Observed):
                     raise
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
-                context.note_away("start", error, START_WAIT_S)
+                limit_s = context.note_away("start", error, START_WAIT_S)
+                self._give_up_at = min(self._give_up_at, begun + limit_s)
                 # A start that timed out may have worked all the same, so this asks.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True

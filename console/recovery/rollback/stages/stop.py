@@ -131,7 +131,7 @@ def _end_containers(context: RollbackContext) -> None:
         if context.uses_engine:
             _stop_by_command(context)
         return
-    deadline = context.clock.monotonic() + ENGINE_WAIT_S
+    begun = context.clock.monotonic()
     while True:
         try:
             _stop_containers(context, engine, _targets(context, engine))
@@ -144,13 +144,13 @@ def _end_containers(context: RollbackContext) -> None:
             if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return
-            context.note_away("stop", error, ENGINE_WAIT_S)
+            limit_s = context.note_away("stop", error, ENGINE_WAIT_S)
             context.engine_away = True
             if context.plan.baseline.kind == "process":
                 _end_inside(context)
                 if not _still_held(context):
                     break
-            if context.clock.monotonic() + ENGINE_RETRY_S >= deadline:
+            if context.clock.monotonic() + ENGINE_RETRY_S >= begun + limit_s:
                 break
             context.clock.sleep(ENGINE_RETRY_S)
     _end_inside(context)
