@@ -37,6 +37,12 @@ class Listener:
         """Whether it holds the port for a container."""
         return self.words.split(" ")[0].endswith(ENGINE_PROXY)
 
+    def how_to_end(self, port: int) -> str:
+        """What ends it, to be typed; for a proxy, the container that it serves."""
+        if self.is_engine_proxy:
+            return f"docker stop $(docker ps -q --filter publish={port})"
+        return f"kill {self.pid}"
+
 
 def have_engine_client(pids: Iterable[int]) -> bool:
     """Whether one of these processes is an engine's client. Only then may the engine's proxy hold

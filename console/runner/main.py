@@ -21,7 +21,7 @@ from console.common.errors import BaselineNotReady, ConsoleError, Exit, HostBusy
 from console.common.paths import module_argv
 from console.common.text import one_line
 from console.config.site.site import load_site
-from console.host.ports import listener
+from console.host.ports import listener, port_of
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, fold
@@ -282,7 +282,7 @@ def _can_be_stopped(context: Context) -> None:
         url = context.plan.site.model.baseline.url
         who = listener(url)
         what = f"process {who.pid} ({who.words})" if who else "something"
-        end = f"`kill {who.pid}`" if who else "end it by hand"
+        end = f"`{who.how_to_end(port_of(url))}`" if who else "end it by hand"
         raise BaselineNotReady(
             "no run starts: the baseline could not be stopped",
             f"{what} answers at {url}; the console did not start it as the site file has it now",

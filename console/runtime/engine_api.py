@@ -61,6 +61,21 @@ class NoSuchContainer(EngineRefused):
     """The engine answered that it knows no such container."""
 
 
+_NO_PLUGIN = ("is not a docker command", "unknown shorthand flag: 'f'", "unknown flag: --profile")
+
+
+def compose_is_missing(words: str) -> EngineError | None:
+    """The error to raise if a docker command failed because it has no compose plugin: it says that
+    as a complaint about a flag, before a page of usage. None if it failed for another reason."""
+    if not any(sign in words for sign in _NO_PLUGIN):
+        return None
+    return EngineError(
+        "Docker Compose is missing",
+        "the docker command has no compose plugin",
+        "install the docker-compose-plugin package (Compose v2)",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """One line of the engine's list; texts are foreign and not clean."""

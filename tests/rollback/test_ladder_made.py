@@ -154,6 +154,19 @@ def test_an_engine_that_is_closed_to_this_user_is_not_waited_for_as_for_one_that
         assert "the docker group, or root, may use it" in notes[0]
 
 
+def test_a_docker_command_without_compose_is_named(yard: Yard, tmp_path: Path) -> None:
+    base = yard.plan.baseline
+    yard.remove(base.container_id)
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho \"docker: 'compose' is not a docker command.\" >&2; exit 1")
+    docker.chmod(0o755)
+    argv = (str(docker), "compose", "-f", str(tmp_path / "compose.yaml"), "up", "-d", "base")
+    yard.plan = replace(yard.plan, baseline=replace(base, compose_argv=argv))
+    result = yard.roll_back()
+    assert not result.serving
+    assert "Docker Compose is missing" in result.detail, yard.lines
+
+
 def test_a_paused_baseline_goes_on_with_what_it_has_loaded(yard: Yard) -> None:
     base = yard.plan.baseline
     yard.raw.start(base.container_id)

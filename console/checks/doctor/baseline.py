@@ -179,7 +179,7 @@ def _cut_over(check: Check, found: Relay, site: Site) -> Finding:
 def _serving(site: Site, check: Check) -> Finding:
     """It serves; also whether a run could stop it: only a process that the console has started."""
     from console.host import process
-    from console.host.ports import listener
+    from console.host.ports import listener, port_of
     from console.host.process import BASELINE_COOKIE, ProcessSpec
 
     spec = site.baseline_spec()
@@ -192,7 +192,7 @@ def _serving(site: Site, check: Check) -> Finding:
         return check.warning(
             f"{what} serves at {spec.url}, which the console did not start as the site file has "
             "it now: no run will start",
-            f"{f'kill {who.pid}' if who else 'end it'}, then omni-console rollback",
+            f"{who.how_to_end(port_of(spec.url)) if who else 'end it'}, then omni-console rollback",
         )
     return check.ok(f"serves at {spec.url}")
 

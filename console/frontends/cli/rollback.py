@@ -35,18 +35,19 @@ def _all_interrupted(args: Namespace) -> int:
     """Roll back each run that left its baseline down, once. The site that is named is not started
     for itself: an operator may have stopped its baseline on purpose."""
     done: list[str] = []
-    code, failed = Exit.OK, None
+    code, failed = Exit.OK, list[ConsoleError]()
     while (run_dir := _interrupted(done)) is not None:
         done.append(run_dir)
         try:
             code = max(code, Exit(_roll_back(args, explicit_site=False, run_dir=run_dir)))
-        except RollbackFailed as error:
-            failed = error
+        except ConsoleError as error:  # a broken site file, too: the other runs have theirs
+            failed.append(error)
     if not done:
         words = "nothing to do: no run left the baseline down"
         print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
-    if failed is not None:
-        raise failed
+    if failed:
+        told = [": ".join(filter(None, (one.title, one.detail))) for one in failed]
+        raise RollbackFailed("rollback failed", "\n".join(told), failed[-1].hint)
     return int(code)
 
 

@@ -21,7 +21,7 @@ from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import Report
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.runtime.engine_api import EngineDenied, RawEngine
+from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missing
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command, seconds."""
@@ -180,6 +180,8 @@ class RollbackContext:
         except OSError as error:
             raise EngineError(f"{argv[0]} cannot be run", error.strerror or "") from None
         text = decode(out)
+        if code and (missing := compose_is_missing(text)) is not None:
+            raise missing
         if code:
             raise EngineError(f"{argv[0]} {argv[1]} failed", one_line(text[-300:]))
         return text

@@ -16,7 +16,7 @@ from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, EngineError
 from console.host import process
-from console.host.ports import listener
+from console.host.ports import listener, port_of
 from console.host.process import COOKIE, ProcessSpec
 from console.recovery.rollback import live, proof
 from console.recovery.rollback import trigger as trigger_fifo
@@ -258,9 +258,10 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
 def _report_unrecorded(context: RollbackContext) -> None:
     """Report a process that serves without a record: no run could stop it, so none will start."""
     if context.plan.baseline.kind == "process" and context.baseline_process() is None:
-        who = listener(context.plan.baseline.url)
+        url = context.plan.baseline.url
+        who = listener(url)
         pid = f"process {who.pid}" if who else "a process"
-        end = f"`kill {who.pid}`" if who else "end it"
+        end = f"`{who.how_to_end(port_of(url))}`" if who else "end it"
         context.report.note(
             "start", f"{pid} serves that the console did not start as the site file has it now: "
             f"no run will start; {end}, then rollback again"

@@ -38,7 +38,7 @@ from console.runtime.docker.engine_state import (
 )
 from console.runtime.engine_api import COMPOSE_PROJECT as PROJECT
 from console.runtime.engine_api import COMPOSE_SERVICE as SERVICE
-from console.runtime.engine_api import is_of_compose
+from console.runtime.engine_api import compose_is_missing, is_of_compose
 from console.runtime.spec import (
     OOM_SCORE,
     OWNER_LABEL,
@@ -345,7 +345,6 @@ ALLOWED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "XDG_CONFIG_HOME"
 """What compose needs from the environment, besides DOCKER_*; variables of the compose file come
 from its `.env` or from the playbook's `env:`."""
 _UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
-_NO_PLUGIN = ("is not a docker command", "unknown shorthand flag: 'f'", "unknown flag: --profile")
 
 
 def compose(
@@ -358,12 +357,8 @@ def compose(
     code, out, error = _run(argv, _environment(host, env), what, seconds)
     text = decode(error)
     if code != 0:
-        if any(sign in text for sign in _NO_PLUGIN):
-            raise EngineError(
-                "Docker Compose is missing",
-                "the docker command has no compose plugin",
-                "install the docker-compose-plugin package (Compose v2)",
-            )
+        if (missing := compose_is_missing(text)) is not None:
+            raise missing
         lines = [line.strip() for line in clean_lines(text, 500) if line.strip()]
         raise ServiceError(f"{what} failed", "\n".join(lines[-6:]) or f"exit code {code}")
     for name in sorted(set(_UNSET.findall(text))):

@@ -83,6 +83,27 @@ def test_every_interrupted_run_is_rolled_back_once(
     assert asked == [(False, str(second.path), ""), (False, str(first.path), "")]
 
 
+def test_a_broken_site_file_of_one_run_keeps_no_other_from_its_rollback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = shelved(DOWN), shelved(DOWN, "20260102-000000-x-1a2b")
+    pointed(second, first)
+    asked: list[str] = []
+
+    def roll_back(*_: object, run_dir: str, **given: object) -> Result:
+        asked.append(run_dir)
+        if run_dir == str(second.path):
+            raise UsageError("the site file is broken", "/s/b.yaml: line 3", "mend it")
+        return Result(serving=True)
+
+    monkeypatch.setattr("console.frontends.cli.rollback.roll_back", roll_back)
+    assert main(["rollback", "--if-interrupted"]) == Exit.ROLLBACK_FAILED
+    assert asked == [str(second.path), str(first.path)]
+    said = capsys.readouterr()
+    assert "the site file is broken: /s/b.yaml: line 3" in said.err
+    assert "the baseline serves" in said.out
+
+
 def test_no_run_at_all_and_a_broken_journal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rollback", "--if-interrupted", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["nothing_to_do"] is True
