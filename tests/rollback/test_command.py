@@ -81,11 +81,16 @@ def test_symlinked_pointer_means_nothing(stage: Stage) -> None:
     assert records.find_all() == []
 
 
-def test_no_run_and_no_site_is_nothing_to_do(stage: Stage) -> None:
+def test_no_run_and_no_site_is_nothing_to_do_and_says_where_it_looked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = rollback(None, False, stage.lines.append)
     assert result.nothing_to_do
     assert result.exit_code is Exit.OK
     assert stage.lines[-1]["rung"] == "done"
+    assert result.detail == f"nothing to do: no run, and no site file {paths.default_site()}"
+    monkeypatch.setenv("SUDO_USER", "ann")
+    assert "nor ann's in their home directory; --site" in rollback(None, False, None).detail
 
 
 def test_explicit_site_comes_before_an_old_run(stage: Stage) -> None:

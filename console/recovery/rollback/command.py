@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from console.common import paths
 from console.common.clock import Clock, SystemClock
+from console.common.text import one_line
 from console.host.privileges import requester
 from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import (
@@ -110,7 +112,7 @@ def rollback(
         for _ in range(MOST_ROLLBACKS):
             selected = finder.find()
             if selected is None:
-                result = Result(False, nothing_to_do=True, detail="nothing to do: no run, no site")
+                result = Result(False, nothing_to_do=True, detail=_nothing())
                 _say(emit, clock, trigger, "ok", result.detail, **result.fields())
             else:
                 note(f"plan: {selected.source}, {selected.plan.run_id or selected.plan.site_name}")
@@ -124,6 +126,14 @@ def rollback(
                 break
             note("a run has begun meanwhile")
     return _all_in_all(finder, failed, result)
+
+
+def _nothing() -> str:
+    """That nothing is to be done, with the places that were looked at: the user behind sudo may
+    keep files where only that user's own environment says."""
+    words = f"nothing to do: no run, and no site file {paths.default_site()}"
+    who = one_line(os.environ.get("SUDO_USER", ""), 40)
+    return f"{words}, nor {who}'s in their home directory; --site names another" if who else words
 
 
 def _all_in_all(finder: Finder, failed: Result | None, result: Result) -> Result:
