@@ -336,7 +336,8 @@ def test_a_container_that_is_gone_or_published_elsewhere_is_not_what_answers(
     assert done.returncode == code, done.stdout
 
 
-RESTARTS = """echo >>{asked}; [ "$(wc -l <{asked})" -gt 12 ] || exit 1
+RESTARTS = """echo >>{asked}
+[ "$(wc -l <{asked})" -gt 12 ] || {{ printf 'no\\033[31m daemon\\n' >&2; exit 1; }}
 case "$*" in
   "start base") : >{asked}.up ;;
   *.State.Running*base) if [ -e {asked}.up ]; then echo "true false false 7 now"; fi ;;
@@ -354,5 +355,5 @@ def test_an_engine_that_is_being_restarted_is_waited_for(stage: Stage) -> None:
     stage.base(kind="container", container_name="base", ready_timeout_s=10.0)
     done = run_script(stage, path)
     assert done.returncode == 0, done.stdout
-    assert "docker start base failed" in done.stdout
+    assert "docker start base failed: no[31m daemon\n" in done.stdout, "and no control character"
     assert done.stdout.count("the engine does not answer") == 1

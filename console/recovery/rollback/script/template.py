@@ -233,11 +233,11 @@ start_container() {
         say start "unpaused $one"; return 0
       fi ;;
     esac
-    if timeout 60 docker start "$one" >/dev/null 2>&1; then
+    if words=$(timeout 60 docker start "$one" 2>&1); then
       [ "$was" = "$(life)" ] || FRESH=yes
       say start "container $one"; return 0
     fi
-    say start "docker start $one failed"
+    say start "docker start $one failed: $(printf %s "$words" | tr -dc '\40-\176' | cut -c 1-200)"
   done
   if engine_back; then
     stop_containers; LEFT=$(still_there) || LEFT=yes; start_container; return
