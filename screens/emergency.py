@@ -257,7 +257,7 @@ def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
         lead: Row = (
             (f"{when}  ", "dim"), (f"{stage:<10} ", "bold"), (f"{shown:<7} ", TONE.get(state, "")),
         )  # fmt: skip
-        rows += behind(lead, clean(str(said.get("detail", "")), 800), width + 1)
+        rows += behind(lead, clean(str(said.get("detail", "")), 800), width)
     return rows
 
 

@@ -161,6 +161,7 @@ def test_a_rollback(snapshot: SnapshotAssertion) -> None:
     ]  # fmt: skip
     begun = [{"rung": "start", "state": "begin", "t": 1.0, "detail": ""}, lines[3]]
     said = [drawn(stage_rows(lines, 70)), drawn(stage_rows(begun, 70))]
+    assert max(map(width_of, stage_rows(lines, 70))) <= 70, "the scroll bar covers what is wider"
     command = "docker run " + " ".join(f"--option-{n}=value" for n in range(12))
     for result, trouble in (
         (None, ""), (None, "it cannot be started"), (Result(False, detail="no answer"), ""),
