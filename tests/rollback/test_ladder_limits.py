@@ -317,3 +317,24 @@ def test_a_baseline_that_hangs_once_it_is_ready_is_started_anew(
     monkeypatch.setattr(start, "GRACE_S", 0.0)
     assert stage.roll_back().serving
     assert not process.alive(*hung[0])
+
+
+def test_a_baseline_that_hangs_after_its_proof_is_started_once_more(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It froze while it was measured; it has just been started, and yet it does not load."""
+    monkeypatch.setattr(verify, "HUNG_S", 1.0)
+    monkeypatch.setattr(start, "GRACE_S", 0.0)
+    frozen: list[tuple[int, int]] = []
+
+    def freeze(line: dict[str, object]) -> None:
+        if (line["rung"], line["state"]) == ("serving", "ok") and not frozen:
+            frozen.append(stage.running())
+            process.send(*frozen[0], signal.SIGSTOP)
+
+    stage.sleeper()
+    result = Procedure(stage.plan, emit=freeze).run()
+    assert result.serving
+    assert result.tok_s is not None
+    assert not process.alive(*frozen[0])
+    assert stage.running() != frozen[0]

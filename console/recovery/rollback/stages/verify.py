@@ -36,6 +36,8 @@ class Readiness:
         self.baseline = baseline
         self.plan = context.plan.baseline
         self.restarted = False
+        self.served = False
+        """It was proven in its present life: silence now is no loading."""
         self.misplaced = False
         """It runs, but at another port, or while something else has its port: it would load its
         model again, and answer no more than before."""
@@ -51,12 +53,13 @@ class Readiness:
             life = self.baseline.life()
             trouble = trouble or self._completion() or self._not_the_baseline(life)
             if not trouble:
+                self.served = True
                 return True
             stage, detail = trouble
             if self.restarted or self.misplaced:
                 self.context.fail(stage, detail)
                 return False
-            self.restarted = True
+            self.restarted, self.served = True, False
             self.context.report.note(stage, f"{detail}; restarting it once")
             try:
                 self.context.report.note("start", self.baseline.restart())
@@ -83,7 +86,8 @@ class Readiness:
             if state != said:
                 said = state
                 report.note("ready", f"{state}: {detail}")
-            if state is not Health.UNHEALTHY or self.baseline.started or self.restarted:
+            loads = (self.baseline.started or self.restarted) and not self.served
+            if state is not Health.UNHEALTHY or loads:
                 hung_since = now
             if now - hung_since >= HUNG_S:
                 return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
@@ -153,7 +157,7 @@ class Readiness:
                 model=proof.model,
                 prompt=proof.prompt,
                 max_tokens=proof.max_tokens,
-                timeout_s=proof.timeout_s if attempt else min(HUNG_S, proof.timeout_s),
+                timeout_s=_patience_s(proof.timeout_s, attempt),
             )
             if answer.ok:
                 report.ok("completion", answer.detail)
@@ -170,24 +174,33 @@ class Readiness:
         return "completion", detail
 
 
+def _patience_s(timeout_s: float, attempt: int) -> float:
+    """Seconds for a completion: its whole timeout only where an earlier one was merely slow."""
+    return timeout_s if attempt else min(HUNG_S, timeout_s)
+
+
 def measure(context: RollbackContext) -> tuple[float | None, bool]:
     """Median decode rate (tokens a second) of two completions of 64 tokens, None where no rate was
-    measured; and whether that is degraded: below the reference by more than the tolerance."""
+    measured; and whether that is degraded: below the reference by more than the tolerance.
+
+    A baseline that hangs since its proof is not waited for twice."""
     plan, report = context.plan.baseline, context.report
     report.begin("measure")
     rates: list[float] = []
-    for _ in range(MEASURED_RUNS):
+    for number in range(MEASURED_RUNS):
         answer = complete(
             plan.url,
             model=plan.completion.model,
             prompt=plan.completion.prompt,
             max_tokens=MEASURED_TOKENS,
-            timeout_s=plan.completion.timeout_s,
+            timeout_s=_patience_s(plan.completion.timeout_s, number),
         )
         if answer.ok and answer.decode_tok_s is not None:
             rates.append(answer.decode_tok_s)
-        else:
-            report.note("measure", answer.detail)
+            continue
+        report.note("measure", answer.detail)
+        if health(plan.url, plan.ready_path)[0] is Health.UNHEALTHY:
+            break
     if not rates:
         report.failed("measure", "no figure: it serves, how fast is unknown")
         return None, False
