@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from console.common.text import one_line
+from console.host import process
 
 LISTEN = "0A"
 CONNECT_S = 1.0
@@ -45,14 +46,14 @@ class Listener:
 
 
 def have_engine_client(pids: Iterable[int]) -> bool:
-    """Whether one of these processes is an engine's client. Only then may the engine's proxy hold
-    their port for them: it may as well publish a stranger's container there."""
-    for pid in pids:
+    """Whether one of these processes, or a descendant of theirs (`sudo` gives it a session of its
+    own), is an engine's client. Only then may the engine's proxy hold their port for them: it may
+    as well publish a stranger's container there."""
+    own = set(pids)
+    for path in Path("/proc").glob("[0-9]*/comm") if own else ():
         with contextlib.suppress(OSError):
-            if (
-                Path("/proc", str(pid), "comm").read_text(errors="replace").strip()
-                in ENGINE_CLIENTS
-            ):
+            name = path.read_text(errors="replace").strip()
+            if name in ENGINE_CLIENTS and own & process.ancestry(int(path.parent.name)):
                 return True
     return False
 
@@ -113,23 +114,23 @@ def foreign(
     there is none. `ours` are users whose server also counts as ours; with `published`, so does
     root's engine if it holds the port for a container."""
     found = owners(url, here=here) - {os.getuid(), *ours}
-    if published and 0 in found and _is_published(port_of(url)):
+    if published and 0 in found and engine_proxies(port_of(url)):
         found.discard(0)
     return min(found, default=None)
 
 
-def _is_published(port: int) -> bool:
-    """Whether root's engine holds a port for a container. Its proxy is recognised by its user and
-    its command line, which anybody may read."""
-    asked = ("-host-port", str(port))
+def engine_proxies(port: int) -> list[int]:
+    """The pids by which root's engine holds a port for a container. A proxy is recognised by its
+    user and its command line, which anybody may read."""
+    asked, found = ("-host-port", str(port)), list[int]()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
                 words = os.fsdecode(Path("/proc", name, "cmdline").read_bytes()).split("\0")
                 proxy = words[0].endswith(ENGINE_PROXY) and asked in pairwise(words)
                 if proxy and os.stat(f"/proc/{name}").st_uid == 0:
-                    return True
-    return False
+                    found.append(int(name))
+    return found
 
 
 def ways(url: str, *, here: bool = False) -> list[tuple[str, ...]]:

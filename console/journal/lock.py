@@ -30,6 +30,12 @@ def runner_alive(run: RunDir) -> bool:
     return bool(runners) and process.alive(runners[-1].pid, runners[-1].start)
 
 
+def closer_alive(run: RunDir) -> bool:
+    """Whether a process lives that a rollback started to write this run's end."""
+    closers = [entry for entry in live.read(run.live) if entry.kind == "closer"]
+    return any(process.alive(entry.pid, entry.start) for entry in closers)
+
+
 def ladder_busy(run: RunDir) -> bool:
     """Whether a rollback of this run has begun, not recorded its end, and still holds its lock."""
     try:

@@ -338,7 +338,11 @@ def served_since(run: RunDir, view: RunView, alive: bool) -> float:
     at = end.get("at")
     if end.get("serving") is True and isinstance(at, int | float) and at > 0:
         return float(at)
-    served = proof.last(proof.proof_file(view.site, view.down_url))
+    url = view.down_url
+    if not url:  # an old journal does not name it
+        with contextlib.suppress(ConsoleError, OSError):
+            url = sealed.of_run(run.path).baseline.url
+    served = proof.last(proof.proof_file(view.site, url))
     if served is None:
         return 0.0
     known = served.at > time.time() if view.proof_before is None else served.at == view.proof_before

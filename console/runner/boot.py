@@ -66,7 +66,9 @@ def left_down(done: Collection[str] = ()) -> RunDir | None:
         pointed = [run, *(RunDir(Path(p.run_dir)) for p in records.before(mine.uid, run.rollback))]
         left = (one for one in pointed if str(one.path) not in done)
         down = (one for one in left if outage_of(one, unknown=True))
-        return None if runner_alive(run) else next(down, None)
+        # The process that writes the end of a run that was rolled back just now is no active run.
+        is_active = str(run.path) not in done and runner_alive(run)
+        return None if is_active else next(down, None)
     newest = next((run for run in all_runs() if not (run.path / MAPPING).exists()), None)
     if newest is None or str(newest.path) in done or runner_alive(newest):
         return None

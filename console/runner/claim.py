@@ -14,14 +14,15 @@ from itertools import islice
 from pathlib import Path
 
 from console.common import paths
-from console.common.errors import ConsoleError, HostBusy
+from console.common.errors import ConsoleError, EngineError, HostBusy
 from console.common.text import one_line
 from console.host import process
 from console.journal.lock import HostLock, held_name, refuse_others
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_files import left_down, read_view, unrecorded_end
+from console.journal.run_files import left_down, read_view
 from console.recovery.rollback import live, records, standby
 from console.recovery.rollback import sealed_plan as sealed
+from console.recovery.rollback.observe import is_running
 from console.recovery.rollback.trigger import is_held
 from console.runner.fault import point
 from console.runner.guard.process import dismiss
@@ -47,8 +48,9 @@ def announce(run: RunDir) -> None:
     """Write the pointer and live.jsonl, then check for another user's run and for a rollback under
     way. Raises HostBusy for either and for a candidate that an interrupted run left, and OSError.
     """
+    meta, me, places = run.meta(), myself(), _rolling_back_places(run)
+    _refuse_beside_rollback(places)
     _refuse_beside_leftovers(run)
-    meta, me, is_rolling_back = run.meta(), myself(), _rolling_back_places(run)
     paths.make(run.rollback)
     records.set_aside(os.getuid(), run.rollback)
     records.write(
@@ -60,12 +62,16 @@ def announce(run: RunDir) -> None:
     live.append(run.live, me)
     point("announced")
     refuse_others()  # two users at one moment: each has lock and pointer now, so one sees the other
-    for directory in is_rolling_back:
-        if is_held(directory):
-            raise HostBusy(
-                "a rollback brings the baseline back", str(directory),
-                "omni-console rollback follows it to its end",
-            )  # fmt: skip
+    _refuse_beside_rollback(places)
+
+
+def _refuse_beside_rollback(places: list[Path]) -> None:
+    """Raise HostBusy if a rollback is under way in one of these directories."""
+    for directory in filter(is_held, places):
+        raise HostBusy(
+            "a rollback brings the baseline back", str(directory),
+            "omni-console rollback follows it to its end",
+        )  # fmt: skip
 
 
 def _refuse_beside_leftovers(run: RunDir) -> None:
@@ -78,28 +84,38 @@ def _refuse_beside_leftovers(run: RunDir) -> None:
     for one in [mine, *records.before(mine.uid, Path(mine.run_dir) / sealed.ROLLBACK)]:
         loaded = _left_loaded(RunDir(Path(one.run_dir))) if one.run_id != run.id else ""
         if loaded:
+            which = f"--site {shlex.quote(one.site)}" if one is mine else "--if-interrupted"
             raise HostBusy(
-                f"run {one.run_id} was interrupted in its outage, and {loaded} is still loaded",
+                f"run {one.run_id} was interrupted in its outage, and {loaded}",
                 f"its site: {one_line(one.site)}",
-                f"omni-console rollback --site {shlex.quote(one.site)} ends it and brings that "
-                "site's baseline back",
-            )  # fmt: skip
+                f"omni-console rollback {which} ends it and brings that site's baseline back",
+            )
 
 
 def _left_loaded(run: RunDir) -> str:
-    """A candidate that may still be loaded of a run that its journal leaves in an outage; ""
-    where there is none. A container counts until a rollback has ended the run."""
+    """Which candidate of a run that its journal leaves in an outage is still loaded, in words; ""
+    for none. Clients may be meant to stay at a candidate of a run that is over."""
     try:
-        view = read_view(run)
+        view, plan = read_view(run), sealed.of_run(run.path)
     except (ConsoleError, OSError):
         return ""  # nothing tells what it was; the baseline's own state decides
-    if view.over or not view.outage or unrecorded_end(run, view):
+    if not view.outage or (view.over and view.cutover):
         return ""
-    for entry in live.read(run.live):
+    entries = [e for e in live.read(run.live) if e.name != plan.baseline.name]
+    for entry in entries:
         if entry.kind == "process" and process.members(entry.pid, entry.start, cookie=run.id):
-            return one_line(entry.name, 40)
-    held = (name for name, known in view.services.items() if known.get("container"))
-    return one_line(next(held, ""), 40)
+            return f"its process {one_line(entry.name, 40)} is still loaded"
+    held = {e.container: e.name for e in entries if e.kind == "container"}
+    words = (_runs(plan, box, one_line(name, 40)) for box, name in held.items())
+    return next(filter(None, words), "")
+
+
+def _runs(plan: sealed.SealedPlan, container: str, name: str) -> str:
+    """That a candidate's container runs or may run, in words; "" if its engine knows better."""
+    try:
+        return f"its container {name} is still loaded" if is_running(plan, container) else ""
+    except EngineError as error:
+        return f"its container {name} may still be loaded: {error}"
 
 
 def _rolling_back_places(run: RunDir) -> list[Path]:

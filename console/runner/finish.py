@@ -16,6 +16,7 @@ from console.common.text import one_line
 from console.host.ports import foreign
 from console.host.process import ProcessSpec
 from console.journal.state import STEP_ENDS, Cause, Decision, RunState, StepState
+from console.recovery.rollback import observe
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
     Result,
@@ -184,7 +185,10 @@ class Ending:
                 self.context.clock.sleep(LOOK_S)
             there = health(base.url, base.ready.path)[0] is Health.SERVING
             local = there and isinstance(base.runs, ProcessSpec)
-            if there and not (local and foreign(base.url, here=True) is not None):
+            strange = local and foreign(base.url, here=True) is not None
+            if there and not (
+                strange and not observe.answers(self.context.way_back(), known=False)
+            ):
                 return False
         return True
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import encodings.idna  # noqa: F401  loaded while this process is root
 import os
+import shlex
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -186,7 +188,25 @@ def script(stage: Stage, runs_container: bool) -> ProcessSpec:
     if runs_container:
         sleep = str(stage.root / "docker")
         Path(sleep).symlink_to(shutil.which("sleep") or "/bin/sleep")
-    return ProcessSpec(("sh", "-c", f"{sleep} 600; true"))
+    return ProcessSpec(("sh", "-c", f"setsid -w env -i {sleep} 600; true"))  # as `sudo` does
+
+
+def test_a_start_script_between_two_clients_of_its_engine_is_waited_for(
+    stage: Stage, restore: Callable[[], None]
+) -> None:
+    """It has started its container, asks until that answers, and then follows its log."""
+    proxy_, docker = stage.root / "docker-proxy", stage.root / "docker"
+    proxy_.symlink_to(os.path.realpath(sys.executable))
+    docker.symlink_to(shutil.which("sleep") or "/bin/sleep")
+    server = [str(proxy_), *standin(stage.port).argv[1:], "-host-port", str(stage.port)]
+    begins = f"setsid -f env -i OMNI_TEST_ROOT={stage.root} {shlex.join(server)}"
+    script = f"{begins}; sleep 1; {docker} 600; true"
+    stage.base(process=ProcessSpec(("sh", "-c", script)), ready_timeout_s=30.0)
+    try:
+        restore()
+    finally:
+        for pid in ports.engine_proxies(stage.port):
+            process.send(pid, process.start_time(pid) or 0, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -16,7 +16,7 @@ from console.host import process
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.run_view import RunView
 from console.journal.store import SCHEMA_VERSION, Journal
-from console.recovery.rollback import proof
+from console.recovery.rollback import live, proof
 from console.recovery.rollback.trigger import Lock
 from tests.children import end
 from tests.waiting import some, until
@@ -188,7 +188,8 @@ def test_a_follower_waits_for_a_rollback_and_for_the_closer_it_starts(
         polls.append(len(polls))
         if len(polls) == 3:  # it has written its last line, and starts the closer
             closer = begin("sleep", "600")
-            made.live((closer.pid, process.start_time(closer.pid) or 0))
+            start = process.start_time(closer.pid) or 0
+            live.append(made.run.live, live.closer(closer.pid, start))
             rollback.let_go()
         elif len(polls) == 6:
             made.state("rolled_back", "emergency")

@@ -14,7 +14,7 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import bound
 from console.frontends.tui.watch.watchers import Attendance
-from console.journal.lock import runner_alive
+from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import served_since, settle, word_of
 from console.journal.run_view import RunView, fold
@@ -125,7 +125,8 @@ class Follow:
         """Whether nothing more will come: finished, or the runner is gone for good."""
         if self.finished:
             return True
-        if runner_alive(self.run) or is_held(self.run.rollback):
+        run = self.run
+        if runner_alive(run) or closer_alive(run) or is_held(run.rollback):
             self.dead_since = None
             return False
         now = time.monotonic()

@@ -45,10 +45,11 @@ def _all_interrupted(args: Namespace) -> int:
     if not done:
         words = "nothing to do: no run left the baseline down"
         print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
-    if failed:
-        told = [": ".join(filter(None, (one.title, one.detail))) for one in failed]
-        raise RollbackFailed("rollback failed", "\n".join(told), failed[-1].hint)
-    return int(code)
+    if len(failed) == 1 and code <= failed[0].exit_code:
+        raise failed[0]
+    for one in failed:
+        print("\n".join(one.lines()), file=sys.stderr)
+    return int(max([code, *(one.exit_code for one in failed)]))
 
 
 def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site: str = "") -> int:

@@ -43,6 +43,8 @@ class RollbackContext:
     """The OOM score for processes started here; None when this process is not protected."""
     engine_away: bool = False
     """The stop stage gave the engine up: later calls to it must not delay the baseline."""
+    denied_since: float | None = None
+    """When the engine was first found closed to this user, in a series without a break."""
     hurried: bool = False
     """RAM is nearly full: candidates are killed without a grace period."""
     stopped: int = 0
@@ -97,18 +99,22 @@ class RollbackContext:
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
 
-    def note_away(self, stage: str, error: EngineError, limit_s: float) -> float:
-        """Report that the engine does not answer and for how long it is asked again, which it
-        returns: `limit_s`, or less if it is closed to this user. The first time with the commands
-        for an operator who does not want to wait."""
+    def note_away(self, stage: str, error: EngineError, limit_s: float) -> bool:
+        """Report that the engine does not answer and for how long it is asked again; the first time
+        with the commands for an operator who does not want to wait. False once it has been closed
+        to this user for DENIED_S without a break: that does not pass by itself."""
         hint = f"; {error.hint}" if error.hint else ""
-        limit_s = min(limit_s, DENIED_S) if isinstance(error, EngineDenied) else limit_s
-        limit = format_duration(limit_s)
+        denied, now = isinstance(error, EngineDenied), self.clock.monotonic()
+        if not denied:
+            self.denied_since = None
+        elif self.denied_since is None:
+            self.denied_since = now
+        limit = format_duration(min(limit_s, DENIED_S) if denied else limit_s)
         self.report.note(stage, f"{error}; asked again for up to {limit}{hint}")
         for command in self.manual():
             self.report.note(stage, f"by hand: {command}")
         self.manual = tuple
-        return limit_s
+        return self.denied_since is None or now - self.denied_since < DENIED_S
 
     @property
     def mark(self) -> str:

@@ -17,7 +17,7 @@ from console.host import process
 from console.runtime.spec import Handle
 
 LIVE = "live.jsonl"
-KINDS = ("runner", "step", "process", "container", "ladder")
+KINDS = ("runner", "step", "process", "container", "ladder", "closer")
 STOPPABLE = ("runner", "step", "process", "container")
 """Kinds that a rollback ends; it spares everything else in the file."""
 
@@ -60,6 +60,11 @@ def of_handle(handle: Handle, group: str = "") -> Live:
 def runner(pid: int, start: int) -> Live:
     """The entry of a process that runs the run's steps, or writes its end after a rollback."""
     return Live("runner", "runner", pid, start)
+
+
+def closer(pid: int, start: int) -> Live:
+    """The entry of a process that will write the run's end, once it has the host's lock."""
+    return Live("closer", "closer", pid, start)
 
 
 def append(path: Path, entry: Live) -> None:

@@ -10,7 +10,7 @@ from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.host import process
 from console.host.memory import pids_of_container
-from console.host.ports import foreign, have_engine_client, listeners
+from console.host.ports import engine_proxies, foreign, have_engine_client, listeners, port_of
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
@@ -125,6 +125,14 @@ class Observed:
             and foreign(url, self._users(pids), here=here, published=published) is not None
         )
 
+    def may_be_published(self) -> bool:
+        """Whether the engine's proxy at the port may be the process baseline's although no client
+        of an engine runs: its start script lives, is the older one, and may be between two."""
+        if self.plan.kind != "process" or self.process is None:
+            return False
+        starts = map(process.start_time, engine_proxies(port_of(self.plan.url)))
+        return any(start is not None and start >= self.process[1] for start in starts)
+
     def _pids(self) -> set[int]:
         """The pids of the only processes that may answer; empty when they are unknown.
 
@@ -174,6 +182,15 @@ def answers(plan: SealedPlan, *, known: bool) -> bool:
         return Observed(context).is_ours(OWNER_S, known=known)
     finally:
         report.close()
+
+
+def is_running(plan: SealedPlan, container: str) -> bool:
+    """Whether a container is up, as the plan's engine says within OWNER_S. Raises EngineError."""
+    engine = RawEngine(plan.engine.socket or plan.engine.docker_host, OWNER_S)
+    try:
+        return is_up(engine.inspect(container))
+    except NoSuchContainer:
+        return False
 
 
 def _owners(pids: set[int]) -> set[int]:

@@ -282,7 +282,7 @@ def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
 def _finish(plan: SealedPlan) -> None:
     """Start the closer, which completes the killed run's journal; it runs detached and may fail.
 
-    It is on record as the run's runner at once, so that a follower of the run waits for it.
+    It is on record at once, so that a follower of the run waits for it.
     """
     if not plan.finish_argv:
         return
@@ -293,5 +293,5 @@ def _finish(plan: SealedPlan) -> None:
         with contextlib.suppress(ConsoleError):
             pid, start = process.spawn(spec, log=log, cookie="finish", extra_env=extra)
             with contextlib.suppress(OSError):  # on a full disk the closer tries it again
-                live.append(plan.rollback_dir / live.LIVE, live.runner(pid, start))
+                live.append(plan.rollback_dir / live.LIVE, live.closer(pid, start))
             return

@@ -166,7 +166,10 @@ class Standby:
         if probe.health(base.url, base.ready_path)[0] is not probe.Health.SERVING:
             return False
         if base.kind == "process" and foreign(base.url, here=True) is not None:
-            return False
+            from console.recovery.rollback import observe
+
+            if not observe.answers(self.plan, known=False):
+                return False
         return relay.at(base.url) is None  # with a relay, a candidate is what answers
 
     def _overdue(self) -> bool:

@@ -97,10 +97,10 @@ def test_a_broken_site_file_of_one_run_keeps_no_other_from_its_rollback(
         return Result(serving=True)
 
     monkeypatch.setattr("console.frontends.cli.rollback.roll_back", roll_back)
-    assert main(["rollback", "--if-interrupted"]) == Exit.ROLLBACK_FAILED
+    assert main(["rollback", "--if-interrupted"]) == Exit.USAGE, "a restart would not mend it"
     assert asked == [str(second.path), str(first.path)]
     said = capsys.readouterr()
-    assert "the site file is broken: /s/b.yaml: line 3" in said.err
+    assert "the site file is broken\n  /s/b.yaml: line 3\n  hint: mend it" in said.err
     assert "the baseline serves" in said.out
 
 
@@ -182,8 +182,8 @@ def test_it_is_known_before_it_looks_for_a_rollback(
     run, seen = bench.context.run, []
 
     def look(directory: Path) -> bool:
-        (found,) = records.find_all()
-        seen.append((found.run_id, [e.kind for e in live.read(run.live)], directory))
+        for found in records.find_all():
+            seen.append((found.run_id, [e.kind for e in live.read(run.live)], directory))
         return False
 
     monkeypatch.setattr(claim, "is_held", look)

@@ -87,6 +87,27 @@ def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how
     world.until(lambda: read_view(first).state == "rolled_back", "it is on record")
 
 
+def test_all_interrupted_runs_are_rolled_back_while_the_first_is_being_closed(
+    world: World,
+) -> None:
+    site, url = elsewhere(world)
+    other = world.write("other.yaml", json.dumps(site | {"name": "other"}))
+    assert world.console("rollback", OMNI_SITE=str(other)).code == 0
+    path = world.write("b.yaml", book(UP, LONG))
+    for at in (world.site, other):
+        assert world.console("run", "--detach", str(path), OMNI_SITE=str(at)).code == 0
+        world.step("long", "running")
+        world.interrupt()
+        world.kill("ladder")
+        [candidate] = world.pids("process")
+        process.stop_group(*candidate, grace_s=0.0)
+    assert not world.serves()
+    assert not world.serves(url)
+    assert world.console("rollback", "--if-interrupted").code == 0
+    assert world.serves()
+    assert world.serves(url)
+
+
 def test_an_end_before_the_step_that_stops_the_candidate(world: World) -> None:
     steps = (UP, "id: bad, run: ['false']", STOP, "id: z, note: reached")
     done = world.go(world.write("b.yaml", book(*steps)))

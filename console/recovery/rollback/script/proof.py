@@ -57,27 +57,42 @@ answering() {
   done
 }
 
-# Whether root's engine holds the baseline's port for a container, by its proxy's command line.
+# Whether root's engine holds the baseline's port for a container, by its proxy's command line; of
+# proxies that are not older than $1, a start time.
 has_proxy() {
   for pid in $(pids_with cmdline "/^-host-port\$/{n;/^$PORT\$/F}"); do
-    if is_proxy "$pid" && [ "$(user_of "$pid")" = 0 ]; then return 0; fi
+    if is_proxy "$pid" && [ "$(user_of "$pid")" = 0 ]; then
+      began=$(start_of "$pid")
+      if [ "${began:-0}" -ge "${1:-0}" ]; then return 0; fi
+    fi
   done
   return 1
 }
 
-# Whether one of these pids is an engine's client. Only then may the engine's proxy hold their port
-# for them: it may as well publish a stranger's container there.
+# Whether one of these pids, or a descendant of theirs (`sudo` gives it a session of its own), is an
+# engine's client. Only then may the engine's proxy hold their port for them: it may as well publish
+# a stranger's container there.
 has_client() {
-  for pid in $1; do
-    case "$(cat "/proc/$pid/comm" 2>/dev/null)" in
-      docker|docker-compose|nerdctl|podman) return 0 ;;
-    esac
+  clients='/^\(docker\|docker-compose\|nerdctl\|podman\)$/F'
+  for client in $(sed -s -n "$clients" /proc/[0-9]*/comm 2>/dev/null | cut -d / -f 3); do
+    while [ "${client:-0}" -gt 1 ]; do
+      case " $(echo "$1" | tr '\n' ' ')" in *" $client "*) return 0 ;; esac
+      client=$(parent_of "$client")
+    done
   done
   return 1
 }
 
 is_proxy() {
   case "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" in *docker-proxy\ *) ;; *) return 1 ;; esac
+}
+
+# Whether that proxy may be the baseline's although no client of an engine runs: its start script
+# lives, is the older one, and may be between two.
+may_be_published() {
+  [ "$KIND" = process ] && is_up || return 1
+  oldest=${SPAWNED:-$(baseline_pid)}
+  [ -n "$oldest" ] && has_proxy "$(start_of "$oldest")"
 }
 
 baseline_pid() { recorded_pid || marked_pid; }
@@ -239,7 +254,9 @@ wait_ready() {
   while :; do
     code=$(http_code "$HEALTH")
     if [ "$code" = 200 ] && is_ours; then say ready "HTTP 200"; return 0; fi
-    if is_foreign; then say ready "another user's server has the baseline's port"; return 1; fi
+    if is_foreign && ! may_be_published; then
+      say ready "another user's server has the baseline's port"; return 1
+    fi
     if [ "$code" = 200 ] && [ "$KIND" = container ] && is_elsewhere; then
       say ready "something else answers: the container is not published at this port"; return 1
     fi

@@ -135,9 +135,9 @@ class Baseline(Observed):
         An engine that is away is asked again, in both starts together for START_WAIT_S.
         """
         context = self.context
-        begun, refused = context.clock.monotonic(), 0
         if self._give_up_at is None:
-            self._give_up_at = begun + START_WAIT_S
+            self._give_up_at = context.clock.monotonic() + START_WAIT_S
+        refused = 0
         while True:
             try:
                 return self._by_engine()
@@ -149,13 +149,13 @@ class Baseline(Observed):
                     raise
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
-                limit_s = context.note_away("start", error, START_WAIT_S)
-                self._give_up_at = min(self._give_up_at, begun + limit_s)
+                asks_again = context.note_away("start", error, START_WAIT_S)
                 # A start that timed out may have worked all the same, so this asks.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True
                     return "the engine was slow; it runs"
-                if context.clock.monotonic() + ENGINE_RETRY_S >= self._give_up_at:
+                late = context.clock.monotonic() + ENGINE_RETRY_S >= self._give_up_at
+                if late or not asks_again:
                     break
             context.clock.sleep(ENGINE_RETRY_S)
         try:

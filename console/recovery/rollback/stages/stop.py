@@ -131,11 +131,11 @@ def _end_containers(context: RollbackContext) -> None:
         if context.uses_engine:
             _stop_by_command(context)
         return
-    begun = context.clock.monotonic()
+    deadline = context.clock.monotonic() + ENGINE_WAIT_S
     while True:
         try:
             _stop_containers(context, engine, _targets(context, engine))
-            context.engine_away = False
+            context.engine_away, context.denied_since = False, None
             return
         except EngineRefused as error:
             context.fail("stop", str(error))
@@ -144,13 +144,13 @@ def _end_containers(context: RollbackContext) -> None:
             if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return
-            limit_s = context.note_away("stop", error, ENGINE_WAIT_S)
+            asks_again = context.note_away("stop", error, ENGINE_WAIT_S)
             context.engine_away = True
             if context.plan.baseline.kind == "process":
                 _end_inside(context)
                 if not _still_held(context):
                     break
-            if context.clock.monotonic() + ENGINE_RETRY_S >= begun + limit_s:
+            if context.clock.monotonic() + ENGINE_RETRY_S >= deadline or not asks_again:
                 break
             context.clock.sleep(ENGINE_RETRY_S)
     _end_inside(context)

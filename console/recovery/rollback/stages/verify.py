@@ -23,6 +23,8 @@ does one that completes nothing in this time and then does not answer its health
 that is only slow is asked again, with all its time."""
 FAILED_S = 10.0
 """Seconds to wait for a container whose start failed: the engine may only have been late."""
+BETWEEN_S = 5.0
+"""Seconds for which a start script may be between two clients of its engine."""
 COMPLETION_TRIES = 2
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
@@ -77,9 +79,11 @@ class Readiness:
         while True:
             state, detail = health(plan.url, plan.ready_path)
             now = clock.monotonic()
-            if state is Health.SERVING:
-                if not self.baseline.is_ours(OWNER_S):
+            if state is Health.SERVING and not self.baseline.is_ours(OWNER_S):
+                if not self.baseline.may_be_published():
                     return "ready", self._stranger()
+                state, detail = Health.LOADING, "a container has its port, and its script runs on"
+            if state is Health.SERVING:
                 report.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.context, "after ready")
                 return None
@@ -114,8 +118,11 @@ class Readiness:
 
         It may have ended because its address was taken, or its engine may restart it repeatedly.
         """
-        if not self.baseline.is_ours(OWNER_S):
-            return "completion", self._stranger()
+        until = self.context.clock.monotonic() + BETWEEN_S
+        while not self.baseline.is_ours(OWNER_S):
+            if not self.baseline.may_be_published() or self.context.clock.monotonic() >= until:
+                return "completion", self._stranger()
+            self.context.clock.sleep(LAST_PAUSE_S)
         now = self.baseline.life()
         if life and now and now != life:
             return "completion", "it ended and was started anew during its proof"
