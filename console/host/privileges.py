@@ -77,9 +77,19 @@ def become(uid: int) -> None:
     os.setuid(uid)
     if os.getuid() != uid or os.geteuid() != uid:
         raise ConsoleError("root could not be dropped", f"still uid {os.geteuid()}")
+    # `sudo -E` passes that user's own directories on; root's would be closed to this user.
     for key in [key for key in os.environ if key.startswith("XDG_")]:
-        del os.environ[key]
+        if owner_of(os.environ[key]) != uid:
+            del os.environ[key]
     os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
+
+
+def owner_of(path: str | os.PathLike[str]) -> int | None:
+    """The uid of a file's or a directory's owner; None if there is none."""
+    try:
+        return os.stat(path).st_uid
+    except (OSError, ValueError):
+        return None
 
 
 def name_of(uid: int) -> str:

@@ -342,8 +342,10 @@ def published_elsewhere(container: Mapping[str, Any], url: str) -> str:
     if not bindings or not is_local(url) or host.get("NetworkMode") == "host":
         return ""
     asked = _doors(bindings)
-    settings = _table(container, "NetworkSettings")
-    if _table(container, "State").get("Running") is True and "Ports" in settings:
+    settings, state = _table(container, "NetworkSettings"), _table(container, "State")
+    # One that its engine starts again at this moment counts as running, and has no ports yet.
+    has_ports = state.get("Restarting") is not True and state.get("Pid") != 0
+    if state.get("Running") is True and has_ports and "Ports" in settings:
         found = _doors(_table(settings, "Ports"))
     elif all(port.isdigit() and port != "0" for _, port in asked):
         found = asked

@@ -77,6 +77,19 @@ def test_whose_site_counts_is_asked_of_the_user_behind_sudo(
 
 
 @as_root
+def test_the_directories_that_sudo_passes_on_are_that_users(
+    stage: Stage, behind_sudo: BehindSudo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `sudo -E` root would act on them as root, and leave files of root's in them."""
+    find, plan = behind_sudo(NOBODY, "nothing"), stage.of_site(site_name="theirs")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(stage.root / "theirs"))
+    stage.usual_site()
+    for path in ((own := stage.root / "theirs"), *own.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    assert in_child(lambda: find(lambda: plan)) == ["theirs", NOBODY]
+
+
+@as_root
 @pytest.mark.parametrize("root_has_site", [True, False])
 @pytest.mark.parametrize("is_on", [True, False])
 def test_another_users_run_ends_first_for_a_user_behind_sudo_who_has_none_on(

@@ -16,6 +16,7 @@ from console.runtime.engine_api import (
     EngineRefused,
     NoSuchContainer,
     RawEngine,
+    published_elsewhere,
     socket_path,
     unfit_as_baseline,
 )
@@ -223,3 +224,14 @@ def test_what_speaks_against_a_container_as_the_baseline(
     }
     why, hint = unfit_as_baseline(found, url)
     assert word in why if word else why == hint == ""
+
+
+def test_a_container_that_is_restarting_has_no_ports_yet_and_is_not_published_elsewhere() -> None:
+    found = {
+        "State": {"Running": True, "Restarting": True, "Pid": 0},
+        "HostConfig": {"PortBindings": {"80/tcp": [{"HostIp": "", "HostPort": "8080"}]}},
+        "NetworkSettings": {"Ports": {}},
+    }
+    assert published_elsewhere(found, HERE) == ""
+    found["State"] = {"Running": True, "Restarting": False, "Pid": 7}
+    assert published_elsewhere(found, HERE) == "no port"

@@ -19,7 +19,7 @@ from pathlib import Path
 from console.common import paths
 from console.common.errors import ConsoleError
 from console.host import process
-from console.host.privileges import become, name_of
+from console.host.privileges import become, name_of, owner_of
 from console.recovery.rollback import live
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
@@ -375,9 +375,8 @@ def _belongings(uid: int) -> str:
         home = Path(pwd.getpwuid(uid).pw_dir)
     except KeyError:
         return ""
-    state, config = home / ".local/state" / paths.APP, home / ".config" / paths.APP
-    for path, what in ((state / "runs", "runs these are"), (config / "site.yaml", "site it is")):
-        with contextlib.suppress(OSError):
-            if os.stat(path).st_uid == uid:
-                return what
-    return ""
+    states = (home / ".local/state" / paths.APP, paths.state_dir())  # the latter with `sudo -E`
+    sites = (home / ".config" / paths.APP / "site.yaml", paths.default_site())
+    if any(owner_of(state / "runs") == uid for state in states):
+        return "runs these are"
+    return "site it is" if any(owner_of(site) == uid for site in sites) else ""

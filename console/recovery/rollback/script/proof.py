@@ -205,6 +205,17 @@ listens() {
   [ -z "$seen" ] && [ -z "$LEFT" ]
 }
 
+started() { words=$(timeout 60 docker start "$1" 2>&1); }
+
+# Starts the container whose network this one joins: it starts only while that one runs.
+start_network() {
+  form='{{.HostConfig.NetworkMode}}'
+  mode=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null)
+  case "$mode" in container:*) ;; *) return 1 ;; esac
+  timeout 60 docker start "${mode#container:}" >/dev/null 2>&1 || return 1
+  say start "container ${mode#container:}, whose network it joins, started"
+}
+
 # The container that is asked for: the sealed one, and where that is gone the one with its name.
 find_container() {
   for STARTED in "$BASE_ID" "$BASE_NAME"; do [ -z "$(life)" ] || return 0; done

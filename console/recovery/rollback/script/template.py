@@ -233,7 +233,7 @@ start_container() {
         say start "unpaused $one"; return 0
       fi ;;
     esac
-    if words=$(timeout 60 docker start "$one" 2>&1); then
+    if started "$one" || { start_network "$one" && started "$one"; }; then
       [ "$was" = "$(life)" ] || FRESH=yes
       say start "container $one"; return 0
     fi

@@ -20,6 +20,8 @@ from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
+OTHERS_NETWORK = "container:"
+"""NetworkMode of a container in another one's network: it starts only while that one runs."""
 """Seconds that an engine which is away is asked again: it usually comes back."""
 GRACE_S = 10.0
 """Seconds that a baseline gets to end before its restart; a candidate's may be zero."""
@@ -182,11 +184,16 @@ class Baseline(Observed):
             raise
         except EngineRefused:
             state = self._state(OWNER_S, name) or {}
-            if (state.get("State") or {}).get("Paused") is not True:
+            if (state.get("State") or {}).get("Paused") is True:
+                engine.unpause(name)
+                self.context.report.note("start", "it was paused, and goes on")
+                return True
+            mode = str((state.get("HostConfig") or {}).get("NetworkMode"))
+            if not mode.startswith(OTHERS_NETWORK) or not engine.start(mode[len(OTHERS_NETWORK) :]):
                 raise
-            engine.unpause(name)
-            self.context.report.note("start", "it was paused, and goes on")
-            return True
+            other = mode[len(OTHERS_NETWORK) :][:12]
+            self.context.report.note("start", f"container {other}, whose network it joins, started")
+            return engine.start(name)
 
     def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
         """Start the first container that exists. Raises NoSuchContainer when none does."""
