@@ -48,7 +48,7 @@ def announce(run: RunDir) -> None:
     """Write the pointer and live.jsonl, then check for another user's run and for a rollback under
     way. Raises HostBusy for either and for a candidate that an interrupted run left, and OSError.
     """
-    meta, me, places = run.meta(), myself(), _rolling_back_places(run)
+    meta, me, places = run.meta(), live.runner(*this_process()), _rolling_back_places(run)
     _refuse_beside_rollback(places)
     _refuse_beside_leftovers(run)
     paths.make(run.rollback)
@@ -147,6 +147,6 @@ def leave(run: RunDir) -> None:
         records.put_back(p for p in earlier if left_down(RunDir(Path(p.run_dir)), unknown=True))
 
 
-def myself() -> live.Live:
-    """This runner's entry in live.jsonl."""
-    return live.runner(os.getpid(), process.start_time(os.getpid()) or 0)
+def this_process() -> tuple[int, int]:
+    """Pid and start time of this process."""
+    return os.getpid(), process.start_time(os.getpid()) or 0

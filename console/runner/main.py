@@ -34,7 +34,7 @@ from console.recovery.rollback.procedure import Procedure
 from console.rehearsal.rewrite import of_run
 from console.runner import cutover as switch
 from console.runner.attempt import input_error
-from console.runner.claim import announce, host_lock, leave, myself, withdraw
+from console.runner.claim import announce, host_lock, leave, this_process, withdraw
 from console.runner.context import Context
 from console.runner.control import Control, Server, Verb
 from console.runner.fault import point
@@ -225,7 +225,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
             "without it nothing tells what was done; omni-console rollback still works",
         )  # fmt: skip
     if close:
-        live.append(run.live, myself())
+        live.append(run.live, live.closer(*this_process()))
         if not context.view.run_id:  # the journal was deleted: a new one says whose it is
             created(context)
         close_after_rollback(context)

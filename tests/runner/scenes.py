@@ -53,7 +53,8 @@ def restored(world: World) -> None:
     assert world.serves()
     assert not world.listens(world.cand_url)
     assert not world.pids("step")
-    world.until(lambda: not world.pids("runner"), "no runner is left, nor the one that closed")
+    world.until(lambda: not world.pids("runner"), "no runner is left")
+    world.until(lambda: not world.pids("closer"), "nor the one that closed")
 
 
 def points(world: World) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from console.common.errors import ConsoleError, ControlError
 from console.common.logs.tail import read_last
 from console.host import process
-from console.journal.lock import runner_alive
+from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, StepView, fold
 from console.journal.store import Event, Reader
@@ -221,8 +221,9 @@ class WorldBase(ABC):
         self.until(lambda: self.states().get(name) in states, f"{name} is {' or '.join(states)}")
 
     def dead(self) -> None:
-        """Wait until the run's runner is gone."""
-        self.until(lambda: not runner_alive(self.run), "the runner is gone")
+        """Wait until the run's runner is gone, and what closes its journal after a rollback."""
+        gone = (runner_alive, closer_alive)
+        self.until(lambda: not any(alive(self.run) for alive in gone), "the runner is gone")
 
     def interrupt(self) -> None:
         """Kill the runner, and wait until it is gone."""

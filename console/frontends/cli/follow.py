@@ -87,7 +87,9 @@ class Follow:
     def _wait_cleanup(self) -> None:
         """Wait until a finished runner has cleaned up: the next run needs the host."""
         deadline = time.monotonic() + GRACE_S
-        while self.finished and runner_alive(self.run) and time.monotonic() < deadline:
+        while self.finished and time.monotonic() < deadline:
+            if not (runner_alive(self.run) or closer_alive(self.run)):
+                break
             time.sleep(0.01)
 
     def _read(self) -> None:

@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
@@ -25,31 +27,57 @@ def rollback(args: Namespace) -> int:
         from console.rehearsal.workspace import join
 
         args.site = join()  # another lock, another site: nothing of the real one
-    if args.if_interrupted:
-        return _all_interrupted(args)
-    site = args.site or os.environ.get("OMNI_SITE") or ""
-    return _roll_back(args, explicit_site=bool(site), site=site)
-
-
-def _all_interrupted(args: Namespace) -> int:
-    """Roll back each run that left its baseline down, once. The site that is named is not started
-    for itself: an operator may have stopped its baseline on purpose."""
     done: list[str] = []
-    code, failed = Exit.OK, list[ConsoleError]()
+    outcomes = _Outcomes()
+    site = args.site or os.environ.get("OMNI_SITE") or ""
+    if not args.if_interrupted:
+        aside = _set_aside()
+        outcomes.of(partial(_roll_back, args, explicit_site=bool(site), site=site))
+        if not aside:
+            return outcomes.end()
+        done += aside[:1]
+    # Each run that left its baseline down, once. With --if-interrupted the site that is named is
+    # not started for itself: an operator may have stopped its baseline on purpose.
     while (run_dir := _interrupted(done)) is not None:
         done.append(run_dir)
-        try:
-            code = max(code, Exit(_roll_back(args, explicit_site=False, run_dir=run_dir)))
-        except ConsoleError as error:  # a broken site file, too: the other runs have theirs
-            failed.append(error)
+        outcomes.of(partial(_roll_back, args, explicit_site=False, run_dir=run_dir))
     if not done:
         words = "nothing to do: no run left the baseline down"
         print(json.dumps({"nothing_to_do": True, "detail": words}) if args.json else words)
-    if len(failed) == 1 and code <= failed[0].exit_code:
-        raise failed[0]
-    for one in failed:
-        print("\n".join(one.lines()), file=sys.stderr)
-    return int(max([code, *(one.exit_code for one in failed)]))
+    return outcomes.end()
+
+
+class _Outcomes:
+    """What several rollbacks came to: one that fails, or a broken site file, ends no other."""
+
+    def __init__(self) -> None:
+        self.code = Exit.OK
+        self.failed: list[ConsoleError] = []
+
+    def of(self, act: Callable[[], int]) -> None:
+        try:
+            self.code = max(self.code, Exit(act()))
+        except ConsoleError as error:
+            self.failed.append(error)
+
+    def end(self) -> int:
+        """The worst exit code. Raises the error where there was one only."""
+        if len(self.failed) == 1 and self.code <= self.failed[0].exit_code:
+            raise self.failed[0]
+        for one in self.failed:
+            print("\n".join(one.lines()), file=sys.stderr)
+        return int(max([self.code, *(one.exit_code for one in self.failed)]))
+
+
+def _set_aside() -> list[str]:
+    """The directories of the run that this user's pointer names and of the interrupted runs that
+    it took the place of; empty if there are none of these."""
+    from console.recovery.rollback import records
+    from console.recovery.rollback.sealed_plan import ROLLBACK
+
+    mine = records.read(os.getuid())
+    before = records.before(mine.uid, Path(mine.run_dir) / ROLLBACK) if mine is not None else []
+    return [one.run_dir for one in (mine, *before) if one is not None] if before else []
 
 
 def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site: str = "") -> int:

@@ -58,12 +58,12 @@ def of_handle(handle: Handle, group: str = "") -> Live:
 
 
 def runner(pid: int, start: int) -> Live:
-    """The entry of a process that runs the run's steps, or writes its end after a rollback."""
+    """The entry of a process that runs the run's steps."""
     return Live("runner", "runner", pid, start)
 
 
 def closer(pid: int, start: int) -> Live:
-    """The entry of a process that will write the run's end, once it has the host's lock."""
+    """The entry of a process that writes the run's end after a rollback, with the host's lock."""
     return Live("closer", "closer", pid, start)
 
 

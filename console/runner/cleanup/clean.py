@@ -32,7 +32,7 @@ from console.common.units import format_bytes, plural
 from console.config.site.site import Site
 from console.host import process
 from console.host.process import ProcessSpec
-from console.journal.lock import HostLock, ladder_busy, runner_alive
+from console.journal.lock import HostLock, closer_alive, ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import NEVER_BEGAN, read_view, word_of
 from console.models.hub import local_files
@@ -359,7 +359,7 @@ def _words(run: RunDir) -> str:
 
 
 def _run_stays(run: RunDir, switched: str, newest: str) -> str:
-    if runner_alive(run) or ladder_busy(run):
+    if runner_alive(run) or closer_alive(run) or ladder_busy(run):
         return "it is on"
     if run.id == switched:
         return "clients are at its candidate: a rollback needs its plan"

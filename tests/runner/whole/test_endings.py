@@ -87,9 +87,11 @@ def test_an_interrupted_run_is_found_after_one_on_another_site(world: World, how
     world.until(lambda: read_view(first).state == "rolled_back", "it is on record")
 
 
+@pytest.mark.parametrize("how", ["--if-interrupted", "--json"])
 def test_all_interrupted_runs_are_rolled_back_while_the_first_is_being_closed(
-    world: World,
+    world: World, how: str
 ) -> None:
+    """By the unit at boot, and by one press of the key; no second call is needed."""
     site, url = elsewhere(world)
     other = world.write("other.yaml", json.dumps(site | {"name": "other"}))
     assert world.console("rollback", OMNI_SITE=str(other)).code == 0
@@ -103,7 +105,7 @@ def test_all_interrupted_runs_are_rolled_back_while_the_first_is_being_closed(
         process.stop_group(*candidate, grace_s=0.0)
     assert not world.serves()
     assert not world.serves(url)
-    assert world.console("rollback", "--if-interrupted").code == 0
+    assert world.console("rollback", how).code == 0
     assert world.serves()
     assert world.serves(url)
 
