@@ -20,9 +20,11 @@ from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import Result
 from console.recovery.rollback.sealed_plan import Candidate, SealedPlan
+from console.runtime.probe import Health, health
 from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected
 from tests.rollback.test_command import run_of_nobody
 from tests.runtime.serving import in_child
+from tests.waiting import until
 
 
 def never() -> SealedPlan:
@@ -140,6 +142,20 @@ def test_a_forged_pointer_hides_no_run_of_another_user(
         "what another user's rollback did not do counts"
     )
     assert "run forged" in result.detail
+
+
+@as_root
+def test_a_forged_pointer_makes_no_failure_of_a_baseline_that_serves(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pointed(stage, NOBODY, "forged")
+    rolled_back(monkeypatch, well=False)
+    stage.usual_site()
+    stage.start_baseline()
+    until(lambda: health(stage.plan.baseline.url)[0] is Health.SERVING, "it serves")
+    result = command.rollback(lambda: stage.of_site(), False, None)
+    assert (result.exit_code, result.nothing_to_do) == (Exit.OK, True)
+    assert "not rolled back: run forged of nobody" in result.detail
 
 
 @as_root

@@ -138,10 +138,13 @@ def _nothing() -> str:
 
 def _all_in_all(finder: Finder, failed: Result | None, result: Result) -> Result:
     """The last result, or that of the site that came first, or what runs of other users have left
-    where these were all there was."""
+    where these were all there was. Beside a baseline that serves these are only named: anybody can
+    forge an interrupted run that no rollback ends."""
     others = finder.others
     if failed is None and others.failed and (others.count or result.nothing_to_do):
         words = f"not rolled back: {', '.join(others.failed)}"
+        if result.serving and not others.count:
+            return replace(result, detail=f"{result.detail}; {words}")
         failed = replace(result, serving=False, nothing_to_do=False, detail=words)
     return failed if failed and (result.serving or result.nothing_to_do) else result
 
