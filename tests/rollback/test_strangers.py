@@ -377,3 +377,24 @@ def test_an_engine_that_is_being_restarted_is_waited_for(stage: Stage) -> None:
     assert done.returncode == 0, done.stdout
     assert "docker start base failed: no[31m daemon\n" in done.stdout, "and no control character"
     assert done.stdout.count("the engine does not answer") == 1
+
+
+JOINS = """case "$*" in
+  "start dep") : >{mark}.dep ;;
+  "start base") [ -e {mark}.dep ] || {{ echo "cannot join network" >&2; exit 1; }}; : >{mark}.up ;;
+  *.State.Running*base) if [ -e {mark}.up ]; then echo "true false false 7 now"; fi ;;
+  *NetworkMode*base) echo container:dep ;;
+  *PortBindings*base) echo , ;;
+  ps*) ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+def test_the_script_too_starts_the_container_whose_network_the_baseline_joins(stage: Stage) -> None:
+    stage.spawn(list(standin(stage.port).argv), cookie="no")
+    path = stage.tool("docker", JOINS.format(mark=stage.root / "mark"))
+    stage.until_it_is()
+    stage.base(kind="container", container_name="base", ready_timeout_s=10.0)
+    done = run_script(stage, path)
+    assert (done.returncode, "container dep, whose" in done.stdout) == (0, True), done.stdout

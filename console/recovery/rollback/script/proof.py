@@ -207,6 +207,9 @@ listens() {
 
 started() { words=$(timeout 60 docker start "$1" 2>&1); }
 
+# Why it was not, in one line of what docker said.
+why() { printf %s "$words" | tr '\n' ' ' | tr -dc '\40-\176' | cut -c 1-200; }
+
 # Starts the container whose network this one joins: it starts only while that one runs.
 start_network() {
   form='{{.HostConfig.NetworkMode}}'

@@ -237,7 +237,7 @@ start_container() {
       [ "$was" = "$(life)" ] || FRESH=yes
       say start "container $one"; return 0
     fi
-    say start "docker start $one failed: $(printf %s "$words" | tr -dc '\40-\176' | cut -c 1-200)"
+    say start "docker start $one failed: $(why)"
   done
   if engine_back; then
     stop_containers; LEFT=$(still_there) || LEFT=yes; start_container; return
