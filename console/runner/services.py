@@ -336,8 +336,10 @@ def stranger(run_id: str, handle: Handle, spec: ServiceSpec) -> str:
         return ""
     here = isinstance(spec.runs, ProcessSpec)
     found = list(listeners(spec.url, here=here))
+    if any(one.pid in own for one in found):
+        return ""
     published = have_engine_client(own)
-    if any(one.pid in own or (published and one.is_engine_proxy) for one in found):
+    if published and any(one.is_engine_proxy for one in found):
         return ""
     if found:
         return f"pid {found[0].pid}, {found[0].words}, answers at {spec.url}"

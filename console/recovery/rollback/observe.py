@@ -113,10 +113,12 @@ class Observed:
         # the host's network.
         here = self.plan.kind == "process" or bool(pids)
         found = list(listeners(url, here=here)) if here else []
+        if any(one.pid in pids for one in found):
+            return False
         # A start script may run a container, by an engine's client: its proxy counts, too.
         published = not here or have_engine_client(pids)
         if pids and found:
-            return not any(x.pid in pids or (published and x.is_engine_proxy) for x in found)
+            return not (published and any(one.is_engine_proxy for one in found))
         if not published and any(one.is_engine_proxy for one in found):
             return True
         # The listening process is unknown, or hidden from this user: its socket's user decides.
