@@ -177,22 +177,30 @@ def test_a_moment_in_which_the_engine_is_closed_ends_no_wait(
     assert yard.roll_back().serving, yard.lines
 
 
-def test_the_container_whose_network_the_baseline_joins_is_started_first(yard: Yard) -> None:
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_container_whose_network_the_baseline_joins_is_started_first(
+    yard: Yard, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "ENGINE_RETRY_S", 0.05)
     base, engine = yard.plan.baseline, engine_of(yard)
     yard.remove(base.container_id)
     port = int(base.url.rpartition(":")[2])
     other = engine.make("sidecar", ["sleep", "600"])
+    if not is_there:
+        yard.remove(other)
     joins = {"NetworkMode": f"container:{other}"}
     made = engine.make(base.container_name, list(standin(port).argv), HostConfig=joins)
     yard.plan = replace(yard.plan, baseline=replace(base, container_id=made))
 
     def answer(call: str) -> None:
-        if call == f"POST /containers/{made}/start" and not yard.up(other):
+        if call == f"POST /containers/{made}/start" and not (is_there and yard.up(other)):
             raise Refused(409, f"cannot join network of a non running container: {other}")
 
     engine.answer = answer
-    assert yard.roll_back().serving, yard.lines
-    assert yard.up(other)
+    result = yard.roll_back()
+    assert result.serving is is_there, yard.lines
+    gone = f"container {other[:12]}, whose network it joins, is gone"
+    assert (gone in result.detail) is not is_there
 
 
 def test_a_docker_command_without_compose_is_named(yard: Yard, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 
 
 def rollback(args: Namespace) -> int:
-    """0 when the baseline serves (or there was nothing to do), 7 when it does not."""
+    """0 when the baseline serves (or there was nothing to do), 7 when it does not; the worst of
+    all where several interrupted runs are rolled back, with one JSON object for each."""
     if args.rehearse:
         from console.rehearsal.workspace import join
 

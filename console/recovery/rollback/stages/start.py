@@ -20,9 +20,9 @@ from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
+"""Seconds that an engine which is away is asked again: it usually comes back."""
 OTHERS_NETWORK = "container:"
 """NetworkMode of a container in another one's network: it starts only while that one runs."""
-"""Seconds that an engine which is away is asked again: it usually comes back."""
 GRACE_S = 10.0
 """Seconds that a baseline gets to end before its restart; a candidate's may be zero."""
 REFUSED_TRIES = 3
@@ -189,11 +189,19 @@ class Baseline(Observed):
                 self.context.report.note("start", "it was paused, and goes on")
                 return True
             mode = str((state.get("HostConfig") or {}).get("NetworkMode"))
-            if not mode.startswith(OTHERS_NETWORK) or not engine.start(mode[len(OTHERS_NETWORK) :]):
+            if not mode.startswith(OTHERS_NETWORK):
                 raise
-            other = mode[len(OTHERS_NETWORK) :][:12]
-            self.context.report.note("start", f"container {other}, whose network it joins, started")
+            self._start_network(engine, mode.removeprefix(OTHERS_NETWORK))
             return engine.start(name)
+
+    def _start_network(self, engine: RawEngine, other: str) -> None:
+        """Start the container whose network the baseline's joins."""
+        try:
+            engine.start(other)
+        except NoSuchContainer as error:  # it is not the baseline's own container that is gone
+            words = f"container {other[:12]}, whose network it joins, is gone"
+            raise EngineRefused(words, error.detail) from error
+        self.context.report.note("start", f"container {other[:12]}, whose network it joins, runs")
 
     def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
         """Start the first container that exists. Raises NoSuchContainer when none does."""
