@@ -90,7 +90,7 @@ def test_no_run_and_no_site_is_nothing_to_do_and_says_where_it_looked(
     assert stage.lines[-1]["rung"] == "done"
     assert result.detail == f"nothing to do: no run, and no site file {paths.default_site()}"
     monkeypatch.setenv("SUDO_USER", "ann")
-    assert "nor ann's in their home directory; --site" in rollback(None, False, None).detail
+    assert "nor one in the home of ann; --site" in rollback(None, False, None).detail
 
 
 def test_explicit_site_comes_before_an_old_run(stage: Stage) -> None:

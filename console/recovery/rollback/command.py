@@ -133,7 +133,7 @@ def _nothing() -> str:
     keep files where only that user's own environment says."""
     words = f"nothing to do: no run, and no site file {paths.default_site()}"
     who = one_line(os.environ.get("SUDO_USER", ""), 40)
-    return f"{words}, nor {who}'s in their home directory; --site names another" if who else words
+    return f"{words}, nor one in the home of {who}; --site names another" if who else words
 
 
 def _all_in_all(finder: Finder, failed: Result | None, result: Result) -> Result:

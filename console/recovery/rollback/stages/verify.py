@@ -82,7 +82,10 @@ class Readiness:
             if state is Health.SERVING and not self.baseline.is_ours(OWNER_S):
                 if not self.baseline.may_be_published():
                     return "ready", self._stranger()
-                state, detail = Health.LOADING, "a container has its port, and its script runs on"
+                state, detail = (
+                    Health.LOADING,
+                    "a container holds its port, and its start script is still busy",
+                )
             if state is Health.SERVING:
                 report.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.context, "after ready")
