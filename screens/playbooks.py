@@ -341,7 +341,7 @@ class PlanScreen(ReadingPage):
         if app.pressed_at > began:
             # pressed while nothing was there to roll back: meant for this run as well
             app.press_emergency()
-            app.show_climb()
+            app.show_rollback()
         elif self.is_attached and app.screen is self:
             app.action_operations()
         elif self.is_attached:

@@ -7,6 +7,7 @@ else. Standard library only.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import pwd
 
@@ -98,6 +99,14 @@ def name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
+
+
+def operator() -> str:
+    """The login name of the user who starts or tells a run something, for the records."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return name_of(os.getuid())
 
 
 def requester() -> str:

@@ -10,6 +10,9 @@ from console.common.text import one_line
 from console.journal.state import ENDS, Decision, RunState, StepState
 from console.journal.store import Event, senseless
 
+MOST_TROUBLE = 20
+"""Most lines of a journal's trouble that are printed."""
+
 
 @dataclass(slots=True)
 class StepView:

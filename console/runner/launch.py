@@ -19,6 +19,7 @@ from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.paths import module_argv
 from console.common.text import clean, clean_lines, one_line
 from console.host import children
+from console.host.privileges import operator
 from console.host.systemd import Detachment, detachment
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, RunMeta, create
@@ -224,14 +225,12 @@ def begin(
     completion. Raises NotStarted (the runner refused), LintRefused or another ConsoleError; no
     trace is left.
     """
-    from console.runner.main import owner
-
     _same(playbook, site, expect)
     found = _linted(playbook, site, overrides or {}, say, blockers=not rehearsal)
     meta = RunMeta(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
-        inputs=inputs, yes=yes, step=step, headless=headless, owner=owner(), created=time.time(),
+        inputs=inputs, yes=yes, step=step, headless=headless, owner=operator(), created=time.time(),
         lease_s=lease_s, lint=found,
     )  # fmt: skip
     made = _directory(meta, playbook, site, rehearsal)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from console.common.paths import module_argv
 from console.common.text import one_line
 from console.config.site.site import load_site
 from console.host.ports import listener, port_of
+from console.host.privileges import operator
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, fold
@@ -138,7 +138,7 @@ def _on_sigterm(context: Context) -> None:
     this process, or else the run rolls itself back."""
     if standby.trigger(context.run.rollback, standby.EMERGENCY):
         time.sleep(FENCED_S)
-    context.control.halt(Verb("rollback", owner(), "the runner got SIGTERM"))
+    context.control.halt(Verb("rollback", operator(), "the runner got SIGTERM"))
 
 
 def _emergency(run: RunDir, lock: HostLock, context: Context | None) -> None:
@@ -233,7 +233,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     facts = baseline.facts(context.plan.site, lambda: context.services.client)
     if resume:
         words = f"run again from {from_step}" if from_step else "the runner was gone"
-        context.record("verb", from_step, verb="resume", who=owner(), why=words)
+        context.record("verb", from_step, verb="resume", who=operator(), why=words)
         end_unrecorded(context)
         settle_intents(context, from_step)
         adopt_services(context)
@@ -346,11 +346,3 @@ def _end(context: Context, server: Server) -> None:
     if context.view.over and not failed:
         standby.trigger(context.run.rollback, standby.QUIT)
     context.journal.close()
-
-
-def owner() -> str:
-    """The operator's name, for the records."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"

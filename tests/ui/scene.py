@@ -182,7 +182,7 @@ class StandInWatchers:
         self.site: str | None = None
         self.readonly = readonly
         self.scene, self.base, self.look = scene, base, look
-        self.emergency = SimpleNamespace(press=self._press, follow=lambda press: Climb())
+        self.emergency = SimpleNamespace(press=self._press)
         self.baseline = SimpleNamespace(
             verify=lambda: "serving: 8 tokens, 10.9 tok/s", look=lambda: None
         )
@@ -197,7 +197,7 @@ class StandInWatchers:
 
     def _press(self) -> SimpleNamespace:
         self.presses += 1
-        return SimpleNamespace(how="warm")
+        return SimpleNamespace(how="warm", progress=Climb())
 
     def first(self) -> Snapshot:
         return self.scene

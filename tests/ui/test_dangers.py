@@ -45,18 +45,14 @@ async def test_enter_in_the_palette_changes_nothing(run: RunDir, asked: Asked) -
             await pilot.press("escape", "1")
 
 
-async def test_a_second_press_shows_the_second_climb(run: RunDir) -> None:
-    climbs: list[Any] = []
-
-    def follow(press: object) -> scene.Climb:
-        climbs.append(scene.Climb())
-        if len(climbs) == 1:
-            failed = Result(False, detail="no answer", manual=("docker start x",))
-            climbs[0].result = failed
-        return climbs[-1]
+async def test_a_second_press_shows_the_second_rollback(run: RunDir) -> None:
+    failed, serving = scene.Climb(), scene.Climb()
+    failed.result = Result(False, detail="no answer", manual=("docker start x",))
+    presses = iter([failed, serving])
 
     async with console(scene.failed(), run) as (app, pilot, watchers):
-        watchers.emergency = SimpleNamespace(press=watchers.emergency.press, follow=follow)
+        count = watchers.emergency.press
+        watchers.emergency.press = lambda: SimpleNamespace(how=count().how, progress=next(presses))
         await pilot.press("f12")
         await settled(pilot, lambda: "FAILED" in app.screen.query_one("#head").text)
         await pilot.press("f12")

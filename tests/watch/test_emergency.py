@@ -27,8 +27,8 @@ from tests.watch.conftest import COMMAND, Child, Key, Slow, ended, point, serves
 def test_one_byte_wakes_the_warm_ladder(stage: Stage, warmed: Child, key: Key) -> None:
     emergency, ladder = key(), stage.plan.rollback_dir / PROGRESS_FILE
     press = emergency.press()
-    assert (press.how, press.progress_file, press.offset) == ("warm", ladder, 0)
-    watch = emergency.follow(press)
+    assert (press.how, press.progress.progress_file, press.progress.began_at) == ("warm", ladder, 0)
+    watch = press.progress
     assert emergency.press().how == "already"
     stages = ended(watch).lines
     assert next(r["rung"] for r in stages if r["state"] == "ok") == "fence"
@@ -47,11 +47,11 @@ def test_after_the_end_a_press_works_again(
     """The ladder is leaving, or gone: the command answers then."""
     monkeypatch.setattr(module, "STANDBY_WORD_S", 0.7)
     emergency = key()
-    ended(emergency.follow(emergency.press()))
+    ended(emergency.press().progress)
     size = (stage.plan.rollback_dir / PROGRESS_FILE).stat().st_size
     again = emergency.press()
-    assert again.offset == size
-    watch = ended(emergency.follow(again))
+    assert again.progress.began_at == size
+    watch = ended(again.progress)
     result = some(watch.result)
     assert result.nothing_to_do
 
@@ -64,7 +64,7 @@ def test_a_warm_ladder_that_was_stopped_is_not_waited_for(
     emergency = key()
     press = emergency.press()
     assert press.how == "warm", "its FIFO takes the byte"
-    watch = ended(emergency.follow(press))
+    watch = ended(press.progress)
     assert watch.spawned
     serves(watch)
     triggers = {str(line["trigger"]).partition("-")[0] for line in watch.lines}
@@ -75,7 +75,7 @@ def test_a_warm_ladder_that_dies_half_way_is_replaced(
     stage: Stage, slow: Slow, warmed: Child, key: Key
 ) -> None:
     emergency = key()
-    watch = emergency.follow(emergency.press())
+    watch = emergency.press().progress
     path = stage.plan.rollback_dir / PROGRESS_FILE
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     warmed.kill()
@@ -92,8 +92,8 @@ def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -
     stage.seal(run_dir=str(run_dir))
     emergency = key()
     press = emergency.press()
-    assert (press.how, press.progress_file) == ("spawned", None)
-    serves(emergency.follow(press))
+    assert (press.how, press.progress.directory) == ("spawned", None)
+    serves(press.progress)
 
 
 def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
@@ -102,7 +102,7 @@ def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
         "print(rollback(None, False, None).detail)"
     )
     emergency = key((sys.executable, "-c", code))
-    watch = ended(emergency.follow(emergency.press()))
+    watch = ended(emergency.press().progress)
     result = some(watch.result)
     assert (result.serving, result.nothing_to_do, watch.trouble) == (False, True, "")
     assert "nothing to do" in result.detail
@@ -111,12 +111,12 @@ def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
 
 def test_an_error_of_the_command_is_told_clean_and_only_the_new_one(key: Key) -> None:
     emergency = key(("sh", "-c", "printf 'old trouble\\n'; exit 1"))
-    assert "old trouble" in ended(emergency.follow(emergency.press())).trouble
+    assert "old trouble" in ended(emergency.press().progress).trouble
     emergency._argv = ("sh", "-c", "printf '\\033[2Jnew \\033]52;c;x\\007trouble\\n'; exit 3")
-    watch = ended(emergency.follow(emergency.press()))
+    watch = ended(emergency.press().progress)
     assert watch.trouble == "new trouble (exit 3)"
     emergency._argv = ("/nowhere/omni-console",)
-    watch = ended(emergency.follow(emergency.press()))
+    watch = ended(emergency.press().progress)
     assert "cannot be started" in watch.trouble
 
 
@@ -124,7 +124,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(stage: Stage, tmp_path: Path
     (tmp_path / "file").write_text("")
     point(stage)
     emergency = Emergency(COMMAND, tmp_path / "file" / "emergency.log")
-    serves(emergency.follow(emergency.press()))
+    serves(emergency.press().progress)
     emergency.close()
 
 
@@ -138,8 +138,8 @@ def test_whatever_breaks_a_press_never_raises(
     monkeypatch.setattr(module, "_target", broken)
     emergency = key()
     press = emergency.press()
-    assert (press.how, press.progress_file) == ("spawned", None)
-    serves(emergency.follow(press))
+    assert (press.how, press.progress.directory) == ("spawned", None)
+    serves(press.progress)
 
 
 def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
@@ -149,7 +149,7 @@ def test_a_press_during_the_runners_own_ladder_waits_for_its_own(
     assert trigger.trigger(stage.plan.rollback_dir, trigger.ASKED)
     until(lambda: any(x["rung"] == "stop" for x in read_lines(path)[0]))
     emergency = key()
-    watch = emergency.follow(emergency.press())
+    watch = emergency.press().progress
     slow.end()
     ended(watch)
     triggers = [str(line["trigger"]).partition("-")[0] for line in watch.lines]
@@ -171,7 +171,7 @@ def test_many_presses_at_once_are_one(warmed: Child, key: Key) -> None:
         thread.join()
     os.kill(warmed.pid, signal.SIGCONT)
     assert sorted(hows) == ["already"] * 19 + ["warm"]
-    ended(emergency.follow(emergency.press()))
+    ended(emergency.press().progress)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to meet other users' pointers")
@@ -201,7 +201,7 @@ def test_the_lock_of_a_ladder_elsewhere_is_followed(stage: Stage, key: Key) -> N
             json.dumps({"trigger": "command-1", "rung": "fence", "state": "ok"}) + "\n"
         )
         emergency = key()
-        watch = emergency.follow(emergency.press())
+        watch = emergency.press().progress
         until(lambda: watch.spawned)
         until(lambda: "plan:" in (stage.root / "logs" / "emergency.log").read_text())
         done = {"trigger": "command-1", "rung": "done", "state": "ok", "serving": True}

@@ -84,7 +84,7 @@ def test_leaving_after_the_ladder_spoke_starts_nothing(
     slow: Slow, warmed: Child, hangs: Waits, tmp_path: Path
 ) -> None:
     emergency = Emergency(hangs.argv, tmp_path / "emergency.log")
-    watch = emergency.follow(emergency.press())
+    watch = emergency.press().progress
     until(lambda: watch.lines, "the ladder speaks")
     assert not watch.over
     emergency.close()
@@ -102,15 +102,15 @@ def test_a_ladder_that_came_after_the_press_gets_the_next_one_though_the_command
     emergency = key(hangs.argv)
     first = emergency.press()
     assert first.how == "spawned"
-    assert known or first.progress_file is None
+    assert known or first.progress.directory is None
     hangs.pid()
     assert emergency.press().how == "already", "there is still nothing to wake"
     start_standby()
     if not known:
         point(stage)
     again = emergency.press()
-    assert (again.how, again.progress_file) == ("warm", stage.plan.rollback_dir / PROGRESS_FILE)
-    serves(emergency.follow(again))
+    assert (again.how, again.progress.directory) == ("warm", stage.plan.rollback_dir)
+    serves(again.progress)
 
 
 def test_a_ladder_that_was_started_anew_gets_the_byte(
@@ -122,7 +122,7 @@ def test_a_ladder_that_was_started_anew_gets_the_byte(
     end(warmed)
     start_standby()
     press = emergency.press()
-    serves(emergency.follow(press))
+    serves(press.progress)
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -136,7 +136,7 @@ def test_presses_of_one_ladder_are_one_climb(
     hows = {emergency.press().how for _ in range(5)}
     if stopped:
         os.kill(warmed.pid, signal.SIGCONT)
-    watch = emergency.follow(emergency.press())
+    watch = emergency.press().progress
     until(lambda: watch.lines)
     hows |= {emergency.press().how for _ in range(5)}
     assert hows == {"already"}
@@ -157,7 +157,7 @@ def test_presses_behind_another_ladder_are_no_second_climb(
         assert lock.taken()
         ladder.write_text(json.dumps(line) + "\n")
         emergency = key(hangs.argv)
-        watch = emergency.follow(emergency.press())
+        watch = emergency.press().progress
         until(lambda: follows(warmed.pid, directory / LOCK), "the warm ladder follows")
         assert [emergency.press().how for _ in range(3)] == ["already"] * 3
         with ladder.open("a") as file:
@@ -189,7 +189,7 @@ def test_a_note_that_cannot_be_written_delays_nothing(
 
     monkeypatch.setattr(module, "asked", slow_disk)
     emergency = key()
-    serves(emergency.follow(emergency.press()))
+    serves(emergency.press().progress)
     gate.set()
     until(lambda: who_asked(stage.plan.rollback_dir))
 
@@ -214,7 +214,7 @@ def test_an_answer_that_hangs_leaves_the_key_alive(
     until(lambda: stuck)
     press = until(lambda: (now := emergency.press()).how != "already" and now)
     assert press.how == "spawned"
-    watch = emergency.follow(press)
+    watch = press.progress
     monkeypatch.setattr(module, "STUCK_S", 600.0)
     serves(watch)
     gate.set()
@@ -230,7 +230,7 @@ def test_the_command_waits_for_no_look_at_the_runs(
     monkeypatch.setattr(module, "_progress_files", never)
     monkeypatch.setattr(module, "SCAN_S", 0.05)
     emergency = key(hangs.argv)
-    watch = emergency.follow(emergency.press())
+    watch = emergency.press().progress
     os.kill(hangs.pid(), signal.SIGKILL)
     hangs.file.unlink()
     assert "exit -9" in ended(watch).trouble
@@ -253,7 +253,7 @@ def test_what_the_command_wrote_before_the_look_is_not_missed(
 
     monkeypatch.setattr(module, "_progress_files", late)
     emergency = key(("sh", "-c", f"printf '{done}\\n' $(date +%s.%N) >> {ladder}"))
-    watch = ended(emergency.follow(emergency.press()))
+    watch = ended(emergency.press().progress)
     assert [line["trigger"] for line in watch.lines] == ["command-2"]
     serves(watch)
 
@@ -277,7 +277,7 @@ def test_a_forged_ladder_is_shown_clean(key: Key) -> None:
     line = f'{{"trigger": "{evil}", "rung": "done", "state": "ok", "detail": "{evil}", "at": 9e9}}'
     (ladder.parent / "line").write_text(line + "\n")
     emergency = key(("sh", "-c", f"cat {ladder.parent}/line >> {ladder}; sleep 0.2"))
-    watch = ended(emergency.follow(emergency.press()))
+    watch = ended(emergency.press().progress)
     [shown] = watch.lines
     assert (shown["trigger"], shown["detail"]) == ("boo", "boo")
     result = some(watch.result)

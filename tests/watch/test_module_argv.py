@@ -59,7 +59,7 @@ def test_the_emergency_command_restores_from_there(hostile: Path, stage: Stage) 
     try:
         press = control.emergency.press()
         assert press.how == "spawned"
-        progress = serves(control.emergency.follow(press))
+        progress = serves(press.progress)
         assert progress.lines[0]["rung"] == "fence"
     finally:
         control.close()

@@ -16,23 +16,20 @@ from console.common.text import clean
 from console.common.units import parse_duration
 from console.config.locate import inputs_of, playbook_of
 from console.config.locate import site as site_of
-from console.config.site.site import Site
 from console.frontends.cli.follow import Follow, at_terminal
 from console.frontends.tui.watch.actions import BINDS, bound
+from console.host.privileges import operator
 from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import read_view
 from console.journal.state import ENDS, RunState
-from console.recovery.rollback.records import Promotion
 from console.runner import control
-from console.runner import promote as promoting
-from console.runner.launch import check_resume
-from console.runner.launch import resume as go_on
-from console.runner.main import owner
-from console.runner.promote import CutOver, first, outage_words, site_lines
 
 if TYPE_CHECKING:
     from console.config.playbook.playbook import Playbook
+    from console.config.site.site import Site
+    from console.recovery.rollback.records import Promotion
+    from console.runner.promote import CutOver
 
 
 def run(args: Namespace) -> int:
@@ -89,6 +86,9 @@ def attach(args: Namespace) -> int:
 
 def resume(args: Namespace) -> int:
     """Resume a run whose runner died."""
+    from console.runner.launch import check_resume
+    from console.runner.launch import resume as go_on
+
     found = find_run(args.run)
     check_resume(found, args.from_step or "")
     _say(args, f"resuming run {found.id} …")
@@ -184,6 +184,8 @@ def runner(args: Namespace) -> int:
 def promote(args: Namespace) -> int:
     """Accept a candidate that has the production port, and say what that means. Exit 0 when it is
     recorded; asks at a terminal, needs --yes without one."""
+    from console.runner import promote as promoting
+
     site = site_of(args.site)
     cut = promoting.standing(site)
     why = args.why.strip()
@@ -191,27 +193,30 @@ def promote(args: Namespace) -> int:
         raise UsageError("why is it promoted?", "the record says who, when and why", "--why TEXT")
     done = promoting.proven(site)
     out = sys.stderr if args.json else sys.stdout
-    for line in _facts(site, cut, done.detail):
+    cost = promoting.outage_words(cut.view)
+    for line in _facts(site, cut, done.detail, cost):
         print(line, file=out, flush=True)
     if not args.yes and not _agreed(cut):
         print("nothing was changed", file=out)
         return int(Exit.FAILED)
-    made = promoting.accept(site, cut, owner(), why)
-    for line in _meaning(site, cut, made):
+    made = promoting.accept(site, cut, operator(), why)
+    url = site.model.baseline.url
+    before, lines = promoting.first(cut.spec, url), promoting.site_lines(cut.spec, url, cut.view)
+    for line in _meaning(site, cut, made, before, lines):
         print(line, file=out)
     if args.json:
-        print(json.dumps(_json(site, cut, made)))
+        print(json.dumps({**_json(site, cut, made), "before": before, "site_lines": lines}))
     return int(Exit.OK)
 
 
-def _facts(site: Site, cut: CutOver, answered: str) -> list[str]:
+def _facts(site: Site, cut: CutOver, answered: str, cost: str) -> list[str]:
     view, url = cut.view, site.model.baseline.url
     decision = view.decision.word or "none: no gate judged it"
     marks = f", {view.mark}" if view.mark else ""
     return [
         f"{cut.relay.service} answers at {url}: {clean(answered)}",
         f"  by run {cut.run.id} ({clean(view.title)}), decision {decision}{marks}",
-        f"  `omni-console rollback` brings the site's baseline: {outage_words(view)}",
+        f"  `omni-console rollback` brings the site's baseline: {cost}",
     ]
 
 
@@ -223,10 +228,11 @@ def _agreed(cut: CutOver) -> bool:
     return sys.stdin.readline().strip() == cut.relay.service
 
 
-def _meaning(site: Site, cut: CutOver, made: Promotion) -> list[str]:
+def _meaning(
+    site: Site, cut: CutOver, made: Promotion, before: list[str], lines: list[str]
+) -> list[str]:
     """What holds now, what does not, and what would make it permanent."""
     name, url = made.service, site.model.baseline.url
-    before = first(cut.spec, url)
     return [
         f"promoted: {name}, by {made.who}: {made.why}",
         "",
@@ -238,7 +244,7 @@ def _meaning(site: Site, cut: CutOver, made: Promotion) -> list[str]:
         f"To make {name} the baseline itself, which a rollback restores:",
         *(f"  1. {line}" for line in before),
         f"  {2 if before else 1}. in {site.path}, instead of its `baseline:`",
-        *(f"       {line}" for line in site_lines(cut.spec, url, cut.view)),
+        *(f"       {line}" for line in lines),
         f"  {3 if before else 2}. omni-console rollback: ends the relay, starts it at {url}, "
         "proves it",
     ]
@@ -249,5 +255,4 @@ def _json(site: Site, cut: CutOver, made: Promotion) -> dict[str, object]:
     return {
         "service": made.service, "url": url, "run": cut.run.id, "who": made.who,
         "why": made.why, "at": made.at, "relay_pid": cut.relay.pid, "site": str(site.path),
-        "before": first(cut.spec, url), "site_lines": site_lines(cut.spec, url, cut.view),
     }  # fmt: skip

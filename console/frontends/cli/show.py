@@ -34,7 +34,7 @@ from console.journal.guard_status import (
 from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
-from console.journal.run_view import GuardEvent, RunView
+from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
 from console.journal.state import Decision, exit_code, possible_verbs
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
@@ -43,10 +43,7 @@ from console.render.cells import plain
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words, lease_words, value_words
 from console.render.guard import line as guard_line
-from console.render.report import compare as comparison
 from console.render.report.benchmarks import figures_line
-from console.render.report.document import TROUBLE, evidence, markdown, write_copy
-from console.render.report.document import as_json as reported
 from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
 
@@ -85,6 +82,8 @@ def show(args: Namespace) -> int:
     view, state = view_of(run)
     guard = NOBODY if view.over else GuardWatch().look(run, runner_alive(run), over=False)
     if args.json:
+        from console.render.report.document import as_json as reported
+
         now = None if view.over else guard_json(guard)
         told = {"state": state, "path": str(run.path), "guard": now}
         print(json.dumps({**reported(view), **told}))
@@ -100,7 +99,7 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     print(f"state {state}{reason}   decision {clean(decision)}")
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
-    for text in view.trouble[:TROUBLE]:
+    for text in view.trouble[:MOST_TROUBLE]:
         print(clean(text, 300))
     for text in [*_now(guard), *way_on(run, view, state)]:
         print(text)
@@ -205,6 +204,10 @@ def report(args: Namespace) -> int:
 
     The table fits the terminal; without one it is Markdown.
     """
+    from console.render.report import compare as comparison
+    from console.render.report.document import as_json as reported
+    from console.render.report.document import evidence, markdown, write_copy
+
     found = [find_run(name) for name in args.run] or [find_run(None)]
     seen = [view_of(run) for run in found]
     several = len(found) > 1

@@ -182,18 +182,17 @@ class ConsoleApp(App[int]):
             return
         if not isinstance(self._driver, ConsoleDriver):
             self.press_emergency()  # else the driver has: however late this comes, once is enough
-        self.show_climb()
+        self.show_rollback()
 
-    def show_climb(self) -> None:
+    def show_rollback(self) -> None:
         """Show the stages of the latest press, in the open view if there is one."""
         if self.press is None:
             return
-        progress = self.watchers.emergency.follow(self.press)
         for screen in self.screen_stack:
             if isinstance(screen, RollbackScreen):
-                screen.follow(progress)
+                screen.follow(self.press.progress)
                 return
-        self.push_screen(RollbackScreen(progress))
+        self.push_screen(RollbackScreen(self.press.progress))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: commands that work here. Those that change something are only named: Enter,

@@ -19,7 +19,7 @@ from console.common import redact
 from console.common.files import write_atomically
 from console.common.text import clean
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView
+from console.journal.run_view import MOST_TROUBLE, RunView
 from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS, exit_code
 from console.render.report import benchmarks, timeline
@@ -31,9 +31,6 @@ from console.render.report.markdown import marked, prose
 from console.render.report.memory import memory_lines
 from console.render.report.next_steps import next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps
-
-TROUBLE = 20
-"""Most lines that a report has on nonsensical events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     for part in (timeline.host_lines, timeline.step_lines, timeline.failures, timeline.ran_lines,
                  timeline.verb_lines):  # fmt: skip
         lines += part(view)
-    lines += _bullets("What of the journal makes no sense", view.trouble[:TROUBLE])
+    lines += _bullets("What of the journal makes no sense", view.trouble[:MOST_TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
     lines += _bullets("Lesson candidates", candidates(view, found.gauges))
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -190,7 +187,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "next": next_steps(view),
         "not_shown": not_shown(view),
         "lessons": candidates(view, found.gauges),
-        "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:TROUBLE],
+        "charts": [chart.name for chart in found.charts], "trouble": view.trouble[:MOST_TROUBLE],
     }  # fmt: skip
 
 

@@ -46,15 +46,12 @@ STANDBY, SPAWNED, ALREADY = "warm", "spawned", "already"
 @dataclass(frozen=True, slots=True)
 class Press:
     """What a press did, at a Unix time; `how` is `warm` (the byte is written), `spawned` (a command
-    is being started) or `already` (a rollback was under way).
-
-    `progress_file` is to be followed from `offset` on; None where only the command knows it.
-    """
+    is being started) or `already` (a rollback was under way). `progress` is what comes of it; after
+    an `already`, that of the rollback which was under way."""
 
     at: float
     how: str
-    progress_file: Path | None
-    offset: int
+    progress: RollbackProgress
 
 
 class Emergency:
@@ -66,7 +63,6 @@ class Emergency:
         self._log = log
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._progress: RollbackProgress | None = None
         self._press: Press | None = None
         self._begun: list[RollbackProgress] = []
         self._presses: SimpleQueue[RollbackProgress | None] = SimpleQueue()
@@ -77,14 +73,14 @@ class Emergency:
         """Roll back, now. While an earlier press is being answered, only a standby that did not get
         the earlier byte is triggered."""
         with self._lock:
-            progress, before = self._progress, self._press
-            if progress is None or before is None or progress.over:
+            if self._press is None or self._press.progress.over:
                 return self._begin()
+            progress = self._press.progress
             if self._clock.monotonic() - progress.beat >= STUCK_S:
                 # The answering thread hangs in a read: another one must not wait for that disk.
                 return self._begin(at_once=True)
             again = self._once_more(progress)
-            return again or Press(self._clock.now(), ALREADY, before.progress_file, before.offset)
+            return again or Press(self._clock.now(), ALREADY, progress)
 
     def _begin(self, *, at_once: bool = False) -> Press:
         """Trigger the standby; with `at_once` the command is started whatever the standby does."""
@@ -129,17 +125,11 @@ class Emergency:
     def _hand_over(
         self, directory: Path | None, progress_file: Path | None, offset: int, triggered: bool
     ) -> Press:
-        press = Press(self._clock.now(), STANDBY if triggered else SPAWNED, progress_file, offset)
         progress = RollbackProgress(directory, progress_file, offset, triggered, self._clock)
-        self._progress, self._press = progress, press
+        self._press = Press(self._clock.now(), STANDBY if triggered else SPAWNED, progress)
         self._begun = [c for c in self._begun if not c.over] + [progress]
         self._presses.put(progress)
-        return press
-
-    def follow(self, press: Press) -> RollbackProgress:
-        """The progress after this press; after an `already` one, of what was under way."""
-        assert self._progress is not None, "a press comes first"
-        return self._progress
+        return self._press
 
     def close(self) -> None:
         """End the threads, within two seconds. A spawned command goes on, and one is spawned for a

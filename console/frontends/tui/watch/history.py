@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
@@ -13,7 +14,9 @@ from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import Stamp, read_view, stamp, view_of, word_of
 from console.journal.run_view import RunView
-from console.render.report.compare import Comparison, compare
+
+if TYPE_CHECKING:
+    from console.render.report.compare import Comparison
 
 UNREADABLE = "unreadable"
 STRANGE = "not a journal of this version"
@@ -58,6 +61,8 @@ def rows() -> list[RunRow]:
 
 def side_by_side(ids: Iterable[str]) -> tuple[Comparison, list[str]]:
     """Some runs compared, and why others could not be read. Reads files, so not on the UI loop."""
+    from console.render.report.compare import compare  # a list of runs compares none
+
     wanted = set(ids)
     found: list[tuple[RunView, str]] = []
     broken: list[str] = []
