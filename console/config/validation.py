@@ -161,7 +161,7 @@ def load(model: type[_Model], path: Path, title: str, hint: str) -> _Model:
 
 
 def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -> Problem:
-    kind, loc = item["type"], _known(document, item["loc"])
+    kind, loc = item["type"], _without_union_tags(document, item["loc"])
     on_key = item["loc"][-1:] == ("[key]",)
     written = item["loc"][:-1] if on_key else item["loc"]
     name = one_line(str(written[-1]), 60) if written else "file"
@@ -193,7 +193,7 @@ def _own_words(message: str) -> str:
     return one_line(message.replace("String should match", "text that matches"))
 
 
-def _known(document: Document, loc: Loc) -> Loc:
+def _without_union_tags(document: Document, loc: Loc) -> Loc:
     """pydantic's path without the union tags that are no key of the file."""
     known: Loc = ()
     for part in loc:

@@ -290,7 +290,7 @@ def put_expected(path: Path, least: Any, mapping: Mapping) -> None:
         path.write_text("stand-in of a rehearsal\n")
     wanted = parse_bytes(least) if isinstance(least, str) else int(least or 0)
     if path.stat().st_size < wanted:
-        _pad(path, wanted)
+        _pad_script(path, wanted)
 
 
 def python(path: Path) -> None:
@@ -303,7 +303,7 @@ def python(path: Path) -> None:
     place.script(f'PYTHONPATH={shlex.quote(str(modules))} exec {sys.executable} "$@"', path)
 
 
-def _pad(path: Path, size: int) -> None:
+def _pad_script(path: Path, size: int) -> None:
     """Pad a script to a size: comments after `exit` are never read."""
     with path.open("a") as file:
         file.write("exit\n#" + "." * (size - os.fstat(file.fileno()).st_size) + "\n")

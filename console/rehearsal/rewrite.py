@@ -163,7 +163,7 @@ class Rewriter:
             step["run"] = [self._argument(one) for one in step["run"]]
         report = step.get("report")
         if isinstance(report, dict) and report.get("to"):
-            report["to"] = _aside(str(report["to"]))
+            report["to"] = _rehearsal_report(str(report["to"]))
         if isinstance(step.get("script"), str):
             step["script"] = self._text(step["script"])
         for check in _tables(step.get("requires")):
@@ -340,7 +340,7 @@ def _moved(source: str) -> str:
     return str(path)
 
 
-def _aside(path: str) -> str:
+def _rehearsal_report(path: str) -> str:
     """Another place for a report that would else be filed as a real trial's."""
     if path.startswith(str(place.directory())):
         return path

@@ -169,7 +169,7 @@ async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> 
     import asyncio
     import signal
 
-    from console.runtime.proxy_server import Door, hard
+    from console.runtime.proxy_server import Door, reset_on_close
 
     loop = asyncio.get_running_loop()
     over: asyncio.Event = asyncio.Event()
@@ -180,7 +180,7 @@ async def _serve(listen: tuple[str, int], to: tuple[str, int], service: str) -> 
         server = await loop.create_server(
             door.client, *listen, backlog=BACKLOG, start_serving=False
         )
-        hard(server.sockets)
+        reset_on_close(server.sockets)
         await server.start_serving()
     except OSError as error:
         _say(f"cannot listen on {listen[0]}:{listen[1]}: {error.strerror or error}")

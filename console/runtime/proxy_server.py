@@ -19,7 +19,7 @@ HARD = struct.pack("ii", 1, 0)
 SOFT = struct.pack("ii", 0, 0)
 
 
-def hard(listening: Iterable[Any]) -> None:
+def reset_on_close(listening: Iterable[Any]) -> None:
     """Let accepted sockets reset when they end, until `Side` has set them up: a relay killed in
     between would else leave a connection that holds the port."""
     for sock in listening:
@@ -43,7 +43,7 @@ class Side(asyncio.Protocol):
         # a baseline that binds with SO_REUSEPORT alone would have to wait for what lingers here
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, SOFT)  # see `hard`
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, SOFT)  # see `reset_on_close`
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None and self.other.wire is not None:

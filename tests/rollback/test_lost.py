@@ -154,10 +154,10 @@ def test_output_that_is_closed(stage: Stage) -> None:
 @pytest.mark.parametrize("serving", [False, True])
 def test_nothing_points_at_a_lost_run_once_the_baseline_serves(stage: Stage, serving: bool) -> None:
     stage.point()
-    cli_rollback._put_away(True)
+    cli_rollback._remove_remains(True)
     assert len(records.find_all()) == 1, "its directory is there: its closer ends it"
     lose(stage, "run")
-    cli_rollback._put_away(serving)
+    cli_rollback._remove_remains(serving)
     assert len(records.find_all()) == (not serving)
 
 

@@ -98,7 +98,9 @@ class _Reader:
             self._take(node, above, looped, tolerated)
             looped = looped or node.type in _LOOPS
             if node.type not in ("raw_string", "word", "string_content", "heredoc_body"):
-                below = [(one, node.type, looped, fine) for one, fine in _excused(node, tolerated)]
+                below = [
+                    (one, node.type, looped, fine) for one, fine in _children_of(node, tolerated)
+                ]
                 stack += reversed(below)
         return self.script
 
@@ -226,7 +228,7 @@ class _Reader:
         return (node.text or b"").decode("utf-8", "replace")
 
 
-def _excused(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
+def _children_of(parent: Node, tolerated: bool) -> Iterator[tuple[Node, bool]]:
     """Children, and whether the script handles their failure: `|| …`, a condition."""
     children = parent.children
     if parent.type == "list":

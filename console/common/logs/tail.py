@@ -313,7 +313,7 @@ class Tail:
         source = self._source
         if not source.opened:
             source.open_end()
-            self._tell()
+            self._insert_messages()
             if not source.opened:
                 return False
         if source.measure() > BEHIND_LIMIT:
@@ -323,13 +323,13 @@ class Tail:
             self._failed = ""
             self._hand_over(self._splitter.feed(data, time.monotonic()))
             return True
-        changed = self._tell() or source.look()
-        self._tell()
+        changed = self._insert_messages() or source.look()
+        self._insert_messages()
         if not changed:
             self._hand_over(self._splitter.overdue(time.monotonic()))
         return changed
 
-    def _tell(self) -> bool:
+    def _insert_messages(self) -> bool:
         """Insert the source's messages between the lines."""
         words, broken = self._source.words, self._source.broken
         self._source.words, self._source.broken = "", False

@@ -254,7 +254,7 @@ def _reach(threshold: Threshold, evidence: Evidence) -> _Reach:
         return _Reach.ALL if point else _Reach.NONE
     if not threshold.relative:
         ends = [threshold.satisfied(end, None, evidence.unit) for end in found]
-    elif _few(threshold, evidence):
+    elif _too_few_samples(threshold, evidence):
         (low, high), (least, most) = _outermost(evidence)
         ends = [threshold.satisfied(low, most), threshold.satisfied(high, least)]
     else:
@@ -274,12 +274,12 @@ def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] |
     if not threshold.relative:
         if not evidence.samples:
             return evidence.between
-        if _few(threshold, evidence):
+        if _too_few_samples(threshold, evidence):
             return _outermost(evidence)[0]
         return interval(evidence.samples, evidence.headline)
     if not evidence.samples and not evidence.baseline_samples:
         return None
-    if _few(threshold, evidence):
+    if _too_few_samples(threshold, evidence):
         (low, high), (least, most) = _outermost(evidence)
         return low / most, high / least
     return interval(
@@ -288,7 +288,7 @@ def _interval(threshold: Threshold, evidence: Evidence) -> tuple[float, float] |
     )  # fmt: skip
 
 
-def _few(threshold: Threshold, evidence: Evidence) -> bool:
+def _too_few_samples(threshold: Threshold, evidence: Evidence) -> bool:
     """Whether either side has too few samples for an interval by resampling."""
     sides = [evidence.samples, evidence.baseline_samples if threshold.relative else ()]
     return any(0 < len(side) < ENOUGH for side in sides)
@@ -316,7 +316,7 @@ def _undecided(threshold: Threshold, evidence: Evidence) -> str:
     found = _interval(threshold, evidence)
     ends = _ends(found, threshold, evidence.unit) if found is not None else ""
     around = f"{ends} around {_words(threshold, evidence)}"
-    if _few(threshold, evidence):
+    if _too_few_samples(threshold, evidence):
         return f": fewer than {ENOUGH} samples have to agree, and do not, {around}"
     return f": the samples do not decide, {around}"
 

@@ -26,14 +26,14 @@ def bench(args: Namespace) -> int:
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
         what = f"void: {sample.void}" if sample.void else rate
         twice = " (sent twice)" if sample.transport_retries else ""
-        _tell(f"{run_words(number, planned)} {what}{twice}")
+        _say(f"{run_words(number, planned)} {what}{twice}")
 
     protocol = _protocol(args)
     who = listener(args.url)
     around = Surroundings(Engine(who.words, who.pid) if who else None)
     result = Benchmark(
         args.url, protocol, model=args.model, progress=progress, surroundings=around,
-        waiting=Waiting(lambda silent: _tell(f"no token for {silent:.0f} s")),
+        waiting=Waiting(lambda silent: _say(f"no token for {silent:.0f} s")),
     ).run()  # fmt: skip
     if args.json:
         print(json.dumps(result.to_json()))
@@ -63,7 +63,7 @@ def _protocol(args: Namespace) -> Protocol:
         raise UsageError("nothing to measure", str(error)) from error
 
 
-def _tell(words: str) -> None:
+def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 

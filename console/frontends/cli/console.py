@@ -134,13 +134,13 @@ def _finish_start(watchers: Watchers) -> None:
     """Wait for a run that was being started when the console was closed."""
     if watchers.starting is None or not watchers.starting.is_alive():
         return
-    _tell("a run is being started: the baseline is asked first; Ctrl-C does not wait")
+    _print_if_open("a run is being started: the baseline is asked first; Ctrl-C does not wait")
     watchers.starting.join()
     for line in watchers.started.splitlines():
-        _tell(clean(line, 400))
+        _print_if_open(clean(line, 400))
 
 
-def _tell(line: str) -> None:
+def _print_if_open(line: str) -> None:
     """Print to whoever is still there: the terminal may be gone."""
     with contextlib.suppress(OSError, ValueError):
         print(line, flush=True)
@@ -150,7 +150,7 @@ def _goodbye(watchers: Watchers) -> None:
     snapshot = watchers.watch.latest
     if snapshot is not None and snapshot.alive and snapshot.run is not None:
         run = snapshot.run.id
-        _tell(f"run {run} goes on; omni-console, or omni-console attach {run[-4:]}")
+        _print_if_open(f"run {run} goes on; omni-console, or omni-console attach {run[-4:]}")
 
 
 def _screens(watchers: Watchers) -> int:

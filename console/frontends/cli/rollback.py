@@ -98,7 +98,7 @@ def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site:
             seal, explicit_site, emit, seal_at=_site_plan, run_dir=run_dir, site=site
         )
         with contextlib.suppress(Exception):  # the way back is through; what is broken stays out
-            _put_away(result.serving)
+            _remove_remains(result.serving)
     except (UsageError, InvalidFile):
         raise
     except ConsoleError as error:
@@ -114,7 +114,7 @@ def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site:
     return int(result.exit_code)
 
 
-def _put_away(serving: bool) -> None:
+def _remove_remains(serving: bool) -> None:
     """Remove what killed sentinels left in shared memory, and all remains of a run whose directory
     is gone, because nothing else will."""
     from console.recovery.guard.record.recorder import sweep

@@ -90,7 +90,7 @@ def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
 
 def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cache: Cache) -> bool:
     """K and V of the layers that have them; False if their size is unknown."""
-    has = _keeps(facts)
+    has = _layers_with_cache(facts)
     if not any(has):
         return True
     spec = facts.attention
@@ -126,7 +126,7 @@ def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cac
     return True
 
 
-def _keeps(facts: ModelFacts) -> tuple[bool, ...]:
+def _layers_with_cache(facts: ModelFacts) -> tuple[bool, ...]:
     """Which layers keep a cache of their own."""
     layers = facts.layers or 0
     own = facts.attention.own_layers

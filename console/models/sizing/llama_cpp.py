@@ -89,11 +89,11 @@ def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPl
     if plan.ctx is None and (facts.context_length or 0) > LEAST_CTX:
         found = replace(whole, ctx=LEAST_CTX)
     if spare(facts, found, cards) < 0:
-        found = _less(facts, found, cards)
+        found = _fewer_on_cards(facts, found, cards)
     return found
 
 
-def _less(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
+def _fewer_on_cards(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
     """Keep as few layers' experts on the host as each card needs, else fewer layers on cards."""
     if facts.experts.count:
         bare = {share.card: share.layers for share in place(facts, plan, cards).cards}

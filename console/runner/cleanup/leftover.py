@@ -132,7 +132,7 @@ def _layers(client: DockerClient, identity: str) -> tuple[str, ...]:
 def together(going: Collection[str], every: Sequence[Stored]) -> tuple[int, bool]:
     """Bytes freed if these images (ids) are removed together, and whether that is exact: layers of
     unknown size are left out, so otherwise it is a minimum."""
-    known = _known(every)
+    known = _sizes_of_stacks(every)
     there = [one.layers for one in every if one.id not in going]
     freed, exact = 0, True
     for one in every:
@@ -144,7 +144,7 @@ def together(going: Collection[str], every: Sequence[Stored]) -> tuple[int, bool
     return freed, exact
 
 
-def _known(every: Sequence[Stored]) -> dict[tuple[str, ...], int]:
+def _sizes_of_stacks(every: Sequence[Stored]) -> dict[tuple[str, ...], int]:
     """Bytes of each stack of layers that is a whole image or shared between images."""
     found: dict[tuple[str, ...], int] = {}
     for one in every:

@@ -172,7 +172,7 @@ class BaselineWatch(Watch[BaselineView]):
             view = BaselineView(UNKNOWN, detail=one_line(str(error)))
         except Exception as error:  # the thread's last line of defence: it must go on looking
             view = BaselineView(UNKNOWN, detail=one_line(f"{type(error).__name__}: {error}"))
-        self._tell(view)
+        self._publish(view)
 
     def _read(self) -> BaselineView:
         plan = self._target.find()

@@ -125,7 +125,7 @@ class Watch(Generic[T]):
             self._wake.wait(self._pause())
 
     def _look(self) -> None:
-        """Look once, and `_tell` the result; may not raise."""
+        """Look once, and `_publish` the result; may not raise."""
         raise NotImplementedError
 
     def _pause(self) -> float:
@@ -137,7 +137,7 @@ class Watch(Generic[T]):
         if self.latest is not None:
             deliver(self.latest)
 
-    def _tell(self, seen: T) -> None:
+    def _publish(self, seen: T) -> None:
         self.latest = seen
         self._ready.set()
         with contextlib.suppress(Exception):  # a screen on its way out takes nothing any more
@@ -232,7 +232,7 @@ class RunWatch(Watch[Snapshot]):
     def _say(self, snapshot: Snapshot, key: tuple[object, ...]) -> None:
         if key != self._key:
             self._key = key
-            self._tell(snapshot)
+            self._publish(snapshot)
 
     def _drop(self) -> None:
         if self._source is not None:
