@@ -66,6 +66,9 @@ DRIFT_PART = 6
 """Drift compares the last sixth with the first: of one hour the last ten minutes."""
 DRIFT_SAMPLES = 5
 """Rates in each of the two parts, at least."""
+SOAK_REQUEST_S = 600.0
+"""Seconds for one request of a soak: a stream that drips for longer has failed, though it was never
+silent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 
 from console.bench.benchmark import PROMPTS, tokenizer
 from console.bench.client import ChatRequest, stream_chat
-from console.bench.metrics import Sample, Tokenize, measure, void_reason
+from console.bench.metrics import SOAK_REQUEST_S, Sample, Tokenize, measure, void_reason
 from console.bench.soak_stats import Line, Normal, Patience, Tally
 from console.bench.sse import Reply, brings_text
 from console.common.clock import Clock
@@ -304,8 +304,6 @@ class Soak:
 
 
 EMPTY = "empty reply"
-REQUEST_S = 600.0
-"""Seconds for one request: a stream that drips for longer has failed, though never silent."""
 
 
 @dataclass(slots=True)
@@ -315,7 +313,7 @@ class Asker:
     url: str
     max_tokens: int = 128
     model: str = ""
-    timeout_s: float = REQUEST_S
+    timeout_s: float = SOAK_REQUEST_S
     extras: bool = True
 
     def __call__(self, prompt: str) -> Out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from console.bench.metrics import DRIFT_SAMPLES, SOAK_METRICS
+from console.bench.metrics import DRIFT_SAMPLES, SOAK_METRICS, SOAK_REQUEST_S
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons import registry
@@ -30,8 +30,6 @@ from console.config.site.service import one_of_services
 from console.config.yaml import Document, Loc
 from console.recovery.guard.config import Limit
 
-SOAK_END_S = 600.0
-"""After a soak's time is over its last request may go on, at most as long as one may take."""
 RESERVED = frozenset({"restore"})
 """Ids of rows that the plan adds."""
 
@@ -172,7 +170,8 @@ class _Known:
         """The limits that a soak's duration, interval and `max_errors` set for its metrics."""
         of = {name: self.figures[prefix + name] for name in SOAK_METRICS}
         lasts = f"the soak lasts {format_duration(soak.duration)}"
-        of["observed_s"].bound(soak.duration + SOAK_END_S, lasts)
+        # the last request may begin just before the end
+        of["observed_s"].bound(soak.duration + SOAK_REQUEST_S, lasts)
         fit = soak.most_requests
         if fit is not None:
             at_most = f"{fit} fit in {format_duration(soak.duration)}"

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from console.bench.benchmark import PROMPTS, model_of
-from console.bench.soak import REQUEST_S, Asker, End, Soak, SoakPlan
+from console.bench.metrics import SOAK_REQUEST_S
+from console.bench.soak import Asker, End, Soak, SoakPlan
 from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
 from console.common.logs.tail import read_last
@@ -85,7 +86,9 @@ def _soak(
     url = context.services.spec(service).url
     model = context.services.model(service, soak.model)
     live = _Live(attempt, soak, tally)
-    asker = Asker(url, soak.max_tokens, model or model_of(url), min(REQUEST_S, attempt.limit_s))
+    asker = Asker(
+        url, soak.max_tokens, model or model_of(url), min(SOAK_REQUEST_S, attempt.limit_s)
+    )
     running = Soak(
         plan_of(soak), context.clock, asker, watch, file.keep, live, tally,
         patience_for(context, service),
