@@ -24,8 +24,9 @@ from console.bench.client import (
 from console.bench.concurrency import Level, Say, measure_level
 from console.bench.interference import Surroundings
 from console.bench.metrics import Sample, Tokenize, measure, repeated
+from console.bench.prompt_rate import ANSWER, PromptRate, measure_prompt_rates, prompt_flags
 from console.bench.sse import SILENCE_S, FailureKind, Reply, json_object
-from console.bench.statistics import MetricSummary, cv, finite, summarise
+from console.bench.statistics import MetricSummary, cv, describe, finite, summarise
 from console.common.clock import Clock, SystemClock
 from console.common.text import one_line
 from console.runtime.probe import ProbeError, fetch
@@ -44,6 +45,7 @@ Progress = Callable[[int, int, Sample], None]
 """Called after each request with (run, runs planned, sample); run 0 is a warm-up."""
 
 MOST_STREAMS = 64
+LEAST_PROMPT, MOST_PROMPT = 256, 131_072
 
 
 def run_words(number: int, planned: int) -> str:
@@ -59,8 +61,9 @@ class Protocol:
     that sends nothing for `silence_s` counts as hung and is not asked again.
 
     After `runs` measured runs it continues, up to `max_runs`, until as many are valid and the
-    coefficient of variation of tok_s is at most `cv_target`. `levels`: streams at once, measured
-    after that. Raises ValueError for counts that measure nothing.
+    coefficient of variation of tok_s is at most `cv_target`. Then it measures the prompt rate, with
+    prompts of `prompt_lengths` tokens, and `levels` of streams at once. Raises ValueError for
+    counts that measure nothing.
     """
 
     prompts: tuple[str, ...] = PROMPTS
@@ -74,6 +77,7 @@ class Protocol:
     silence_s: float = SILENCE_S
     budget_s: float = math.inf
     endpoint: Endpoint = "chat"
+    prompt_lengths: tuple[int, ...] = ()
     levels: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -81,6 +85,8 @@ class Protocol:
             raise ValueError("at least one prompt, one run, two tokens and no negative warm-up")
         if any(not 2 <= streams <= MOST_STREAMS for streams in self.levels):
             raise ValueError(f"2 to {MOST_STREAMS} streams at once")
+        if any(not LEAST_PROMPT <= length <= MOST_PROMPT for length in self.prompt_lengths):
+            raise ValueError(f"prompts of {LEAST_PROMPT} to {MOST_PROMPT} tokens")
 
 
 @dataclass(slots=True)
@@ -102,6 +108,7 @@ class BenchmarkResult:
     runs: list[Sample] = field(default_factory=list)
     voids: list[dict[str, Any]] = field(default_factory=list)
     cold: Sample | None = None
+    prompt_rates: list[PromptRate] = field(default_factory=list)
     levels: list[Level] = field(default_factory=list)
     context: dict[str, Any] = field(default_factory=dict)
     transport_retries: int = 0
@@ -178,7 +185,13 @@ class Benchmark:
             if sample is not None:
                 result.runs.append(sample)
                 self._report(len(result.runs), sample)
-        for streams in protocol.levels if any(not s.void for s in result.runs) else ():
+        works = any(not sample.void for sample in result.runs)
+        if works and protocol.prompt_lengths:
+            say = self.say or (lambda _: None)
+            result.prompt_rates = measure_prompt_rates(
+                self._prompt_only, protocol.prompt_lengths, say
+            )
+        for streams in protocol.levels if works else ():
             if not self.cancelled.is_set() and self._left() > 0:
                 result.levels.append(self._level(streams))
         result.duration_s = self.clock.monotonic() - started
@@ -207,27 +220,35 @@ class Benchmark:
         """Seconds left of the budget."""
         return self._ends - self.clock.monotonic()
 
-    def _one(self, prompt: str) -> Sample | None:
+    def _prompt_only(self, prompt: str) -> Sample | None:
+        """A prompt whose answer may be short; None when it was cancelled or no time is left."""
+        return self._one(prompt, ANSWER, least=1) if self._left() > 0 else None
+
+    def _one(self, prompt: str, max_tokens: int = 0, least: int = 0) -> Sample | None:
         """One request, judged by its surroundings; None when it was cancelled."""
         around = self.surroundings
         before = around.look() if around is not None else None
         if self.waiting is None:
-            sample = self._send(prompt, self.cancelled)
+            sample = self._send(prompt, self.cancelled, None, max_tokens, least)
         else:
             with self.waiting as waiting:
-                sample = self._send(prompt, self.cancelled, waiting.take)
+                sample = self._send(prompt, self.cancelled, waiting.take, max_tokens, least)
         if around is None or before is None or sample is None:
             return sample
         return around.judge(sample, before, around.look())
 
     def _send(
-        self, prompt: str, cancelled: threading.Event, on_event: OnEvent | None = None
-    ) -> Sample | None:
+        self, prompt: str, cancelled: threading.Event, on_event: OnEvent | None = None,
+        max_tokens: int = 0, least: int = 0,
+    ) -> Sample | None:  # fmt: skip
         """One request, from any thread; None when it was cancelled."""
         if cancelled.is_set():
             return None
         # At the front, since a server reuses the longest common beginning of two prompts.
-        request = replace(self._request, prompt=f"[{secrets.token_hex(8)}] {prompt}")
+        request = replace(
+            self._request, prompt=f"[{secrets.token_hex(8)}] {prompt}",
+            max_tokens=max_tokens or self.protocol.max_tokens,
+        )  # fmt: skip
         reply = stream_chat(
             self.url,
             request,
@@ -243,7 +264,8 @@ class Benchmark:
         if reply.extras_refused:
             self._request = replace(self._request, extras=False)
         self._hangs = reply.failure is not None and reply.failure.kind is FailureKind.SILENT
-        return measure(reply, request.max_tokens, tokenizer(self.url, reply))
+        counts = tokenizer(self.url, reply)
+        return measure(reply, request.max_tokens, counts, least_tokens=least)
 
     def _level(self, streams: int) -> Level:
         """Several streams at once, after and apart from the single one."""
@@ -271,6 +293,7 @@ class Benchmark:
         result, protocol = self._result, self.protocol
         result.cancelled = self.cancelled.is_set()
         result.metrics = summarise(result.runs)
+        result.metrics |= self._prompt_metric()
         valid = result.metrics["runs"].n
         result.voids = [
             {"run": number, "reason": sample.void}
@@ -280,6 +303,7 @@ class Benchmark:
         result.transport_retries = sum(self._retries)
         flags = repeated(sum(map(bool, self._retries)), len(self._retries))
         flags += [flag for sample in result.runs for flag in sample.flags]
+        flags += prompt_flags(result.prompt_rates)
         flags += [flag for level in result.levels for flag in level.flags]
         if valid < ENOUGH_RUNS:
             flags.append(f"{valid} valid runs, at least {ENOUGH_RUNS} are advised")
@@ -292,6 +316,14 @@ class Benchmark:
             flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
         result.flags = list(dict.fromkeys(flags))
         return result
+
+    def _prompt_metric(self) -> dict[str, MetricSummary]:
+        """The prompt rate of the longest prompts that have one, instead of that of the runs."""
+        rates = [one for one in self._result.prompt_rates if one.rates]
+        if not rates:
+            return {}
+        found = describe("prompt_tok_s", rates[-1].rates)
+        return {"prompt_tok_s": replace(found, estimated=rates[-1].estimated)}
 
 
 def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -333,6 +365,7 @@ def _plain(protocol: Protocol) -> dict[str, Any]:
     budget = protocol.budget_s if math.isfinite(protocol.budget_s) else None
     return {
         **asdict(protocol), "prompts": list(protocol.prompts), "levels": list(protocol.levels),
+        "prompt_lengths": list(protocol.prompt_lengths),
         "budget_s": budget,
     }  # fmt: skip
 

@@ -101,8 +101,11 @@ class Sample:
     flags: list[str] = field(default_factory=list)
 
 
-def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> Sample:
-    """Make a Sample from a Reply; `tokenize` counts tokens if the server did not report them."""
+def measure(
+    reply: Reply, max_tokens: int, tokenize: Tokenize | None = None, *, least_tokens: int = 0
+) -> Sample:
+    """Make a Sample from a Reply; `tokenize` counts tokens if the server did not report them.
+    An answer of fewer than `least_tokens` is void; by default one shorter than `max_tokens`."""
     text = [event for event in reply.events if event.is_text]
     flags: list[str] = []
     if reply.extras_refused:
@@ -131,13 +134,13 @@ def measure(reply: Reply, max_tokens: int, tokenize: Tokenize | None = None) -> 
         server_decode_tok_s=server,
         stall_s=largest_gap(text),
         completion_tokens=tokens,
-        prompt_tokens=reply.prompt_tokens,
+        prompt_tokens=prompt_tokens(reply),
         token_source=source,
         first_chunk_tokens=first,
         chunks=len(text),
         transport_retries=reply.transport_retries,
         error=str(reply.failure) if reply.failure else "",
-        void=void_reason(reply, tokens, max_tokens),
+        void=void_reason(reply, tokens, max_tokens, least_tokens or max_tokens),
         flags=flags,
     )
 
@@ -224,7 +227,15 @@ def largest_gap(text: list[Event]) -> float | None:
     return longest / NS if longest >= 0 else None
 
 
-def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
+def prompt_tokens(reply: Reply) -> int | None:
+    """Tokens of the prompt by the server's count, in usage or else in timings."""
+    timings = reply.timings
+    if reply.prompt_tokens is not None or timings is None or timings.prompt_n is None:
+        return reply.prompt_tokens
+    return int(timings.prompt_n + (timings.cache_n or 0))
+
+
+def void_reason(reply: Reply, tokens: int | None, max_tokens: int, least: int) -> str:
     """Why the run must not be averaged, or ""."""
     if reply.failure is not None:
         return str(reply.failure)
@@ -244,7 +255,7 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int) -> str:
         return "the server does not say how many tokens it generated"
     if tokens > max_tokens:
         return f"the server claims {tokens} tokens, more than the {max_tokens} asked for"
-    if tokens < max_tokens:
+    if tokens < least:
         return f"short output, {tokens} of {max_tokens} tokens"
     if not any(event.is_text for event in reply.events):
         return "no text arrived"

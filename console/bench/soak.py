@@ -391,5 +391,5 @@ def answer_of(reply: Reply, max_tokens: int, tell: Tokenize | None = None) -> An
     tokens = sample.completion_tokens
     if not any(event.is_text for event in reply.events):
         return Answer(sample, EMPTY, f"an answer without text ({tokens or 'no'} tokens counted)")
-    void = void_reason(reply, tokens, min(tokens or 0, max_tokens))
+    void = void_reason(reply, tokens, max_tokens, 0)
     return Answer(replace(sample, void=void), void=void)

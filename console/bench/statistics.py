@@ -47,6 +47,8 @@ class MetricSummary:
     max: float | None = None
     cv: float | None = None
     samples: list[float] = field(default_factory=list)
+    estimated: bool = False
+    """Derived from other figures by this console, because the server does not report it."""
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
