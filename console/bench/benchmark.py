@@ -23,7 +23,14 @@ from console.bench.client import (
 )
 from console.bench.concurrency import Level, Say, measure_level
 from console.bench.interference import Surroundings
-from console.bench.metrics import Sample, Tokenize, measure, repeated
+from console.bench.metrics import (
+    LEAST_PROMPT,
+    MOST_PROMPT,
+    Sample,
+    Tokenize,
+    measure,
+    repeated,
+)
 from console.bench.prompt_rate import ANSWER, PromptRate, measure_prompt_rates, prompt_flags
 from console.bench.sse import SILENCE_S, FailureKind, Reply, json_object
 from console.bench.statistics import MetricSummary, cv, describe, finite, summarise
@@ -45,7 +52,6 @@ Progress = Callable[[int, int, Sample], None]
 """Called after each request with (run, runs planned, sample); run 0 is a warm-up."""
 
 MOST_STREAMS = 64
-LEAST_PROMPT, MOST_PROMPT = 256, 131_072
 
 
 def run_words(number: int, planned: int) -> str:
@@ -319,11 +325,12 @@ class Benchmark:
 
     def _prompt_metric(self) -> dict[str, MetricSummary]:
         """The prompt rate of the longest prompts that have one, instead of that of the runs."""
-        rates = [one for one in self._result.prompt_rates if one.rates]
-        if not rates:
+        asked = self._result.prompt_rates
+        if not asked:
             return {}
-        found = describe("prompt_tok_s", rates[-1].rates)
-        return {"prompt_tok_s": replace(found, estimated=rates[-1].estimated)}
+        used = next((one for one in reversed(asked) if one.rates), asked[-1])
+        found = describe("prompt_tok_s", used.rates)
+        return {"prompt_tok_s": replace(found, estimated=used.estimated, why=used.why)}
 
 
 def fetch_json(url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -62,6 +62,10 @@ SOAK_METRICS = {
 }  # fmt: skip
 """Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
 against the first's (0.05: 5 % slower); growth over the soak, peaks in it."""
+LEAST_PROMPT, MOST_PROMPT = 256, 131_072
+"""Tokens of a prompt that measures the prompt rate: a shorter one measures the request."""
+PROMPT_ROUNDS = 5
+"""How often each length is sent."""
 DRIFT_PART = 6
 """Drift compares the last sixth with the first: of one hour the last ten minutes."""
 DRIFT_SAMPLES = 5

@@ -13,11 +13,10 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from console.bench.metrics import Sample
+from console.bench.metrics import PROMPT_ROUNDS, Sample
 from console.bench.statistics import finite, median, std
 from console.common.units import format_number
 
-ROUNDS = 5
 ANSWER = 8
 """Most tokens of an answer: only its first one counts, and that may be invisible."""
 SHORT, MEDIUM = 8, 72
@@ -64,12 +63,12 @@ def measure_prompt_rates(ask: Ask, lengths: tuple[int, ...], say: Say) -> list[P
     short: list[Sample] = []
     found: dict[int, list[Sample]] = {length: [] for length in words}
     refused: dict[int, str] = {}
-    for number_of in range(1, ROUNDS + 1):
+    for turn in range(1, PROMPT_ROUNDS + 1):
         for length in (0, *words):
             if length in refused:
                 continue
             if length:
-                say(f"prompt of {length} tokens, {number_of}/{ROUNDS}")
+                say(f"prompt of {length} tokens, {turn}/{PROMPT_ROUNDS}")
             sample = ask(prompt(words.get(length, SHORT), chance))
             if sample is None:
                 return []

@@ -49,6 +49,8 @@ class MetricSummary:
     samples: list[float] = field(default_factory=list)
     estimated: bool = False
     """Derived from other figures by this console, because the server does not report it."""
+    why: str = ""
+    """Why there is no value; "" where there is one, or nobody knows."""
 
 
 def finite(values: Iterable[float | None]) -> list[float]:

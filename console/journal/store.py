@@ -99,7 +99,8 @@ TABLES_BY_NAME = _type(
 LIST = _or_none(_type("is no list", lambda value: isinstance(value, list)))
 TABLE_MAYBE = _or_none(TABLE)
 BENCHMARK = _fields(
-    flags=LIST, voids=LIST, levels=_or_none(TABLES), cold=TABLE_MAYBE, protocol=TABLE_MAYBE,
+    flags=LIST, voids=LIST, levels=_or_none(TABLES), prompt_rates=_or_none(TABLES),
+    cold=TABLE_MAYBE, protocol=TABLE_MAYBE,
     context=_or_none(_fields(server=TABLE_MAYBE, cards=_or_none(TABLES_BY_NAME))),
 )  # fmt: skip
 STEP = _fields(

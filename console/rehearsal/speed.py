@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.bench.metrics import LEAST_PROMPT
 from console.common import paths
 from console.common.errors import ServiceError, UsageError
 from console.common.units import parse_duration
@@ -224,6 +225,7 @@ def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
             _cap(step["benchmark"], "runs", RUNS, 9, where, notes)
             _cap(step["benchmark"], "max_tokens", TOKENS, 256, where, notes)
             step["benchmark"].pop("max_runs", None)
+            _cap_prompts(step["benchmark"], where, notes)
         if isinstance(step.get("soak"), dict):
             _soak(steps, step, where, notes)
         if isinstance(step.get("cutover"), dict):
@@ -252,6 +254,14 @@ def _cap(table: Tree, key: str, most: int, otherwise: int, where: str, notes: li
     if isinstance(written, int) and written > most:
         notes.append(f"{where} {key} {written} → {most}")
         table[key] = most
+
+
+def _cap_prompts(benchmark: Tree, where: str, notes: list[str]) -> None:
+    """One length, the least that measures a prompt rate."""
+    written = benchmark.get("prompt_lengths")
+    if written and written != [LEAST_PROMPT]:
+        notes.append(f"{where} prompt_lengths {written} → {[LEAST_PROMPT]}")
+        benchmark["prompt_lengths"] = [LEAST_PROMPT]
 
 
 def _cap_time(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 
+from console.bench.metrics import PROMPT_ROUNDS
 from console.common import redact
 from console.common.text import clean_lines, one_line
 from console.common.units import format_bytes, format_duration
@@ -168,6 +169,9 @@ def _benchmark(bench: measuring.BenchmarkStep) -> Iterator[str]:
     )
     if bench.endpoint == "completions":
         yield "asked at /v1/completions, without the model's chat template"
+    if bench.prompt_lengths:
+        lengths = ", ".join(map(str, bench.prompt_lengths))
+        yield f"then the prompt rate, with {PROMPT_ROUNDS} prompts each of {lengths} tokens"
     if bench.concurrency:
         levels = ", ".join(map(str, bench.concurrency))
         yield f"then {levels} streams at once, told beside the figures of one"

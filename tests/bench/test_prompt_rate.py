@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 
 from console.bench.benchmark import Benchmark, Protocol
-from console.bench.metrics import Sample
-from console.bench.prompt_rate import (
-    ROUNDS,
-    PromptRate,
-    measure_prompt_rates,
-    prompt_flags,
-)
+from console.bench.metrics import PROMPT_ROUNDS, Sample
+from console.bench.prompt_rate import PromptRate, measure_prompt_rates, prompt_flags
 from tests.bench.embedded import embedded
 from tests.testbed.models import visible_llama
 
@@ -56,7 +51,7 @@ def test_what_every_request_has_in_common_falls_out(rate: float) -> None:
     for one in found:
         assert one.estimated
         assert one.tokens == pytest.approx(one.asked, rel=0.02), "by the server's own count"
-        assert one.rates == [pytest.approx(rate)] * ROUNDS
+        assert one.rates == [pytest.approx(rate)] * PROMPT_ROUNDS
 
 
 def test_a_queue_in_front_of_a_fast_server_is_told_from_a_slow_prompt() -> None:
@@ -94,7 +89,7 @@ def test_the_servers_own_rate_wins() -> None:
         return sample and replace(sample, prompt_tok_s=431.0)
 
     [one] = measure_prompt_rates(told, (512,), lambda _: None)
-    assert (one.rates, one.estimated) == ([431.0] * ROUNDS, False)
+    assert (one.rates, one.estimated) == ([431.0] * PROMPT_ROUNDS, False)
     assert prompt_flags([one]) == []
 
 
@@ -120,4 +115,4 @@ def test_a_real_server_reports_it_and_a_context_bounds_it(url: str) -> None:
         assert one.tokens == pytest.approx(one.asked, rel=0.05)
     assert (longest.rates, bool(longest.why)) == ([], True)
     figure = result.metrics["prompt_tok_s"]
-    assert (figure.n, figure.estimated, figure.samples) == (ROUNDS, False, long.rates)
+    assert (figure.n, figure.estimated, figure.samples) == (PROMPT_ROUNDS, False, long.rates)

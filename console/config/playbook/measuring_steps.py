@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from console.bench.metrics import DRIFT_PART, METRICS
+from console.bench.metrics import DRIFT_PART, LEAST_PROMPT, METRICS, MOST_PROMPT
 from console.bench.sse import SILENCE_S
 from console.common.text import one_line
 from console.common.units import DRIVER_FORM, is_driver
@@ -170,8 +170,9 @@ def _check_unit(number: str, unit: str, before: str, after: str, within: int) ->
 class BenchmarkStep(Strict):
     """`against: baseline` measures the baseline too: before its outage and after its restore.
     `concurrency`: levels at which the same prompts are sent once more, reported beside the figures
-    of one stream; a gate judges one stream. `silence`: seconds without output after which an engine
-    counts as hung, which ends the benchmark."""
+    of one stream; a gate judges one stream. `prompt_lengths`: tokens of the prompts that measure
+    the prompt rate, five of each; the longest one's is `prompt_tok_s`. `silence`: seconds without
+    output after which an engine counts as hung, which ends the benchmark."""
 
     service: str
     prompts: list[Text] = []
@@ -182,6 +183,9 @@ class BenchmarkStep(Strict):
     warmup: int = Field(1, ge=0, le=20)
     model: Text = ""
     endpoint: Literal["chat", "completions"] = "chat"
+    prompt_lengths: list[Annotated[int, Field(ge=LEAST_PROMPT, le=MOST_PROMPT)]] = Field(
+        [], max_length=4
+    )
     concurrency: list[Annotated[int, Field(ge=2, le=64)]] = Field([], max_length=6)
     silence: Annotated[Duration, Field(gt=0)] = SILENCE_S
     against: Literal["baseline"] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from console.bench.metrics import DRIFT_SAMPLES, SOAK_METRICS, SOAK_REQUEST_S
+from console.bench.metrics import DRIFT_SAMPLES, PROMPT_ROUNDS, SOAK_METRICS, SOAK_REQUEST_S
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.lessons import registry
@@ -143,6 +143,8 @@ class _Known:
                 self._measured(prefix, BENCHMARK_METRICS, step.benchmark.most_runs, made_of(step))
                 if not self.guessed:
                     self._runs(prefix, step.benchmark.runs)
+                    if step.benchmark.prompt_lengths:
+                        self._prompts(f"{prefix}prompt_tok_s")
         for name, output in step.outputs.items():
             self.figures[f"{step.id}.{name}"] = _Figure(base_unit(output.unit), most=1)
         if step.soak is not None:
@@ -165,6 +167,12 @@ class _Known:
         more = f"runs: {LEAST['benchmark']} or more, or min_samples: {runs}"
         for name in BENCHMARK_METRICS:
             self.figures[prefix + name].usual = (runs, f"runs: {runs} gives {runs}", more)
+
+    def _prompts(self, name: str) -> None:
+        """How many rates prompts of a fixed length give."""
+        sent = f"each length of prompt_lengths is sent {PROMPT_ROUNDS} times"
+        figure = self.figures[name]
+        figure.most, figure.usual = PROMPT_ROUNDS, (PROMPT_ROUNDS, sent, "a lower min_samples")
 
     def _soak(self, prefix: str, soak: SoakStep) -> None:
         """The limits that a soak's duration, interval and `max_errors` set for its metrics."""

@@ -61,7 +61,8 @@ class Evidence:
     gate even if a value is there. `void` counts the samples left out. With `samples` the value is
     their mean or median, as `headline` says; the same for the baseline's. `baseline_n` is None if
     nobody counted. `between`: the 95 % interval of the figure, if the program that measured it
-    worked one out. `requests`: requests that a soak sent.
+    worked one out. `requests`: requests that a soak sent. `estimated`: the figure was derived from
+    others, because the server does not report it.
     """
 
     value: float | None
@@ -77,6 +78,7 @@ class Evidence:
     baseline_void: int = 0
     between: tuple[float, float] | None = None
     requests: int | None = None
+    estimated: bool = False
 
 
 class _Reach(Enum):
@@ -118,6 +120,7 @@ def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
     value = figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0])
     if evidence.unit == "count":
         value += noun(criterion.metric, evidence.value or 0.0)
+    value += " (estimated)" if evidence.estimated else ""
     said = f"{criterion.name} {value}{why}{_counts(evidence)}"
     return CriterionVerdict(verdict, said, criterion.metric)
 

@@ -200,6 +200,10 @@ def _machine_commands(commands: Any) -> None:
     bench.add_argument("--model", default="")
     bench.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
     bench.add_argument(
+        "--prompt-lengths", type=int, nargs="+", default=[], metavar="TOKENS",
+        help="then the prompt rate, with prompts of TOKENS tokens",
+    )  # fmt: skip
+    bench.add_argument(
         "--concurrency", type=int, nargs="+", default=[], metavar="N", help="then N streams at once"
     )
 

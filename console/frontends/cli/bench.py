@@ -11,6 +11,7 @@ from console.bench.client import Waiting
 from console.bench.concurrency import Level
 from console.bench.interference import Engine, Surroundings
 from console.bench.metrics import Sample
+from console.bench.statistics import median
 from console.common.errors import Exit, UsageError
 from console.common.text import clean
 from console.common.units import DURATION_FORM, format_number, parse_duration
@@ -58,6 +59,7 @@ def _protocol(args: Namespace) -> Protocol:
         return Protocol(
             runs=args.runs, max_runs=most, max_tokens=args.max_tokens, endpoint=args.endpoint,
             levels=tuple(args.concurrency), timeout_s=timeout_s,
+            prompt_lengths=tuple(args.prompt_lengths),
         )  # fmt: skip
     except ValueError as error:
         raise UsageError("nothing to measure", str(error)) from error
@@ -73,9 +75,14 @@ def _print(result: BenchmarkResult) -> None:
             unit = figure.unit
             spread = f" ± {format_number(figure.std, unit)}" if figure.std is not None else ""
             middle = figure.median
-            median = f", median {format_number(middle, unit)}" if middle is not None else ""
+            half = f", median {format_number(middle, unit)}" if middle is not None else ""
             value = format_number(figure.value, unit)
-            print(f"{name:<14} {value}{spread}{median} (n={figure.n})")
+            mark = ", estimated" if figure.estimated else ""
+            print(f"{name:<14} {value}{spread}{half} (n={figure.n}{mark})")
+    for one in result.prompt_rates:
+        if one.rates:
+            rate = format_number(median(one.rates) or 0.0, "tok/s")
+            print(f"{f'{one.tokens} tokens':<14} {rate} prompt processing (n={len(one.rates)})")
     for level in result.levels:
         print(_level(level))
     for void in result.voids:

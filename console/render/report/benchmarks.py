@@ -156,7 +156,8 @@ def ordered(*groups: Figures) -> list[str]:
 
 def value_cell(found: Figures, like: str) -> str:
     """The main value of a figure; `like`: the thresholds it is compared with."""
-    return prose(figure(found.get("value"), str(found.get("unit") or ""), like))
+    mark = " (estimated)" if found.get("estimated") is True else ""
+    return prose(figure(found.get("value"), str(found.get("unit") or ""), like)) + mark
 
 
 def like_of(wanted: list[dict[str, Any]]) -> str:

@@ -113,7 +113,7 @@ def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -
         if bench is None or bench.against != "baseline":
             continue
         if again:
-            bench = bench.model_copy(update={"concurrency": []})
+            bench = bench.model_copy(update={"concurrency": [], "prompt_lengths": []})
         key = bench.model_dump_json(exclude={"service", "model"})
         if key not in done:
             done[key] = _measure(context, "baseline", bench, attempt)
@@ -137,6 +137,7 @@ def _measure(
         budget_s=attempt.remaining(),
         silence_s=bench.silence,
         endpoint=bench.endpoint,
+        prompt_lengths=tuple(bench.prompt_lengths),
         levels=tuple(bench.concurrency),
     )
 
@@ -177,8 +178,9 @@ def _keep(
         samples = figures.pop("samples")
         if name in PER_SAMPLE and len(samples) <= MOST_SAMPLES:
             figures["samples"] = samples
-        # what counts every run leaves none out
-        metrics[name] = {**figures, "void": len(result.voids) if name in PER_SAMPLE else 0}
+        # what counts every run leaves none out, and prompts of a fixed length are no runs
+        of_runs = name in PER_SAMPLE and not (name == "prompt_tok_s" and result.prompt_rates)
+        metrics[name] = {**figures, "void": len(result.voids) if of_runs else 0}
     context.record(
         "metrics", step, attempt.number, scope=scope, metrics=metrics,
         benchmark={
@@ -188,6 +190,7 @@ def _keep(
             "protocol": {k: v for k, v in result.protocol.items() if k != "prompts"},
             "cold": asdict(result.cold) if result.cold is not None else None,
             "levels": [asdict(level) for level in result.levels],
+            "prompt_rates": [asdict(one) for one in result.prompt_rates],
             "transport_retries": result.transport_retries,
         },
     )  # fmt: skip

@@ -149,6 +149,7 @@ def evidence(view: RunView, criterion: CriterionModel, cards: Sequence[str] = ()
         baseline_void=_count(before.get("void")),
         between=_between(figures),
         requests=_requests(view, owner),
+        estimated=figures.get("estimated") is True,
     )
 
 
