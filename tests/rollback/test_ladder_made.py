@@ -277,6 +277,6 @@ def test_a_candidate_that_hangs_inside_the_engine_does_not_keep_the_baseline_dow
     finally:
         released.set()
     assert time.monotonic() - begun < 30
-    words = "nothing of it runs now, but it may start yet"
+    words = "it does not run now, but may still start"
     assert any(words in one for one in yard.said("stop", "failed")), yard.lines
     assert yard.up(hung) is not runs

@@ -26,14 +26,14 @@ from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missi
 COMMAND_S = 15.0
 """Deadline of one call of the docker command, seconds."""
 DENIED_S = 6.0
-"""Seconds for which an engine whose socket is closed to this user is asked again."""
+"""Seconds for which an engine whose socket this user may not open is asked again."""
 SLICE_S = 0.2
-"""The longest wait for a thread without a break, seconds."""
+"""Seconds that one wait for a thread lasts at most; see `join_all`."""
 
 
 @dataclass
 class RollbackContext:
-    """One rollback in progress. `stopped` counts what really ended."""
+    """One rollback in progress. `stopped` counts the candidates, runners and steps that ended."""
 
     plan: SealedPlan
     clock: Clock
@@ -42,9 +42,9 @@ class RollbackContext:
     oom_score: int | None = None
     """The OOM score for processes started here; None when this process is not protected."""
     engine_away: bool = False
-    """The stop stage gave the engine up: later calls to it must not delay the baseline."""
+    """The stop stage has given up on the engine: later calls to it must not delay the baseline."""
     denied_since: float | None = None
-    """When the engine was first found closed to this user, in a series without a break."""
+    """Since when the engine has refused this user without a break; None while it has not."""
     hurried: bool = False
     """RAM is nearly full: candidates are killed without a grace period."""
     stopped: int = 0
@@ -54,17 +54,17 @@ class RollbackContext:
     """(pid, start time) of the process groups that were told to stop."""
     failures: list[str] = field(default_factory=list)
     held: int = 0
-    """Bytes of unshared RAM in what was told to stop."""
+    """Bytes of unshared RAM held by what was told to stop."""
     available: int | None = None
     """Bytes of RAM that were available before anything was told to stop; None if unknown."""
 
     manual: Callable[[], tuple[str, ...]] = tuple
-    """The commands by hand, until they have been reported."""
+    """Returns the commands to type by hand; none once they have been reported."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ended(self, count: int = 1) -> None:
-        """Count what really ended; stages call this from several threads."""
+        """Count what has ended; stages call this from several threads."""
         with self._lock:
             self.stopped += count
 
@@ -80,13 +80,13 @@ class RollbackContext:
 
     @property
     def uses_engine(self) -> bool:
-        """Whether this plan may involve containers at all."""
+        """Whether this plan may involve containers."""
         address = self.plan.engine
         return bool(address.socket or address.docker_host) or self.plan.baseline.kind == "container"
 
     @property
     def live(self) -> list[Live]:
-        """What the run recorded as alive, read anew each time: a start may be in flight."""
+        """What the run recorded as alive. It is read anew each time: a start may be under way."""
         return livelog.read(self.plan.rollback_dir / livelog.LIVE)
 
     @property
@@ -95,14 +95,14 @@ class RollbackContext:
         return self.engine_away or any(text.startswith("stop:") for text in self.failures)
 
     def fail(self, stage: str, detail: str) -> None:
-        """Record a failure and return: every stage goes on past errors."""
+        """Record and report a failure. It raises nothing: every stage goes on after an error."""
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
 
     def note_away(self, stage: str, error: EngineError, limit_s: float) -> bool:
-        """Report that the engine does not answer and for how long it is asked again; the first time
-        with the commands for an operator who does not want to wait. False once it has been closed
-        to this user for DENIED_S without a break: that does not pass by itself."""
+        """Report that the engine does not answer and for how long it is asked again. The first
+        time, also report the commands for an operator who does not want to wait. Return False once
+        the engine has refused this user for DENIED_S without a break, which does not pass."""
         hint = f"; {error.hint}" if error.hint else ""
         denied, now = isinstance(error, EngineDenied), self.clock.monotonic()
         if not denied:
@@ -110,7 +110,7 @@ class RollbackContext:
         elif self.denied_since is None:
             self.denied_since = now
         limit = format_duration(min(limit_s, DENIED_S) if denied else limit_s)
-        self.report.note(stage, f"{error}; asked again for up to {limit}{hint}")
+        self.report.note(stage, f"{error}; asking again for up to {limit}{hint}")
         for command in self.manual():
             self.report.note(stage, f"by hand: {command}")
         self.manual = tuple
@@ -118,7 +118,7 @@ class RollbackContext:
 
     @property
     def mark(self) -> str:
-        """What a baseline process carries in its environment; "" for a container."""
+        """The mark that a baseline process has in its environment; "" for a container."""
         base = self.plan.baseline
         spec = base.process
         return process.mark(self.plan.records_dir, base.name, spec)[1] if spec is not None else ""
@@ -133,7 +133,8 @@ class RollbackContext:
         )
 
     def members(self, pid: int, start: int) -> list[process.Stat]:
-        """Who runs of a group that the run started; without its leader, by the run's cookie."""
+        """The live members of a group that the run started; the run's cookie identifies them once
+        its leader has ended."""
         return process.members(pid, start, cookie=self.plan.run_id)
 
     def stop_group(self, pid: int, start: int, grace_s: float) -> bool:
@@ -143,7 +144,7 @@ class RollbackContext:
         )
 
     def spared(self) -> set[int]:
-        """Pids nobody may signal: this process, its ancestors, standby, sentinel, the baseline.
+        """Pids that nothing may signal: this process, its ancestors, standby, sentinel, baseline.
 
         Processes of an unknown kind are spared as well: what cannot be identified is not killed.
         """
@@ -167,7 +168,7 @@ class RollbackContext:
         return container in {base.container_name, base.container_id, *self.plan.protected} - {""}
 
     def outlives(self, service: str) -> bool:
-        """Whether a service may stay: it has `keep: true`, and this is no emergency."""
+        """Whether a service may stay up: it has `keep: true`, and this is not an emergency."""
         return service in self.plan.keep and not self.report.trigger.emergency
 
     def docker_environment(self) -> dict[str, str]:
@@ -178,7 +179,7 @@ class RollbackContext:
         return process.environment([*extra, *self.plan.baseline.compose_env], "rollback")
 
     def command(self, argv: list[str], timeout_s: float = COMMAND_S) -> str:
-        """Run a command to its end; return its output. Raises EngineError with the output's end."""
+        """Run a command and return its output. Raises EngineError with the end of the output."""
         try:
             code, out, _ = children.run(argv, timeout_s, env=self.docker_environment(), merge=True)
         except subprocess.TimeoutExpired:
@@ -194,7 +195,7 @@ class RollbackContext:
 
 
 def engine_of(plan: SealedPlan, report: Report) -> RawEngine | None:
-    """The plan's engine; None when it has none, or one that only the docker command can reach."""
+    """The plan's engine; None when the plan has none, or only the docker command can reach it."""
     address = plan.engine
     if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
         return None
@@ -206,14 +207,15 @@ def engine_of(plan: SealedPlan, report: Report) -> RawEngine | None:
 
 
 def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:
-    """Run all tasks at once, each in a thread; False when one still runs after `limit_s`."""
+    """Run all tasks at the same time, each in a thread; False if one still runs after `limit_s`."""
     return joined([thread for task in tasks if (thread := beside(task)) is not None], limit_s)
 
 
 def joined(threads: list[threading.Thread], limit_s: float) -> bool:
-    """Wait for all threads; False when one still runs after `limit_s` seconds.
+    """Wait for all threads; False if one still runs after `limit_s` seconds.
 
-    The wait has slices: a Ctrl-C that comes right before a join is handled only after that join.
+    The wait is cut into slices of SLICE_S, because Python handles a Ctrl-C that comes right before
+    a join only after that join.
     """
     deadline = time.monotonic() + limit_s
     for thread in threads:
@@ -223,7 +225,7 @@ def joined(threads: list[threading.Thread], limit_s: float) -> bool:
 
 
 def beside(task: Callable[[], None]) -> threading.Thread | None:
-    """Run a task in a thread and return it; without a thread to spare, run it here, return None."""
+    """Run a task in a thread and return that; if none can be started, run it here, return None."""
     thread = threading.Thread(target=task, daemon=True)
     try:
         thread.start()

@@ -1,7 +1,8 @@
 """The rollback procedure: fence, stop, memory, start, ready, completion, serving, measure, done.
 
-It is idempotent. Every stage has its own deadline and goes on past errors; nothing is ever removed.
-One rollback runs at a time: a second caller follows the first one's lines and takes its result.
+It is idempotent. Every stage has its own deadline, and an error in one does not end the rollback.
+Nothing is ever removed. One rollback runs at a time: a second caller follows the lines of the first
+and returns its result.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from console.runtime import probe
 
 FOLLOW_PAUSE_S = 0.02
 STOPPED_S = 2.0
-"""Seconds of silence after which a rollback in a stopped process (SIGSTOP) is given up; as often it
-is asked whether the process was stopped."""
+"""How often, during silence, the process of the other rollback is checked, in seconds. If it was
+stopped (SIGSTOP), it is no longer waited for."""
 PROOFS = 3
-"""The most proofs: a baseline that ends right after its proof is proven again."""
+"""How often a baseline is proven at most: one that ends right after its proof is proven again."""
 ENGINE_WORD_S = 1.5
-"""Seconds after which a hung engine is reported, whatever the fence is still busy with."""
+"""Seconds after which a hung engine is reported, even while the fence is still at work."""
 
 
 def load() -> None:
-    """Import now what a rollback would import later.
+    """Import now what a rollback would otherwise import later.
 
-    By then the interpreter's files may be gone, or closed to the user that root becomes.
+    By then the interpreter's files may be gone, or not readable for the user that root becomes.
     """
     import encodings.idna  # noqa: F401
     import hashlib  # noqa: F401
@@ -77,7 +78,8 @@ class Procedure:
         oom_score: int | None = None,
         settle: Callable[[], None] | None = None,
     ) -> None:
-        """`settle` is called right before the last line: requests until then count as answered."""
+        """`settle` is called right before the last line: it drops the requests that came until
+        then, since this rollback answers them."""
         self.plan = plan
         self.clock = clock or SystemClock()
         self.trigger = trigger or new_trigger(self.clock)
@@ -87,7 +89,7 @@ class Procedure:
         self.path = plan.rollback_dir / PROGRESS_FILE
 
     def run(self) -> Result:
-        """Roll back, or follow a rollback that runs already; return the result either way."""
+        """Roll back, or follow a rollback that is already running. Return the result either way."""
         with contextlib.suppress(OSError):
             paths.make(self.plan.rollback_dir)
         lock = Lock(self.plan.rollback_dir)
@@ -106,7 +108,7 @@ class Procedure:
             lock.close()
 
     def _follow(self, lock: Lock) -> Result | None:
-        """The other rollback's result; None when it hangs, or released the lock without one."""
+        """Return the other rollback's result; None if it hangs or releases the lock without one."""
         follower = Follower(
             self.path, unfinished(self.path), self.emit, emergency=self.trigger.emergency
         )
@@ -127,7 +129,7 @@ class Procedure:
             is_stopped = False
             if now >= ask_at:
                 is_stopped, ask_at = lock.holder_stopped(), now + STOPPED_S
-            # Two rollbacks side by side do no harm, but waiting for one that hangs does.
+            # Two rollbacks at the same time do no harm, but waiting for one that hangs does.
             if is_stopped or now - heard >= quiet_limit(self.plan):
                 lock.given_up = True
                 return None
@@ -144,7 +146,7 @@ class Procedure:
         if self.trigger.emergency:
             self._stage(context, "fence", lambda: fence.fence(context))
         else:
-            report.skipped("fence", "the runner asked itself")
+            report.skipped("fence", "the runner itself asked for this rollback")
         self._stage(context, "stop", lambda: stop.stop(context))
         self._stage(context, "memory", lambda: stop.memory(context))
         self._stage(context, "start", lambda: _start(context, baseline))
@@ -162,7 +164,7 @@ class Procedure:
         return result
 
     def _prove_and_measure(self, context: RollbackContext, baseline: Baseline) -> Result:
-        """Prove and measure the baseline; do both again where it has ended meanwhile."""
+        """Prove and measure the baseline; do both again if it has ended in the meantime."""
         readiness = verify.Readiness(context, baseline)
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
@@ -171,16 +173,16 @@ class Procedure:
             still_serves = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
             if still_serves:
                 return result
-            context.report.note("serving", "no more: it ended after its completion")
+            context.report.note("serving", "not any more: the baseline ended after its completion")
         return self._not_serving(context)
 
     def _stage(self, context: RollbackContext, name: str, act: Callable[[], bool | None]) -> bool:
-        """Run one stage: whatever goes wrong in it becomes a line, and the rollback goes on."""
+        """Run one stage. Whatever goes wrong in it is reported, and the rollback goes on."""
         try:
             return act() is True
         except ConsoleError as error:
             context.fail(name, str(error))
-        except Exception as error:  # last line of defence: an unforeseen error costs one stage
+        except Exception as error:  # an unforeseen error must cost only this stage
             context.fail(name, f"{type(error).__name__}: {error}")
         return False
 
@@ -196,7 +198,7 @@ class Procedure:
             except EngineError as error:
                 context.report.note("stop", str(error))
 
-        # Without a thread to spare the hang is reported later, by the stage that needs the engine.
+        # If no thread can be started, the stage that needs the engine reports the hang later.
         with contextlib.suppress(OSError, RuntimeError):
             threading.Thread(target=ping, name="engine-ping", daemon=True).start()
 
@@ -217,7 +219,7 @@ class Procedure:
         nothing = not context.stopped and not baseline.started and not context.failures
         words = "nothing to do, the baseline serves" if nothing else f"{plan.name} serves"
         if context.failures:
-            words += f"; {len(context.failures)} thing(s) went wrong: {context.failures[0]}"
+            words += f"; failures: {len(context.failures)}, the first: {context.failures[0]}"
         return Result(
             serving=True,
             degraded=degraded,
@@ -248,31 +250,31 @@ def _start(context: RollbackContext, baseline: Baseline) -> None:
     older = process.read_record(context.plan.records_dir, base.name) if base.process else None
     if older is not None and context.baseline_process() is None:
         context.report.note(
-            "start", f"process {older[0]} still runs, a baseline started when the site file was "
-            f"another; it holds its memory: `kill {older[0]}`"
+            "start", f"process {older[0]}, a baseline of an earlier site file, still runs and "
+            f"holds its memory; `kill {older[0]}` ends it"
         )  # fmt: skip
     context.report.begin("start")
     context.report.ok("start", baseline.start())
 
 
 def _report_unrecorded(context: RollbackContext) -> None:
-    """Report a process that serves without a record: no run could stop it, so none will start."""
+    """Report a process that serves but has no record. No run could stop it, so no run starts."""
     if context.plan.baseline.kind == "process" and context.baseline_process() is None:
         url = context.plan.baseline.url
         who = listener(url)
         pid = f"process {who.pid}" if who else "a process"
         end = f"`{who.how_to_end(port_of(url))}`" if who else "end it"
         context.report.note(
-            "start", f"{pid} serves that the console did not start as the site file has it now: "
-            f"no run will start; {end}, then rollback again"
+            "start", f"{pid} serves, but the console did not start it from this site file, so no "
+            f"run will start; {end}, then roll back again"
         )  # fmt: skip
 
 
 def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
-    """Tell the standby and the sentinel to leave: nobody needs another rollback of this run.
+    """Tell the standby and the sentinel to quit: nobody needs another rollback of this run.
 
-    The closer may be unable to tell them, and their lease would count the outage of the next run.
-    A sentinel that asked for this rollback still has its breach to write; it leaves by itself.
+    The closer may be unable to tell them, and their lease would then count the outage of the next
+    run. A sentinel that asked for this rollback still has to write its breach; it quits by itself.
     """
     trigger_fifo.trigger(plan.rollback_dir, trigger_fifo.QUIT)
     if plan.run_dir and not trigger.id.startswith("sentinel-"):
@@ -280,9 +282,9 @@ def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
 
 
 def _finish(plan: SealedPlan) -> None:
-    """Start the closer, which completes the killed run's journal; it runs detached and may fail.
+    """Start the closer, which completes the killed run's journal. It runs detached and may fail.
 
-    It is on record at once, so that a follower of the run waits for it.
+    It is recorded in live.jsonl at once, so that whoever follows the run waits for it.
     """
     if not plan.finish_argv:
         return

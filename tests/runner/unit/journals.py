@@ -150,7 +150,7 @@ def of_service(**changes: Any) -> RunView:
 
 def _memory_missing() -> RunView:
     view = breached()
-    words = "1.0 GiB of what was there before is still missing: 3.0 GiB of RAM available"
+    words = "1.0 GiB of the RAM expected after the kill is missing: 3.0 GiB available"
     view.stages += [{"rung": "memory", "state": "begin"},
                    {"rung": "memory", "state": "failed", "detail": words}]  # fmt: skip
     return view

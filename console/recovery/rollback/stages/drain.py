@@ -1,10 +1,10 @@
 """Waits until RAM and GPU memory are free again.
 
-RAM: a killed process frees its pages in some 80 ms a GiB, later on a busy machine. A process that
-is gone has freed everything, so an ordinary rollback only makes sure. What the sentinel killed may
-take half a minute, and a baseline that starts meanwhile would find a full machine. So the available
-RAM is compared with what has to be there: the limit that was passed, and what was available at the
-breach plus all that the victims held.
+RAM: a killed process needs some 80 ms per GiB to free its pages, more on a busy machine. A process
+that is gone has freed everything, so after an ordinary stop this is a short check. What a sentinel
+killed may take half a minute to free, and a baseline that started in that time would find the RAM
+full. After a kill, the available RAM must therefore reach the limit that was passed, and what was
+available at the breach plus most of what the killed targets held.
 
 GPU memory: the driver frees a killed process's pages only after that process is gone.
 """
@@ -30,7 +30,7 @@ from console.recovery.rollback.progress import PROGRESS_FILE, read_lines
 GPU_WAIT_S = 30.0
 """The longest wait in seconds; TEARDOWN_S is added for each GiB that was in use."""
 STEP = 64 << 20
-"""Bytes: a smaller change between two readings counts as none."""
+"""Bytes; a smaller change between two readings counts as no change."""
 
 
 def wait_for_vram(
@@ -57,9 +57,9 @@ def wait_for_vram(
 
 
 def used(gpus: Sequence[str], call_s: float) -> int | None:
-    """Bytes in use on these GPUs together; None where those of one GPU are unknown.
+    """The sum of the bytes in use on these GPUs; None if one GPU's are unknown.
 
-    Another process asks NVML, which may hang forever.
+    A child process asks NVML, because the call may hang forever.
     """
     try:
         code, out, _ = children.run(module_argv("console.host.gpu.nvml"), call_s, env=os.environ)
@@ -70,28 +70,28 @@ def used(gpus: Sequence[str], call_s: float) -> int | None:
 
 
 SCARCE = 0.1
-"""The part of RAM below which candidates get no time to end: loads of 5 GB/s take a seventh of
-377 GB in ten seconds, and the sentinel only warns while a rollback runs."""
+"""Below this share of available RAM, candidates get no grace period: a load of 5 GB/s takes a
+seventh of 377 GB in ten seconds, and the sentinel only warns while a rollback runs."""
 WAIT_S = 60.0
 """The longest wait in seconds; TEARDOWN_S is added for each GiB that was held."""
 PAUSE_S = 0.2
 FIRST_PAUSE_S = 0.003
 FIRST_STEP = 16 << 20
-"""Bytes: a smaller rise within FIRST_PAUSE_S means that nothing is being freed, for a killed
-process frees some 13 MiB a millisecond. This check is too short to delay a rollback."""
+"""Bytes; a smaller rise within FIRST_PAUSE_S means that nothing is being freed, since a killed
+process frees some 13 MiB a millisecond. The check is too short to delay a rollback."""
 NOTE_S = 2.0
 LATE_S = 3.0
 """Seconds to wait for RAM that is missing: the machine may be too busy to free it at once."""
 SLACK, SLACK_PART = 256 << 20, 0.1
-"""Bytes, and the part of what the victims held, that may be missing: others may have taken RAM
-meanwhile, and members of a group that share pages hold less than it seems."""
+"""So many bytes, and this share of what the targets held, may be missing: other processes may have
+taken RAM since, and group members that share pages hold less together than their sum."""
 
 
 def wait_for_ram(context: RollbackContext, killed: bool) -> str:
     """Wait while available RAM rises; return the outcome in words, empty if nothing was freed.
 
-    With `killed` something was killed just now, so the first check takes longer. The wait reports
-    notes and has a limit: see WAIT_S.
+    `killed` means that something was killed just now, so the first check takes longer. The wait
+    reports its progress and lasts no longer than WAIT_S says.
     """
     first = available()
     context.clock.sleep(PAUSE_S if killed else FIRST_PAUSE_S)
@@ -113,19 +113,17 @@ def _while_rising(context: RollbackContext, first: int, now: int) -> str:
         waited = format_duration(at - begun)
         if now - before <= STEP:
             came = format_bytes(max(0, now - first))
-            return f"{format_bytes(now)} of RAM available, {came} of it came back meanwhile"
+            return f"{format_bytes(now)} of RAM available; {came} of it was freed during the wait"
         if at - begun >= WAIT_S + context.held / GIB * TEARDOWN_S:
             return f"{format_bytes(now)} of RAM available and still rising after {waited}; going on"
         if at - noted >= NOTE_S:
             noted = at
-            context.report.note("memory", f"RAM comes back: {format_bytes(now)} available")
+            context.report.note("memory", f"RAM is being freed: {format_bytes(now)} available")
 
 
 def lacking(context: RollbackContext) -> str:
-    """The RAM that stopped candidates held and that is not free yet, in words; empty for none.
-
-    It is empty, too, where this is unknown. The baseline starts all the same: another process may
-    have taken that RAM.
+    """Say how much of the RAM that stopped candidates held is not free yet; empty if all of it is,
+    or if that is unknown. The baseline starts all the same: another process may have taken the RAM.
     """
     now = available()
     if now is None or context.available is None:
@@ -134,15 +132,15 @@ def lacking(context: RollbackContext) -> str:
     if short <= 0:
         return ""
     return (
-        f"{format_bytes(short)} of the {format_bytes(context.held)} that was held is not back: "
-        f"{format_bytes(now)} of RAM available"
+        f"{format_bytes(short)} of the {format_bytes(context.held)} that candidates held is not "
+        f"free yet: {format_bytes(now)} of RAM available"
     )
 
 
 def missing(context: RollbackContext, breach: Path) -> str:
-    """The RAM that is missing after the breach in that file, in words; empty for none or unknown.
+    """Say how much RAM is missing after the breach in this file; empty if none, or if unknown.
 
-    It waits LATE_S at most for the RAM to be freed.
+    Wait up to LATE_S for the RAM to be freed.
     """
     try:
         expected, at = _expected(json.loads(breach.read_bytes()))
@@ -156,18 +154,18 @@ def missing(context: RollbackContext, breach: Path) -> str:
         if context.clock.monotonic() >= deadline:
             short, there = format_bytes(expected - now), format_bytes(now)
             return (
-                f"{short} of what was there before is still missing: {there} of RAM available, "
-                "somebody else has it, or one that was started here got away"
+                f"{short} of the RAM expected after the kill is missing: {there} available; "
+                "another process has taken it, or a process of this run escaped the kill"
             )
         context.clock.sleep(PAUSE_S)
     return ""
 
 
 def _expected(breach: dict[str, Any]) -> tuple[float, float]:
-    """Bytes that have to be available after a breach, and its Unix time.
+    """Return the bytes that have to be available after a breach, and its Unix time.
 
-    The guard's BreachHandler writes the file. Raises KeyError, TypeError or ValueError where it is
-    not a breach.
+    `breach` is what the guard's BreachHandler wrote. Raises KeyError, TypeError or ValueError if it
+    is something else.
     """
     at, limit = float(breach["at"]), breach["limit"]
     held = sum((one["held"] or {}).get("ram") or 0 for one in breach["killed"])
@@ -179,7 +177,7 @@ def _expected(breach: dict[str, Any]) -> tuple[float, float]:
 
 
 def is_scarce() -> bool:
-    """Whether RAM is nearly full: a candidate that takes still more then gets no time to end."""
+    """Whether RAM is nearly full. Candidates then get no grace period, as they may take more."""
     table = meminfo()
     left, total = table.get("MemAvailable"), table.get("MemTotal")
     return left is not None and total is not None and left < total * SCARCE

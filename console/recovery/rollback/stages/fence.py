@@ -1,4 +1,4 @@
-"""Stage fence: it ends the runner and its steps, so that nothing new starts during a rollback."""
+"""Stage fence ends the runner and its steps, so that nothing new starts during a rollback."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from console.recovery.rollback import records
 from console.recovery.rollback.context import RollbackContext, together
 
 TERM_S = 3.0
-"""Seconds between SIGTERM and SIGKILL for steps: they are cut off, not finished."""
+"""Seconds between SIGTERM and SIGKILL for steps; they need no time to finish their work."""
 RUNNER_S = 3.0
-"""Seconds that a killed runner may take to be gone."""
+"""Seconds that a killed runner may take to disappear."""
 Find = Callable[[], list[tuple[int, int]]]
 """Finds processes: (pid, start time) of each."""
 
 
 def fence(context: RollbackContext) -> None:
-    """Kill the runner, then end the groups of steps and what else has the run's cookie.
-
-    It writes its own lines to the report.
-    """
+    """Kill the runner, then end the groups of steps and everything else with the run's cookie."""
     report = context.report
     report.begin("fence")
     runners = _kill_runners(context)
@@ -56,10 +53,8 @@ def _kill_runners(context: RollbackContext) -> int:
 
 
 def _recorded(context: RollbackContext) -> list[tuple[int, int]]:
-    """(pid, start time) of the runners in live.jsonl and of the one that the pointer names.
-
-    live.jsonl may be lost. This process itself is left out.
-    """
+    """(pid, start time) of the runners in live.jsonl and of the one that the pointer names, since
+    live.jsonl may be lost. This process itself is left out."""
     found = {(one.pid, one.start): None for one in context.live if one.kind == "runner"}
     pointer = records.read(os.getuid())
     if pointer is not None and pointer.run_id and pointer.run_id == context.plan.run_id:
@@ -77,7 +72,8 @@ def _await_gone(context: RollbackContext, pid: int, start: int, limit_s: float) 
 
 
 def stray_steps(context: RollbackContext) -> int:
-    """End the groups of steps in live.jsonl, then strays by cookie; return how many lived."""
+    """End the groups of steps in live.jsonl, then strays, which the run's cookie identifies.
+    Return how many were alive."""
     spared = context.spared()
     entries = context.live
     steps = [
@@ -90,7 +86,7 @@ def stray_steps(context: RollbackContext) -> int:
     for e in entries:
         if e.kind == "step" and e.group:
             cgroup.end(e.group, e.pid, e.start, spared)
-    # Candidate processes have the cookie too, but the stop stage ends them with their grace.
+    # Candidate processes have the cookie too, but the stop stage ends them with a grace period.
     candidates = {
         s.pid
         for e in entries
@@ -103,10 +99,8 @@ def stray_steps(context: RollbackContext) -> int:
 
 
 def contained(context: RollbackContext) -> int:
-    """End the run's processes inside containers where the engine does not; return how many lived.
-
-    Only root can see them.
-    """
+    """End the run's processes inside containers because the engine does not. Return how many were
+    alive. Only root can see them."""
     spared = context.spared()
     return _end_all(lambda: _strays(context, spared, inside=True), context, context.grace_s)
 
@@ -128,10 +122,10 @@ def _strays(
 
 
 def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
-    """(pid, start time) of what has the run's cookie, outside of containers or `inside` them.
+    """(pid, start time) of processes with the run's cookie, outside containers or `inside` them.
 
-    What is inside is not for the fence: a container is recorded before it starts, and the stop
-    stage ends it with its grace.
+    The fence leaves those inside to the stop stage, which gives them a grace period: a container is
+    recorded before it starts, so none is missed.
     """
     mine = memory.container_of(os.getpid())
     found = process.by_cookie(run) if run else []
@@ -139,7 +133,7 @@ def marked(run: str, *, inside: bool = False) -> list[tuple[int, int]]:
 
 
 def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
-    """Send SIGTERM, then SIGKILL to what `find` returns; return how many it found at first."""
+    """Send SIGTERM, then SIGKILL to what `find` returns. Return how many it found at first."""
     found = find()
     kill_s = kill_wait_s(memory.resident(pid for pid, _ in found))
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
@@ -149,7 +143,7 @@ def _end_all(find: Find, context: RollbackContext, grace_s: float) -> int:
 
 
 def _signal(find: Find, context: RollbackContext, number: int, limit_s: float) -> bool:
-    """Signal what `find` returns until nothing is left; True when some is left after `limit_s`."""
+    """Signal what `find` returns until it returns nothing. Return whether `limit_s` ended first."""
     deadline = context.clock.monotonic() + limit_s
     signalled: set[tuple[int, int]] = set()
     denied: set[tuple[int, int]] = set()

@@ -1,7 +1,8 @@
-"""Stages stop and memory: they end every candidate, first gracefully and then by force.
+"""Stage stop ends every candidate, first gracefully and then by force; stage memory waits for RAM.
 
-Candidates are looked for in live.jsonl, in the plan, and by the labels of what runs now; each of
-the three may miss some. The baseline and protected names are never touched; nothing is removed.
+Candidates are looked for in live.jsonl, in the plan, and by the labels of running containers, since
+each of the three may miss some. The baseline and protected names are never touched, and nothing is
+removed.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ ENGINE_WAIT_S = 60.0
 AWAY_CALL_S = 0.3
 GONE_S = 20.0
 HUNG_KILL_S = 2.0
-"""Seconds, beside those that its memory takes, for a container that hangs inside the engine."""
+"""Seconds to kill a container that hangs inside the engine, besides those that its memory takes."""
 BREACH = ("guard", "breach.json")
 """In the run's directory: the file that the sentinel writes after a kill."""
 BREACH_S = 120.0
-"""Seconds after which a breach is no longer a recent one."""
+"""Seconds after which a breach no longer counts as recent."""
 VRAM_PAUSE_S = 0.2
 
 
 def stop(context: RollbackContext) -> None:
-    """End candidate processes and containers at once; with the engine away, those that it can."""
+    """End candidate processes and containers in parallel; without an engine, those that it can."""
     context.report.begin("stop")
     context.hurried = drain.is_scarce()
     if context.hurried:
@@ -65,7 +66,7 @@ def stop(context: RollbackContext) -> None:
 
 
 def sweep(context: RollbackContext, when: str) -> None:
-    """Look for candidates by label again: a start may have been in flight when the runner died."""
+    """Look for candidates by label again: a start may have been under way when the runner died."""
     engine = context.engine
     if engine is None:
         return
@@ -74,7 +75,7 @@ def sweep(context: RollbackContext, when: str) -> None:
     try:
         found = [c for c in _by_label(context, engine) if c not in context.containers]
     except EngineError:
-        return  # the stages before and after ask the engine as well and report its error
+        return  # the stages before and after this ask the engine too, and report its error
     if found:
         context.report.note("stop", f"{len(found)} late candidate(s) found {when}")
         _stop_containers(context, engine, found)
@@ -110,7 +111,7 @@ def _stop_processes(
         left = cgroup.end(e.group, e.pid, e.start, spared)
         if left:
             context.ended(left)
-            context.report.note("stop", f"{left} that pid {e.pid} had left behind ended")
+            context.report.note("stop", f"ended {left} process(es) that pid {e.pid} left behind")
 
 
 def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[[], None]:
@@ -125,7 +126,7 @@ def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[
 
 
 def _end_containers(context: RollbackContext) -> None:
-    """Stop containers through the engine; while it is away, report that and retry or go on."""
+    """Stop containers through the engine. While it does not answer, report that and retry."""
     engine = context.engine
     if engine is None:
         if context.uses_engine:
@@ -157,13 +158,13 @@ def _end_containers(context: RollbackContext) -> None:
     if context.plan.baseline.kind == "container":
         _stop_by_command(context)
     else:
-        context.fail("stop", "candidate containers could not be looked for: engine away")
+        context.fail("stop", "candidate containers could not be looked for: no engine answers")
 
 
 def _end_inside(context: RollbackContext) -> None:
     if ended := fence.contained(context):
         context.ended(ended)
-        context.report.note("stop", f"{ended} inside containers ended without the engine")
+        context.report.note("stop", f"ended {ended} process(es) of containers, without the engine")
 
 
 def _still_held(context: RollbackContext) -> bool:
@@ -176,9 +177,9 @@ def _still_held(context: RollbackContext) -> bool:
 
 
 def late(context: RollbackContext, engine: RawEngine) -> None:
-    """End the candidates that an absent engine could not end, before the baseline starts.
+    """End the candidates that an absent engine could not, before the baseline starts.
 
-    Raises EngineError while the engine is still away.
+    Raises EngineError if it is still away.
     """
     targets = _targets(context, engine)
     context.engine_away = False
@@ -198,8 +199,8 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
     """Full ids of the running containers to stop, by label and by the ids that this run recorded.
 
     A name alone is not enough: a container with a candidate's name may be somebody else's. Raises
-    EngineError when the engine is away, but not for a single container that it cannot inspect:
-    one that hangs inside the engine is ended here, without it.
+    EngineError when the engine is away, but not for a single container that it cannot inspect: one
+    that hangs inside the engine is killed here without it.
     """
     found = dict.fromkeys(_by_label(context, engine))
     recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
@@ -211,14 +212,14 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
         except NoSuchContainer:
             continue
         except EngineRefused as error:
-            # The engine answers, so only this container is broken; the kernel knows if it runs.
+            # The engine answers, so only this container is broken; /proc shows whether it runs.
             runs = bool(pids_of_container(word)) and not _untouchable(context, word, "")
             said = "ending it" if runs else "nothing of it runs"
             context.report.note("stop", f"container {word[:12]}: {error}; {said}")
             found |= {word: None} if runs else {}
             continue
         except EngineTimeout as error:
-            engine.ping()  # raises where it is the whole engine that does not answer
+            engine.ping()  # raises if the whole engine does not answer
             if not _untouchable(context, word, ""):
                 _end_hung(context, engine, word, error)
             continue
@@ -231,9 +232,10 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
 def _end_hung(
     context: RollbackContext, engine: RawEngine, identity: str, error: EngineTimeout
 ) -> None:
-    """Kill what runs of a container that hangs inside an engine which answers otherwise.
+    """Kill the processes of a container that hangs inside an engine that otherwise answers.
 
-    It has one short try: the baseline waits. What hangs may be its start, which may yet succeed.
+    This is tried only briefly, because the baseline waits. If the container's start is what hangs,
+    it may still succeed later.
     """
     short, holding = identity[:12], resident(pids_of_container(identity))
     context.told(holding)
@@ -241,18 +243,18 @@ def _end_hung(
     left = _kill_inside(identity)
     if left:
         with contextlib.suppress(EngineError):
-            engine.kill(identity)  # this user may not signal it, but the engine may
+            engine.kill(identity)  # the engine may signal it where this user may not
         while left and context.clock.monotonic() < deadline:
             context.clock.sleep(0.05)
             left = _kill_inside(identity)
         if not left:
             context.ended()
-    words = "still runs" if left else "nothing of it runs now, but it may start yet"
+    words = "it still runs" if left else "it does not run now, but may still start"
     context.fail("stop", f"container {short}: {error}; {words}")
 
 
 def _kill_inside(identity: str) -> bool:
-    """Send SIGKILL to the processes of a container, where allowed; True when there were any."""
+    """Send SIGKILL to the processes of a container, if permitted. Return whether any was alive."""
     found = [one for pid in pids_of_container(identity) if (one := process.stat(pid)) is not None]
     for one in found:
         with contextlib.suppress(OSError):
@@ -330,7 +332,7 @@ def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limi
 
 
 def _stop_by_command(context: RollbackContext) -> None:
-    """Stop containers with the docker command, which may reach an engine that the socket cannot."""
+    """Stop containers with the docker command, which may reach an engine that our client cannot."""
     ours = {e.container for e in context.live if e.container and not context.outlives(e.name)}
     labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
@@ -354,7 +356,7 @@ def _stop_by_command(context: RollbackContext) -> None:
 def memory(context: RollbackContext) -> None:
     """Wait, within limits, until what was stopped is gone and its RAM and VRAM are free.
 
-    The memory of what the sentinel killed may still be in use, though nothing was stopped here.
+    The wait is also needed after a kill by the sentinel, even if this rollback stopped nothing.
     """
     report = context.report
     killed = after_a_kill(context)
@@ -365,7 +367,7 @@ def memory(context: RollbackContext) -> None:
     left = [group for group in context.groups if context.members(*group)]
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
-    words = drain.wait_for_ram(context, killed) or "the stopped ones are gone"
+    words = drain.wait_for_ram(context, killed) or "everything that was stopped is gone"
     lacking = drain.lacking(context)
     if lacking:
         report.note("memory", lacking)
