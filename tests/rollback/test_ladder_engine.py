@@ -196,7 +196,7 @@ def test_a_container_that_was_started_anew_during_its_proof_is_proven_anew(
     monkeypatch.setattr(RawEngine, "inspect", inspected)
     result = yard.roll_back()
     assert result.serving, yard.lines
-    assert any("started anew" in one for one in yard.said("completion", "note"))
+    assert any("restarted during its proof" in one for one in yard.said("completion", "note"))
 
 
 def test_candidate_that_ignores_the_signal_is_killed(yard: Yard) -> None:

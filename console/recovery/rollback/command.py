@@ -1,4 +1,4 @@
-"""`omni-console rollback`: it selects the sealed plan and rolls back, from any shell.
+"""`omni-console rollback` selects the sealed plan and rolls back, from any shell.
 
 A rollback in the foreground survives the loss of its terminal.
 """
@@ -34,11 +34,11 @@ ENDINGS = {signal.SIGINT: "Ctrl-C", signal.SIGQUIT: "Ctrl-\\", signal.SIGTERM: "
 
 @contextlib.contextmanager
 def ignore_hangup(*endings: signal.Signals) -> Iterator[list[int]]:
-    """Ignore hang-up, Ctrl-Z and the first of these signals, all of ENDINGS where none is given;
-    the second raises KeyboardInterrupt.
+    """Ignore hang-up, Ctrl-Z and the first of the `endings`, by default all of ENDINGS. The second
+    one raises KeyboardInterrupt.
 
-    The first one prints a warning, and is then in the list. The signals get handlers and not
-    SIG_IGN, so that processes that a rollback starts have the default behaviour. Only the main
+    The first one prints a warning and is added to the list. The signals get handlers instead of
+    SIG_IGN, so that processes which a rollback starts have the default behaviour. Only the main
     thread may set handlers; in other threads nothing changes.
     """
     pressed: list[int] = []
@@ -71,9 +71,9 @@ def _ignore(number: int, _: object) -> None:
 
 
 STANDBY_WORD_S = 0.5
-"""Seconds without a line after which the standby is given up."""
+"""Seconds without a first line after which the standby is no longer waited for."""
 MOST_ROLLBACKS = 3
-"""The most rollbacks in one call: a run that begins during one is rolled back as well."""
+"""How many rollbacks one call makes at most; a run that begins during one is rolled back, too."""
 
 
 def rollback(
@@ -88,11 +88,12 @@ def rollback(
 ) -> Result:
     """Restore the baseline, now; `emit` gets each line. `Result.exit_code` is 0 or 7.
 
-    `site_seal` makes a plan from the site file where no run has a fitting one, `seal_at` from the
-    site file of a run that has lost its plan or left the baseline down. `run_dir` names the run to
-    roll back where the pointer names another or none. `site` is the site file that was asked for: a
-    run in its outage at another site is rolled back first, and exit code 0 is then for both. Raises
-    ConsoleError if no plan can be made, KeyboardInterrupt if Ctrl-C is pressed twice, no other.
+    `site_seal` makes a plan from the site file if no run has a fitting one; `seal_at` makes one
+    from the site file of a run that has lost its plan or left the baseline down. `run_dir` names
+    the run to roll back if the pointer names another or none. `site` is the site file that was
+    asked for: a run in its outage at another site is rolled back first, and exit code 0 then
+    covers both. Raises only ConsoleError, if no plan can be made, and KeyboardInterrupt, after a
+    second Ctrl-C.
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")
@@ -102,7 +103,7 @@ def rollback(
 
     who = requester()
     if os.getuid() == 0:
-        # Imported before root is dropped: root alone may be able to read the interpreter's files.
+        # Imported before root becomes a user, who may not be able to read the interpreter's files.
         from console.recovery.rollback.procedure import load
 
         load()
@@ -129,17 +130,17 @@ def rollback(
 
 
 def _nothing() -> str:
-    """That nothing is to be done, with the places that were looked at: the user behind sudo may
-    keep files where only that user's own environment says."""
+    """Say that there is nothing to do, and which places were searched: the user behind sudo may
+    keep files in places that only that user's own environment names."""
     words = f"nothing to do: no run, and no site file {paths.default_site()}"
     who = one_line(os.environ.get("SUDO_USER", ""), 40)
     return f"{words}, nor one in the home of {who}; --site names another" if who else words
 
 
 def _all_in_all(finder: Finder, failed: Result | None, result: Result) -> Result:
-    """The last result, or that of the site that came first, or what runs of other users have left
-    where these were all there was. Beside a baseline that serves these are only named: anybody can
-    forge an interrupted run that no rollback ends."""
+    """Return the last result; or the failure of the site that was rolled back first; or a failure
+    for other users' runs that were not rolled back, if there was nothing else to do. If a baseline
+    serves, those runs are only named: anybody can forge an interrupted run that nothing ends."""
     others = finder.others
     if failed is None and others.failed and (others.count or result.nothing_to_do):
         words = f"not rolled back: {', '.join(others.failed)}"
@@ -158,7 +159,7 @@ def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigg
         )  # fmt: skip
         if followed is not None:
             return followed
-    # Imported only here: the standby has it loaded already, so its trigger must not wait for it.
+    # Imported only here: to trigger the standby, which has it loaded already, must not take longer.
     from console.recovery.rollback.procedure import Procedure
 
     return Procedure(plan, clock=clock, trigger=trigger, emit=emit).run()

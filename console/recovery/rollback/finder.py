@@ -1,7 +1,7 @@
 """Selects the sealed plan that a rollback acts on: the active run's, the site's, the newest run's.
 
-A plan names programs to start and files to write, so a plan in another user's file is never acted
-on. Root becomes that user first.
+A plan names programs to start and files to write, so nobody acts on a plan in another user's file.
+Root becomes that user first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from console.recovery.rollback.trigger import STANDBY_FILE
 from console.runtime.engine_api import DEFAULT_SOCKET
 
 RUNNER_S = 3.0
-"""Seconds that a killed runner may take to be gone."""
+"""Seconds that a killed runner may take to disappear."""
 Seal = Callable[[], SealedPlan]
 
 
@@ -40,13 +40,13 @@ class SelectedPlan:
     plan: SealedPlan
     source: str
     anew: bool = False
-    """The plan was made just now: the run's standby has an older one and is not triggered."""
+    """The plan was made just now. The run's standby has an older one, so it is not triggered."""
     first: bool = False
-    """Another site was asked for; its turn comes after this rollback."""
+    """Another site was asked for, and is rolled back after this one."""
 
 
 class Finder:
-    """Looks for the plan in the order that an operator would want."""
+    """Looks for the plan in the order in which an operator would want it."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Finder:
         site: str = "",
     ) -> None:
         """`site_seal` makes a plan from the site that was asked for, else from the user's default
-        one, `seal_at` from the site file at a path. `run_dir` names the run to roll back where the
-        pointer names another or none; `site` is the site file that was asked for."""
+        site; `seal_at` makes one from the site file at a path. `run_dir` names the run to roll back
+        if the pointer names another or none; `site` is the site file that was asked for."""
         self.site, self.run_dir = site, run_dir
         self.others = OtherUsers((), note)
         self._selected_first: set[str] = set()
@@ -68,7 +68,7 @@ class Finder:
         self.note = note
 
     def find(self) -> SelectedPlan | None:
-        """The plan; None when there is nothing to do. Raises ConsoleError if none can be made."""
+        """The plan; None if there is nothing to do. Raises ConsoleError if none can be made."""
         usual = self._as_root if os.getuid() == 0 else self._as_user
         if found := self._interrupted() or usual():
             return found
@@ -86,7 +86,7 @@ class Finder:
         return mine is not None and mine.run_id not in known and process.alive(mine.pid, mine.start)
 
     def _interrupted(self) -> SelectedPlan | None:
-        """The plan of the run that was asked for, where the pointer names another run or none."""
+        """The plan of the run that was asked for, if the pointer names another run or none."""
         mine = pointers.read(os.getuid())
         if not self.run_dir or (mine and mine.run_dir == self.run_dir):
             return None
@@ -103,9 +103,9 @@ class Finder:
         return None
 
     def _as_root(self) -> SelectedPlan | None:
-        """The plan of root or of the user behind sudo; another user's only if neither has anything.
-        Runs of others are ended by those users' own rollbacks; one that is merely interrupted waits
-        while root or the user behind sudo has a run in its outage, for anybody can forge that."""
+        """The plan of root or of the user behind sudo; another user's only if neither has one.
+        Other users' runs are ended by their own rollbacks. Merely interrupted ones are left alone
+        while root or the user behind sudo has a run, because anybody can forge them."""
         sudo = os.environ.get("SUDO_UID", "")
         sudo_uid = int(sudo) if sudo.isascii() and sudo.isdigit() else 0
         mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
@@ -131,7 +131,7 @@ class Finder:
 
     def _has_site(self) -> bool:
         """Whether the current user (root may have become another one) has a site to make a plan
-        of. Without a site file, only a demo that was run counts."""
+        from. Without a site file, a demo counts if it has been run."""
         demo = paths.state_dir() / "demo"
         site_exists = self.explicit_site or any(map(os.path.exists, (paths.default_site(), demo)))
         return self.site_seal is not None and site_exists
@@ -141,7 +141,7 @@ class Finder:
         self.note(f"acting as {name_of(uid)}, {why}")
 
     def _without_a_run(self) -> SelectedPlan | None:
-        """With no active run: the newest plan for the user's site file, or one made of the file."""
+        """Without an active run: the newest plan for the user's site file, or one made from it."""
         path = paths.default_site()  # the file that site_file() gives where no site is named
         site = os.path.realpath(path) if os.path.exists(path) else ""
         for selected in self._plans():
@@ -151,20 +151,20 @@ class Finder:
         return self._from_site(self.site_seal) if self.site_seal and self._has_site() else None
 
     def _from_site(self, seal: Seal, site: str = "") -> SelectedPlan:
-        """A plan made of the site file; where that or its parser is broken, the newest sealed one,
-        of `site` if that is given: an older plan still restores a baseline."""
+        """A plan made from the site file. If the file or its parser is broken, the newest sealed
+        plan (of `site`, if given), because an older plan still restores a baseline."""
         try:
             return SelectedPlan(seal(), "the site file")
         except Exception as error:
             newest = next(self._plans(site), None)
             if newest is None:
                 raise
-            self.note(f"the site file gives no plan: {_words(error)}")
+            self.note(f"no plan can be made from the site file: {_words(error)}")
             there = newest.plan.run_dir if os.path.isdir(newest.plan.run_dir) else ""
             return replace(newest, plan=replace(newest.plan.of_old, run_dir=there))
 
     def _updated(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
-        """The plan, with its site file's baseline where that file has changed since the seal."""
+        """The plan, with its site file's baseline if that file has changed since the sealing."""
         if not site or seal is None or not selected.plan.is_older_than(Path(site)):
             return selected
         self.note(f"{site} changed after {selected.plan.run_id or 'the plan'} was sealed")
@@ -172,7 +172,7 @@ class Finder:
             made = seal()
             return SelectedPlan(made if made.run_id else selected.plan.on(made), "the site file")
         except Exception as error:
-            self.note(f"the changed site file gives no plan: {_words(error)}")
+            self.note(f"no plan can be made from the changed site file: {_words(error)}")
             return selected
 
     def _select_for(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
@@ -195,19 +195,19 @@ class Finder:
         return self._select_for(earlier, source) if earlier is not None else None
 
     def _is_other_site(self, plan: SealedPlan) -> bool:
-        """Whether a site was asked for that is not the plan's, as far as known."""
+        """Whether another site than the plan's was asked for, as far as known."""
         if not self.site or self.site_seal is None or _is_of(plan, os.path.realpath(self.site)):
             return False
         try:
             return _differs(self.site_seal(), plan)
         except Exception as error:
-            self.note(f"{self.site} gives no plan: {_words(error)}")
+            self.note(f"no plan can be made from {self.site}: {_words(error)}")
             newest = next(self._plans(os.path.realpath(self.site)), None)
             return newest is not None and _differs(newest.plan, plan)
 
     def _select_other_site(self, selected: SelectedPlan, pointer: Pointer) -> SelectedPlan | None:
-        """Select a run of another site first, and once, if it is in its outage and holds the host.
-        A run that is over is left alone: clients may be meant to stay at its candidate."""
+        """Select a run of another site first, but only once, and only if it is not over yet. A run
+        that is over is left alone: its clients may be meant to stay at its candidate."""
         theirs = f"run {pointer.run_id} is of site {selected.plan.site_name}"
         if pointer.run_id in self._selected_first:
             return None
@@ -219,8 +219,8 @@ class Finder:
         return replace(selected, first=True)
 
     def _was_sealed(self, pointer: Pointer) -> bool:
-        """Whether a run has sealed its plan, by the files that it writes later: a missing plan, or
-        a missing script too, does not prove that the baseline was never taken down."""
+        """Whether a run has sealed its plan, as the files that it writes later show. If the plan is
+        missing, and even the script, that does not prove that the baseline was never taken down."""
         directory = Path(pointer.run_dir) / ROLLBACK
         later = any(os.path.exists(directory / name) for name in (SCRIPT, STANDBY_FILE))
         standby_began = any(entry.kind == "ladder" for entry in live.read(directory / live.LIVE))
@@ -228,7 +228,7 @@ class Finder:
 
     def _for_ended_run(self, selected: SelectedPlan) -> SelectedPlan:
         """The plan of a run that left the baseline down. Its site file may name another baseline by
-        now, such as a promoted candidate; standby and journal of the run still get the outcome."""
+        now, such as a promoted candidate; the run's standby and journal still get the outcome."""
         site = selected.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
         fresh = self._updated(selected, site, seal)
@@ -236,7 +236,7 @@ class Finder:
 
     def _for_lost_plan(self, pointer: Pointer) -> SelectedPlan:
         """A plan for a run that has lost its own: a copy, one from its site file, or an older plan.
-        Without any of them, end what carries the run's cookie and raise ConsoleError."""
+        If there is none of these, end what has the run's cookie and raise ConsoleError."""
         self.note(f"the plan of run {pointer.run_id} is lost: {pointer.run_dir}")
         found = self._copy_of(pointer) or self._from_its_site(pointer) or next(self._plans(), None)
         if found is not None:
@@ -264,7 +264,7 @@ class Finder:
             try:
                 return SelectedPlan(seal(), "the site file")
             except Exception as error:  # an older plan still restores a baseline
-                self.note(f"the site file gives no plan: {_words(error)}")
+                self.note(f"no plan can be made from the site file: {_words(error)}")
         return None
 
     def _read_plan(self, path: Path, source: str) -> SelectedPlan | None:
@@ -279,8 +279,8 @@ class Finder:
         return SelectedPlan(plan, source)
 
     def _plans(self, site: str = "") -> Iterator[SelectedPlan]:
-        """This user's usable plans, the newest first; each is read when it is asked for. For a
-        `site`, those of that file, also copies and a rehearsal's."""
+        """This user's usable plans, the newest first; each is read only when it is needed. With
+        `site`, only the plans of that site file, but copies and those of rehearsals, too."""
         runs = paths.runs_dir()
         files = [runs / name / ROLLBACK / PLAN for name in _names_in(runs)]
         stamped: list[tuple[float, Path]] = []
@@ -294,7 +294,7 @@ class Finder:
 
 
 def _require_home() -> None:
-    """Raise ConsoleError where plans and site file were not found for want of a home."""
+    """Raise ConsoleError if plans and site file were not found because no home is known."""
     if paths.is_homeless(paths.state_dir()):
         raise ConsoleError(
             "nothing says what to bring back",
@@ -304,10 +304,10 @@ def _require_home() -> None:
 
 
 def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None:
-    """Kill the runner of a run that has no plan, if it lives.
+    """Kill the runner, if it lives, of a run that has no plan.
 
-    A run that sealed no plan has taken nothing down, so its runner is all there is to end. A run
-    that lost its plan is ended as any other is.
+    A run that has sealed no plan has taken nothing down, so only its runner has to end. The rest of
+    a run that has lost its plan is ended like that of any other run.
     """
     if not process.alive(pointer.pid, pointer.start):
         return
@@ -327,13 +327,14 @@ def _belongs(what: str, uid: int) -> str:
 
 
 def _differs(asked: SealedPlan, plan: SealedPlan) -> bool:
-    """Whether the plans are of different sites; two site files may have the same name in them."""
+    """Whether the plans are of different sites; two site files may have the same site name."""
     return (asked.site_name, asked.baseline.url) != (plan.site_name, plan.baseline.url)
 
 
 def _is_out_of_reach(plan: SealedPlan, uid: int) -> bool:
-    """Whether a plan restores a container of this user's usual site, and the user may not open the
-    engine's usual socket, by its owner and mode: who uses sudo for just that."""
+    """Whether a plan restores a container of this user's usual site, but owner and mode of the
+    engine's usual socket keep the user from opening it. Root then acts itself: that is what sudo
+    was used for."""
     try:
         info, entry = os.stat(DEFAULT_SOCKET), pwd.getpwuid(uid)
     except (OSError, KeyError):
@@ -363,14 +364,14 @@ def _words(error: Exception) -> str:
 
 
 def _names_in(directory: Path) -> list[str]:
-    """The names in a directory; none where it cannot be read: another source may have a plan."""
+    """The names in a directory; none if it cannot be read: a plan may be found elsewhere."""
     with contextlib.suppress(OSError):
         return os.listdir(directory)
     return []
 
 
 def _belongings(uid: int) -> str:
-    """What shows that a rollback under sudo is meant for this user, in words; empty for nothing."""
+    """Say what shows that a rollback under sudo is meant for this user; empty if nothing does."""
     try:
         home = Path(pwd.getpwuid(uid).pw_dir)
     except KeyError:

@@ -1,8 +1,8 @@
-"""live.jsonl lists what a run has alive; a line is fsynced as soon as its pid or id is known.
+"""live.jsonl lists a run's processes and containers; a line is fsynced once its pid or id is known.
 
-A process line begins exactly `{"pid":N,"start":N,` and a container line `{"container":"ID",`, so
-that rollback.sh can read them with sed. A reader tolerates a torn line anywhere. Each line names
-the boot it was written in: after a reboot the same pid belongs to another process.
+A process line begins exactly with `{"pid":N,"start":N,` and a container line with
+`{"container":"ID",`, so that rollback.sh can read them with sed. Readers skip a torn line. Each
+line names the boot in which it was written: after a reboot the same pid belongs to another process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from console.runtime.spec import Handle
 LIVE = "live.jsonl"
 KINDS = ("runner", "step", "process", "container", "ladder", "closer")
 STOPPABLE = ("runner", "step", "process", "container")
-"""Kinds that a rollback ends; it spares everything else in the file."""
+"""The kinds that a rollback ends; it spares everything else in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Live:
     start: int = 0
     container: str = ""
     group: str = ""
-    """The control group of a process and of all that it starts; empty without one of its own."""
+    """The control group of a process and of all that it starts; empty if it has none of its own."""
 
     def line(self) -> str:
         """The JSON line; rollback.sh depends on the order of the keys."""
@@ -63,13 +63,13 @@ def runner(pid: int, start: int) -> Live:
 
 
 def closer(pid: int, start: int) -> Live:
-    """The entry of a process that writes the run's end after a rollback, with the host's lock."""
+    """The entry of a process that writes the run's end after a rollback, under the host's lock."""
     return Live("closer", "closer", pid, start)
 
 
 def append(path: Path, entry: Live) -> None:
-    """Append one line and fsync it. Raises OSError; what a full disk then cut off hides no later
-    line."""
+    """Append one line and fsync it. Raises OSError. If a full disk has cut the line off, the next
+    one still begins on a line of its own."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
     try:
@@ -83,8 +83,8 @@ def append(path: Path, entry: Live) -> None:
 
 
 def read(path: Path) -> list[Live]:
-    """Every whole line of the file's end, oldest first, without repeats; none where that cannot be
-    read. Processes of another boot are left out.
+    """Every whole line at the file's end, oldest first, without repeats; none if it cannot be read.
+    Processes of another boot are left out.
     """
     try:
         data, _ = read_end(path)

@@ -20,11 +20,11 @@ from console.runtime.engine_api import NoSuchContainer, RawEngine, published_els
 from console.runtime.probe import Health, health
 
 OWNER_S = 2.0
-"""Seconds that the engine gets to tell whether it is the baseline that answers."""
+"""Seconds that the engine gets to answer when it is asked whether the baseline can answer."""
 
 
 class Observed:
-    """Tells what is known of the baseline; it starts and stops nothing."""
+    """What is known of the baseline; nothing is started or stopped here."""
 
     def __init__(self, context: RollbackContext) -> None:
         self.context = context
@@ -36,20 +36,20 @@ class Observed:
         self._group: process.Group | None = None
 
     def serving(self) -> bool:
-        """Whether the health path answers and, as far as known, the baseline is what answers."""
+        """Whether the health path answers and, as far as known, it is the baseline that answers."""
         answers = health(self.plan.url, self.plan.ready_path, 1.0)[0] is Health.SERVING
         return answers and self.is_ours()
 
     def is_ours(self, limit_s: float | None = None, *, known: bool = False) -> bool:
         """Whether what answers is the baseline, as far as known.
 
-        With `known`, and after a stop that failed, when a candidate may answer in its place, the
-        baseline has to be known to run.
+        The baseline has to be known to run if `known` says so, or if the stop stage failed: then a
+        candidate may answer in its place.
         """
         able = self.can_answer(limit_s)
         known = able is True if known or self.context.stop_failed else able is not False
         if not known or relay.at(self.plan.url) is not None:
-            return False  # a candidate answers: its cutover could not be ended
+            return False  # a candidate answers, because its relay could not be ended
         return not self._somebody_else_listens()
 
     def running(self) -> bool | None:
@@ -84,7 +84,7 @@ class Observed:
         return bool(self._members(*self.process))
 
     def _state(self, limit_s: float | None, name: str = "") -> dict[str, Any] | None:
-        """The inspected container, empty when it is gone; None when the engine cannot tell."""
+        """The inspected container, empty if it is gone; None if the engine gives no answer."""
         self.inspected = None
         engine, name = self.context.engine, name or self.container
         if engine is None or not (name or self.plan.compose_argv):
@@ -101,9 +101,9 @@ class Observed:
         return self.inspected
 
     def _somebody_else_listens(self) -> bool:
-        """Whether the port belongs to another user, or to a process that is not the baseline's.
+        """Whether another user, or a process that is not the baseline's, holds the port.
 
-        A baseline may load for a long time before it finds its address taken.
+        That the baseline runs proves nothing: it may load for long before it finds the port taken.
         """
         url = self.plan.url
         if published_elsewhere(self.inspected or {}, url):
@@ -115,32 +115,32 @@ class Observed:
         found = list(listeners(url, here=here)) if here else []
         if any(one.pid in pids for one in found):
             return False
-        # A start script may run a container, by an engine's client: its proxy counts, too.
+        # A start script may run a container through a client: then the engine's proxy counts, too.
         published = not here or have_engine_client(pids)
         if pids and found:
             return not (published and any(one.is_engine_proxy for one in found))
         if not published and any(one.is_engine_proxy for one in found):
             return True
-        # The listening process is unknown, or hidden from this user: its socket's user decides.
+        # The listening process is unknown, or hidden from this user, so its socket's user decides.
         return (
             foreign(url, here=here, published=published) is not None
             and foreign(url, self._users(pids), here=here, published=published) is not None
         )
 
     def may_be_published(self) -> bool:
-        """Whether the engine's proxy at the port may be the process baseline's although no client
-        of an engine runs: its start script lives, is the older one, and may be between two."""
+        """Whether the engine's proxy at the port may belong to a process baseline although no
+        client of an engine runs: the start script is older than the proxy and between two."""
         if self.plan.kind != "process" or self.process is None:
             return False
         starts = map(process.start_time, engine_proxies(port_of(self.plan.url)))
         return any(start is not None and start >= self.process[1] for start in starts)
 
     def _pids(self) -> set[int]:
-        """The pids of the only processes that may answer; empty when they are unknown.
+        """The pids of the only processes that may answer; empty if they are unknown.
 
         For a process these are its session and every process with its mark in the environment: a
         server may have left the session of its start script. For a container they are known only
-        in the host's network: in any other the engine holds the port.
+        in the host's network, because elsewhere the engine holds the port.
         """
         if self.plan.kind == "container":
             mode = _dict(self.inspected, "HostConfig").get("NetworkMode")
@@ -151,7 +151,7 @@ class Observed:
         return {member.pid for member in self._members(*self.process)} | marked
 
     def _members(self, pid: int, start: int) -> list[process.Stat]:
-        """The processes of the baseline's group; the same group is looked at again and again."""
+        """The processes of the baseline's group; the Group object is kept, as it is asked often."""
         group = self._group
         if group is None or (group.pid, group.start) != (pid, start):
             group = process.Group(pid, start, BASELINE_COOKIE, self.context.mark)
@@ -159,9 +159,9 @@ class Observed:
         return group.members()
 
     def _users(self, pids: set[int]) -> set[int]:
-        """The uids whose sockets may be the baseline's; a process may have changed its user.
+        """The uids whose sockets may be the baseline's, since a process may have changed its user.
 
-        The engine itself holds a container's port: as root, or as the user of a rootless engine.
+        The engine itself holds a container's port, as root or as the user of a rootless engine.
         """
         if self.plan.kind == "process" or pids:
             return _owners(pids)
@@ -175,8 +175,8 @@ class Observed:
 
 
 def answers(plan: SealedPlan, *, known: bool) -> bool:
-    """Whether what answers at the baseline's address is the baseline, as far as known; with `known`
-    it has to be on record, or in its engine, as running. Asks the engine for OWNER_S at most."""
+    """Whether what answers at the baseline's address is the baseline, as far as known. If `known`,
+    its record or its engine has to say that it runs. The engine gets OWNER_S at most to answer."""
     clock = SystemClock()
     report = Report(Path(os.devnull), new_trigger(clock), clock, None)
     try:

@@ -1,7 +1,7 @@
-"""What a rollback reports: one JSON line for each step of a stage, in a file and to a callback.
+"""What a rollback reports: one JSON line for each step of a stage, to a file and to a callback.
 
-The file is rollback/ladder.jsonl. A full disk or a read-only directory costs the lines in the file,
-but never the rollback, and the callback still gets every line.
+The file is rollback/ladder.jsonl. On a full disk or in a read-only directory the file lacks lines,
+but the rollback goes on and the callback still gets every line.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ ASKED = "asked.jsonl"
 STAGES = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
 DETAIL_LIMIT = 800
 REPEAT_S = 10.0
-"""Seconds after which the same note is written again."""
+"""Seconds before a note that repeats the previous one is written again."""
 Line = dict[str, Any]
 Emit = Callable[[Line], None]
 
 
 RUNNER = "runner"
-"""The first word of a rollback's id where the runner asked for it."""
+"""The first word of the id of a rollback that the runner asked for."""
 SCRIPT = "script"
-"""The first word of the id in the only line that rollback.sh writes, the last one."""
+"""The first word of the id in the final line, the only one that rollback.sh writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Who asked, and when: `emergency` fences the runner, `begun` is in monotonic seconds."""
+    """Who asked, and when. An `emergency` fences the runner; `begun` is in monotonic seconds."""
 
     id: str
     emergency: bool
@@ -61,8 +61,8 @@ def is_runners(trigger: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a rollback ended. Rates are in tokens a second; `restore_s` is in seconds and is None
-    without a real start."""
+    """How a rollback ended. Rates are in tokens a second; `restore_s` is in seconds, None if the
+    baseline was not started."""
 
     serving: bool
     degraded: bool = False
@@ -78,7 +78,7 @@ class Result:
         return Exit.OK if self.serving or self.nothing_to_do else Exit.ROLLBACK_FAILED
 
     def fields(self) -> Line:
-        """The keys that the final line adds."""
+        """The keys that only the final line has."""
         return {
             "serving": self.serving,
             "degraded": self.degraded,
@@ -165,7 +165,7 @@ class Report:
             with contextlib.suppress(OSError):
                 self._write(line)
             if self._emit is not None:
-                # A callback that raises (a closed terminal, a screen that closes) must not stop
+                # A callback that raises (because a terminal or a screen was closed) must not stop
                 # the rollback.
                 with contextlib.suppress(Exception):
                     self._emit(line)
@@ -176,7 +176,7 @@ class Report:
         self.close()
 
     def close(self) -> None:
-        """Sync and close the file; wait a second at most, for a disk may hang."""
+        """Sync and close the file, within a second at most, because a disk may hang."""
         self._closing = True
         self._wanted.set()
         if self._syncer is not None:
@@ -194,7 +194,7 @@ class Report:
                 os.write(self._descriptor, b"\n")
             # fsync can take seconds under memory pressure, so a thread of its own does it.
             syncer = threading.Thread(target=self._sync, name="rollback-sync", daemon=True)
-            with contextlib.suppress(RuntimeError):  # without a thread the kernel writes it later
+            with contextlib.suppress(RuntimeError):  # without a thread, the kernel writes it later
                 syncer.start()
                 self._syncer = syncer
         os.write(self._descriptor, (json.dumps(line) + "\n").encode())
@@ -213,8 +213,8 @@ class Report:
 
 
 def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
-    """The whole lines from a byte offset on, of a long file those at its end, and the offset after
-    them; none when unreadable."""
+    """Return the whole lines from a byte offset on (of a long file, those at its end), and the
+    offset after them. There are none if the file cannot be read."""
     try:
         data, offset = read_end(path, offset)
     except OSError:
@@ -230,7 +230,7 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
 
 
 def asked(directory: Path, who: str, at: float) -> None:
-    """Record who asked for a rollback, at a Unix time, for the run's journal. Never raises."""
+    """Record for the run's journal who asked for a rollback at which Unix time. Never raises."""
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         descriptor = open_untrusted(directory / ASKED, flags, 0o644)
@@ -241,7 +241,7 @@ def asked(directory: Path, who: str, at: float) -> None:
 
 
 def who_asked(directory: Path) -> str:
-    """Who was the last to ask, as `asked` recorded it; empty when nobody did."""
+    """Who was the last to ask, as `asked` recorded it; empty if nobody did."""
     lines, _ = read_lines(directory / ASKED)
     return one_line(str(lines[-1].get("who", "")), 80) if lines else ""
 
@@ -255,7 +255,7 @@ def quiet_limit(plan: SealedPlan) -> float:
 
 
 def size_of(path: Path) -> int:
-    """Bytes in the file now, 0 when there is none; following begins at this offset."""
+    """The file's size in bytes, 0 if there is none: the offset at which following begins."""
     try:
         return path.stat().st_size
     except OSError:
@@ -263,13 +263,13 @@ def size_of(path: Path) -> int:
 
 
 class Follower:
-    """Reads another rollback's lines as they come, passes them on, and tells when it is done."""
+    """Reads another rollback's lines as they come, passes them on, and notices the final one."""
 
     def __init__(
         self, path: Path, offset: int, emit: Emit | None, *, emergency: bool = True
     ) -> None:
-        """With `emergency`, the end of a rollback that the runner asked for is not the result,
-        because that rollback has ended no runner."""
+        """With `emergency`, the final line of a rollback that the runner asked for is passed on but
+        is not the result, because that rollback has not ended the runner."""
         self._path = path
         self._offset = offset
         self._emit = emit
@@ -306,8 +306,8 @@ def through_standby(
 ) -> Result | None:
     """Trigger the standby and follow its rollback to the end; `emit` gets each line.
 
-    None where there is no standby, or it died, was stopped or is stuck: the caller rolls back
-    itself. The seconds are those of StandbyFollower, `emergency` is that of Follower.
+    Return None if there is no standby, or if it died, was stopped or is stuck: the caller then
+    rolls back itself. For the seconds see StandbyFollower, for `emergency` see Follower.
     """
     path = rollback_dir / PROGRESS_FILE
     lines = Follower(path, size_of(path), emit, emergency=emergency)
@@ -325,7 +325,7 @@ def through_standby(
 
 
 def unfinished(path: Path) -> int:
-    """Offset where the newest rollback without a final line begins, or the end of the file."""
+    """The offset where the newest rollback begins that has no final line; else the file's end."""
     try:
         data, at = read_end(path)
     except OSError:

@@ -1,8 +1,8 @@
 """The newest proof that a baseline serves: when, how fast, and whether that was too slow.
 
 Each baseline has one small file, written by whoever got a completion: a run before it starts, a
-rollback at its end, a person who asks. Errors with it are ignored: without a proof, an interrupted
-run's outage lasts until a rollback closes it.
+rollback at its end, a person who asks. Errors with the file are ignored: without a proof, an
+interrupted run's outage is counted until a rollback ends it.
 
 This module also keeps the measured restore times, which a plan shows before a step that takes the
 baseline down.
@@ -48,7 +48,7 @@ def proof_file(site: str, url: str) -> Path:
 
 
 def instead_of_baseline(plan: SealedPlan) -> str:
-    """The service that answers at the baseline's address in its place; "" where none is known.
+    """The service that answers in the baseline's place, at its address; "" if none is known.
 
     A completion of that service proves nothing about the baseline.
     """
@@ -68,9 +68,9 @@ def instead_of_baseline(plan: SealedPlan) -> str:
 
 
 def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None:
-    """Keep this proof of a Unix time, unless the file has a newer one. Never raises.
+    """Store a proof from the Unix time `at`, unless the file has a newer one. Never raises.
 
-    A proof of the future is not newer: the clock was set back since.
+    A proof with a time in the future does not count as newer: the clock has been set back since.
     """
     before = last(file)
     if before is not None and at < before.at <= time.time():
@@ -78,13 +78,13 @@ def remember(file: Path, at: float, tok_s: float | None, degraded: bool) -> None
     rate = None if tok_s is None else round(tok_s, 3)
     with contextlib.suppress(OSError, ValueError):
         paths.make(file.parent)
-        # A slow disk must delay nobody, and after a crash the older proof is enough.
+        # A slow disk must delay nobody, and after a crash an older proof is good enough.
         text = json.dumps(asdict(Served(at, rate, degraded))) + "\n"
         write_atomically(file, text, durable=False)
 
 
 def last(file: Path) -> Served | None:
-    """The newest proof; None when there is none or the file is invalid. Never raises."""
+    """The newest proof; None if there is none or the file is invalid. Never raises."""
     try:
         with open(file, "rb") as stream:
             value: Any = json.loads(stream.read(SIZE_LIMIT))
@@ -99,7 +99,7 @@ def still_degraded(
 ) -> bool:
     """Whether the finding "degraded" still holds after a short completion.
 
-    A few tokens are too few to call a baseline slow, but at reference speed they clear the finding.
+    A few tokens do not show that a baseline is slow, but at reference speed they clear the finding.
     """
     before = last(file)
     if before is None or not before.degraded or reference is None:
@@ -118,7 +118,7 @@ RECENT = 5
 
 
 def expected_restore(memory_file: Path, baseline: str) -> float | None:
-    """Seconds that a restore of this baseline takes: the median of the last five, None if none."""
+    """Seconds that a restore of this baseline takes: the median of the last five; None if none."""
     every = [float(m["seconds"]) for m in _read(memory_file) if m["baseline"] == baseline]
     # Computed by hand: importing `statistics` would cost the emergency side 10 ms.
     last = sorted(every[-RECENT:])

@@ -1,14 +1,14 @@
 """Pointers to active runs, promotions of cutovers, and live runs of other users.
 
 A pointer says which run is active, whose it is, and where its plan is; every user of the host can
-read it. Each user has one file in a sticky directory. A pointer counts only when the user in its
-name owns the file, for anybody can create a file with another user's number.
+read it. Each user has one file in a sticky directory. A pointer counts only if the user whose uid
+is in the file's name owns the file, because anybody can create a file with another user's uid.
 
 A promotion says who accepted a cutover, when and why, in a small file in the run's directory. It
 changes nothing by itself: the site file alone says what a rollback restores.
 
-What another user wrote may be made up, so it decides nothing about root's own baseline. But a run
-that is really active holds memory, so root first has that user's own rollback end it.
+What another user wrote may be forged, so it decides nothing about root's own baseline. But a run
+that is really active holds memory, so root first starts that user's own rollback, which ends it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from console.recovery.rollback.trigger import flocks, holders
 SIZE_LIMIT = 65536
 BEFORE = "pointer-before.json"
 MAX_NUMBER = 1 << 62
-"""Larger than any pid, start time or date; a pointer with a larger number was made up."""
+"""More than any pid, start time or date; a pointer with a larger number is forged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +56,21 @@ class Pointer:
     site: str = ""
     started_at: float = 0.0
     over: bool = False
-    """The run has ended and left the baseline down: its rollback failed, or clients stay at a
-    candidate. The pointer stays until a rollback brings the baseline back."""
+    """The run has ended and left the baseline down: its rollback failed, or clients use a candidate
+    in its place. The pointer stays until a rollback brings the baseline back."""
     lock: str = ""
     """Device and inode of the lock that the runner holds, as the kernel prints them: another user
     may have put something in the lock's usual place."""
     boot: str = ""
-    """The boot that `pid` and `start` are of. Read in another one, both are 0 and name nobody."""
+    """The boot in which `pid` and `start` are valid. After another boot both are read as 0, and
+    name no process."""
 
 
 def write(pointer: Pointer) -> Path:
     """Write this user's pointer atomically, mode 0644; return its path. Raises OSError.
 
-    Everybody may write to the directory, so another user may have put something in its place. Then
-    the pointer goes where only this user (and root, as this user) finds it.
+    Everybody may write to the directory, so another user may have taken its place there. Then the
+    pointer goes to the user's own directory, where only this user and root look for it.
     """
     text = json.dumps(asdict(pointer)) + "\n"
     for path in _places(pointer.uid)[:-1]:
@@ -83,8 +84,8 @@ def write(pointer: Pointer) -> Path:
 
 
 def _places(uid: int) -> list[Path]:
-    """Where a user's pointer may be, the usual place first. Root also looks at the usual place in
-    that user's home, where the pointer is if somebody blocked the first one."""
+    """Where a user's pointer may be, the usual place first. The second place is in the user's state
+    directory, in case somebody has blocked the first; root looks there, too."""
     own = [paths.own_host_dir() / "pointer.json"] if uid == os.getuid() else []
     with contextlib.suppress(KeyError):
         if not own and os.getuid() == 0:
@@ -104,8 +105,8 @@ def set_aside(uid: int, directory: Path) -> None:
 
 
 def before(uid: int, directory: Path) -> list[Pointer]:
-    """The pointer that this directory's run set aside, the one which that run had set aside, and
-    so on, the newest first. Never raises."""
+    """Return the pointer that the run of this directory set aside, then the one which that run had
+    set aside, and so on; the newest comes first. Never raises."""
     found: dict[Path, Pointer] = {}
     while directory not in found:
         try:
@@ -148,7 +149,7 @@ def keep(run_id: str) -> None:
 
 
 def read(uid: int) -> Pointer | None:
-    """The pointer of one user; None when there is none, or it is forged or invalid."""
+    """The pointer of one user; None if there is none, or if it is forged or invalid."""
     found = (_read(path, uid) for path in _places(uid))
     return next((one for one in found if one is not None), None)
 
@@ -170,8 +171,8 @@ def _read(path: Path, uid: int) -> Pointer | None:
 
 
 def _parsed(value: Any, uid: int, written: float) -> Pointer:
-    """The pointer in a JSON value, `written` to its file in Unix seconds. Raises ValueError and
-    whatever else a foreign value causes."""
+    """The pointer in a JSON value; `written` is its file's date in Unix seconds. Raises ValueError,
+    KeyError, TypeError and whatever else an invalid value causes."""
     found = Pointer(
         run_id=_text(value["run_id"]),
         run_dir=_text(value["run_dir"]),
@@ -187,13 +188,13 @@ def _parsed(value: Any, uid: int, written: float) -> Pointer:
         boot=_text(value.get("boot", "")),
     )
     if found.uid != uid or not found.run_dir.startswith("/"):
-        raise ValueError("another user's, or no run directory")
+        raise ValueError("the uid is another user's, or the run directory is not absolute")
     return found if _is_of_this_boot(found.boot, written) else replace(found, pid=0, start=0)
 
 
 def _is_of_this_boot(boot: str, written: float) -> bool:
-    """Whether a pointer is of this boot; one of an older release does not say so, and counts if its
-    file was written since."""
+    """Whether a pointer was written in this boot. A pointer of an older release names no boot; it
+    counts if its file was written since this boot."""
     now = process.boot_id()
     if boot and now:
         return boot == now
@@ -244,7 +245,7 @@ def write_promotion(run: Path, promotion: Promotion) -> None:
 
 
 def read_promotion(run: Path) -> Promotion | None:
-    """The promotion of a run's cutover, with clean texts; None when there is none. Never raises."""
+    """The promotion of a run's cutover, with clean texts; None if there is none. Never raises."""
     try:
         with open(run / FILE, "rb") as stream:
             value: Any = json.loads(stream.read(PROMOTION_LIMIT))
@@ -255,15 +256,15 @@ def read_promotion(run: Path) -> Promotion | None:
 
 
 LIMIT_S = 60.0
-"""Seconds that another user's rollback is waited for; then root's own begins."""
+"""Seconds for which root waits for another user's rollback before its own begins."""
 KEPT = 4096
-"""Bytes that are kept of what it prints."""
+"""How many of the last bytes that it prints are kept."""
 
 
 def live_others(mine: Iterable[int]) -> list[Pointer]:
     """The live runs of users who are not in `mine` (uids).
 
-    A run counts when its runner is that user's process and holds that user's lock of this host.
+    A run counts if its runner is that user's process and holds that user's lock on this host.
     """
     return [
         found
@@ -282,8 +283,8 @@ def _holds_host(found: Pointer) -> bool:
 
 
 def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:
-    """Run `omni-console rollback` with that user's rights; wait for it LIMIT_S at most. Whether it
-    ended well within that."""
+    """Run `omni-console rollback` with that user's rights, and wait up to LIMIT_S for it. Return
+    whether it succeeded in that time."""
     try:
         entry = pwd.getpwuid(other.uid)
         child = subprocess.Popen(
@@ -296,18 +297,18 @@ def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:
         note(f"run {other.run_id} of uid {other.uid} cannot be rolled back: {one_line(str(error))}")
         return False
     who = one_line(entry.pw_name, 40)
-    how = "is on" if process.alive(other.pid, other.start) else "was interrupted"
+    how = "is active" if process.alive(other.pid, other.start) else "was interrupted"
     note(f"run {one_line(other.run_id, 60)} of {who} {how}: it is rolled back first, as {who}")
     try:
         said = decode(last_said(child, LIMIT_S)).strip().splitlines()
-        note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no word'}")
+        note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no output'}")
     except subprocess.TimeoutExpired:
-        note(f"{who}: not done after {LIMIT_S:.0f} s; it is not waited for any longer")
+        note(f"{who}: the rollback is not done after {LIMIT_S:.0f} s; going on without it")
     return child.returncode == 0
 
 
 def last_said(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
-    """The last KEPT bytes that another user's process printed, once it has ended: it may print
+    """Wait for another user's process, and return the last KEPT bytes that it printed; it may print
     without end. Raises TimeoutExpired."""
     assert child.stdout is not None
     deadline, kept = time.monotonic() + limit_s, b""
@@ -323,10 +324,10 @@ def last_said(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
 
 
 class OtherUsers:
-    """Runs of users who are not in `own`, for root; for others there are none.
+    """The runs of users who are not in `own`. Only root acts on them: `own` is empty for others.
 
-    `failed` names those whose own rollback did not bring the baseline back. They count where
-    nothing else was to be done, or with `count`, where root acts for other users only.
+    `failed` names the runs whose own rollback did not bring the baseline back. They fail root's
+    command if it had nothing else to do, or with `count`: root acted for other users only.
     """
 
     def __init__(self, own: Collection[int], note: Callable[[str], None]) -> None:
@@ -336,12 +337,12 @@ class OtherUsers:
         dead = [one for one in found if one.uid not in own and one not in self.live]
         self.interrupted = [one for one in dead if not one.over]
         self.over = [one for one in dead if one.over]
-        """Clients may be meant to stay at the candidates of these."""
+        """Runs that are over. Their clients may be meant to stay at the candidate."""
 
     def before(self, mine: list[Pointer]) -> list[Pointer]:
-        """Roll back what comes before `mine`, the runs of root and of the user behind sudo; return
-        the one of these to act on, if any. What is merely interrupted waits for that one, and is
-        told: anybody can forge it."""
+        """Roll back what has to end before `mine`, the runs of root and of the user behind sudo.
+        Return the one of `mine` to act on, if any. If there is one, others' interrupted runs are
+        only reported, because anybody can forge them."""
         self._roll_back(self.live if mine else (*self.live, *self.interrupted))
         for one in self.interrupted if mine else ():
             who = name_of(one.uid)
@@ -355,7 +356,7 @@ class OtherUsers:
         return [one for one in found if one.uid == me]
 
     def all_but_one(self) -> list[Pointer]:
-        """Roll back all runs but one, for any of them may be forged; return that one, if any."""
+        """Roll back all runs but the last, since any may be forged. Return the last one, if any."""
         every = [*self.live, *self.interrupted] or self.over[:1]
         self.count = True
         self._roll_back(every[:-1])

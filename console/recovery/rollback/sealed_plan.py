@@ -1,4 +1,4 @@
-"""The sealed plan: all that a rollback needs, resolved before step 1 and kept with the run.
+"""The sealed plan: all that a rollback needs, resolved before step 1 and stored with the run.
 
 It names ids, pids, URLs and argv, so that nothing has to be looked up in a playbook, site file or
 journal. It is plain JSON, so that a person can read it when nothing else works.
@@ -24,7 +24,7 @@ from console.runtime.spec import PROMPT
 
 PLAN = "plan.json"
 SCRIPT = "rollback.sh"
-"""The script that does the same without Python; it is written after the plan."""
+"""The script that rolls back without Python; it is written after the plan."""
 SITE = "site.yaml"
 """In the run's directory: the site file as it was when the run began."""
 ROLLBACK = "rollback"
@@ -49,8 +49,8 @@ class Baseline:
 
     `compose_argv` is the fallback when the container is gone: the whole `docker compose … up -d
     --no-deps --no-build --pull never SERVICE`. `log` is a process's log file. `program` is the path
-    of its program and `environment` the allow-listed variables, both from the moment of sealing:
-    whoever rolls back, such as root by sudo, may have others. Older plans lack both.
+    of its program and `environment` has the allow-listed variables, both as they were at sealing:
+    they may differ for whoever rolls back, such as root by sudo. Older plans have neither.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Baseline:
     reference_tok_s: float | None = None
     tolerance: float = 0.10
     by_name: bool = False
-    """The container that has the name now comes before the one with the sealed id."""
+    """Try the container that has the name now before the one with the sealed id."""
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something that a run may start; `container` is its id or name, as far as known."""
+    """Something that a run may start; `container` is its id or name, if known."""
 
     service: str
     kind: str = "container"
@@ -104,8 +104,8 @@ class EngineAddress:
 class SealedPlan:
     """All that a rollback needs; `sealed_at` is in Unix seconds.
 
-    `grace_s` is how long a candidate gets to end. `keep` names services that stay up in a rollback
-    that the runner asked for; an emergency ends them. With `lease_s` 0 there is no lease.
+    `grace_s` is how many seconds a candidate gets to end. `keep` names services that stay up in a
+    rollback that the runner asked for; an emergency ends them. With `lease_s` 0 there is no lease.
     """
 
     run_id: str
@@ -138,13 +138,13 @@ class SealedPlan:
 
     @property
     def of_old(self) -> SealedPlan:
-        """This plan for a run that is long over: the container with the sealed id may by now be a
-        spare one, so the name is tried first."""
+        """This plan, used long after its run: the container with the sealed id may be unused by
+        now, so the container with the name is tried first."""
         return replace(self, baseline=replace(self.baseline, by_name=True))
 
     def is_older_than(self, site: Path) -> bool:
         """Whether a site file differs from the run's copy of it; without a copy, whether it is
-        newer than the plan. The copy counts first, for `mv` and `cp -p` keep an old date."""
+        newer than the plan. A copy is more reliable, because `mv` and `cp -p` keep an old date."""
         try:
             if self.run_dir:
                 with contextlib.suppress(ConsoleError):
@@ -155,8 +155,8 @@ class SealedPlan:
             return False
 
     def on(self, site: SealedPlan) -> SealedPlan:
-        """This run's plan with the baseline of its changed site file. What the run may have left
-        behind is still looked for."""
+        """This run's plan with the baseline of `site`, the plan of its changed site file. What the
+        run may have left behind is still looked for."""
         has_engine = self.engine.socket or self.engine.docker_host
         use_site_engine = not has_engine or site.baseline.kind == "container"
         return replace(
@@ -191,7 +191,7 @@ def read(path: Path) -> SealedPlan:
 
 
 def of_run(run_dir: Path) -> SealedPlan:
-    """A run's plan, or the copy of it where the run's directory has lost it. Raises InvalidFile."""
+    """A run's plan, or its copy if the run's directory has lost the plan. Raises InvalidFile."""
     try:
         return read(run_dir / ROLLBACK / PLAN)
     except InvalidFile:
@@ -206,7 +206,7 @@ def of_run(run_dir: Path) -> SealedPlan:
 def copies() -> list[Path]:
     """The files with copies of plans: one for each site, of its newest run."""
     directory = paths.state_dir() / ROLLBACK
-    with contextlib.suppress(OSError):  # another source may have the plan
+    with contextlib.suppress(OSError):  # the plan may still be found elsewhere
         return [directory / name for name in os.listdir(directory) if name.endswith(".json")]
     return []
 

@@ -1,15 +1,16 @@
-"""The standby: a process that starts with the run and waits for one byte that makes it roll back.
+"""The standby is a process that starts with the run and waits for one byte that makes it roll back.
 
     python -m console.recovery.rollback.standby RUN_DIR/rollback
 
 On a thrashing machine an interpreter may take a minute to start. The standby has everything loaded
-already, keeps its pages in memory where it may, and reads one byte from the FIFO `trigger`: `R` is
-an emergency (the runner is fenced), `S` an emergency that the sentinel found, `r` a rollback that
-the runner asks for, `q` quits, `l` quits if no runner lives and the baseline serves. The standby
-also checks that by itself now and then, for a runner may die before there is a sentinel to ask.
-Where runner and sentinel are both dead, it counts the lease. It leaves after an emergency that
-ended with a baseline that serves. A SIGTERM that comes in the middle of a rollback ends it after
-that, a second one at once.
+already, locks its pages in memory if permitted, and reads one byte from the FIFO `trigger`:
+
+`R` means an emergency (the runner is fenced), `S` an emergency that the sentinel found, `r` a
+rollback that the runner asks for; `q` means quit, `l` quit if no runner lives and the baseline
+serves. The standby also makes that check itself from time to time, since a runner may die before
+there is a sentinel to send `l`. While runner and sentinel are both dead, it counts the lease. An
+emergency that ends with a serving baseline tells it to quit. A SIGTERM during a rollback ends the
+standby after the rollback, a second one at once.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ OOM_SCORE = -900
 LOOK_S = 60.0
 """Seconds of silence after which the standby checks whether it is still needed."""
 WHO = {EMERGENCY: "warm", SENTINEL: "sentinel", ASKED: "runner"}
-"""Byte → first word of the rollback's id; of several bytes the first in this table counts. All but
-the last one fence."""
+"""Maps a byte to the first word of the rollback's id. Of several bytes, the first in this table
+counts. All but the last fence the runner."""
 LEASE = "lease"
-"""The first word of the id where the lease ran out and nobody sent a byte; it fences too."""
+"""The first word of the id if the lease expired and nobody sent a byte; it fences, too."""
 __all__ = [
     "ASKED", "EMERGENCY", "FIFO", "LEAVE", "QUIT", "SENTINEL", "STANDBY_FILE", "Standby",
     "is_standing_by", "lock_memory", "trigger",
@@ -73,7 +74,7 @@ __all__ = [
 
 
 class Standby:
-    """The waiting process; `run()` returns when it is told to quit or no longer needed."""
+    """The waiting process. `run()` returns when it is told to quit or is no longer needed."""
 
     def __init__(self, rollback_dir: Path) -> None:
         self.directory = rollback_dir
@@ -87,17 +88,17 @@ class Standby:
         """Bytes in ladder.jsonl when the baseline was first seen down."""
         self.pending = b""
         self.written_at = 0.0
-        """Unix time at which the bytes that were read last were written, as the FIFO has it."""
+        """Unix time at which the last bytes were written, as the FIFO's date tells it."""
 
     def prepare(self) -> None:
         """Make the FIFO, load everything, protect the process, then record that it is ready."""
         path = self.directory / FIFO
         with contextlib.suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        # Opened for writing too: otherwise the last writer's end would look like the file's end.
+        # It is opened for writing, too: otherwise the last writer's end would read as end of file.
         self.fifo = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         if not stat.S_ISFIFO(os.fstat(self.fifo).st_mode):
-            raise ConsoleError("the trigger is no FIFO", str(path))
+            raise ConsoleError("the trigger is not a FIFO", str(path))
         load()
         protection = {"memory": lock_memory(), "oom_score_adj": self._protect()}
         pid = os.getpid()
@@ -108,7 +109,7 @@ class Standby:
         livelog.append(self.directory / LIVE, Live("ladder", "warm", pid, start))
 
     def run(self) -> None:
-        """Wait, roll back, wait again; a rollback answers the requests that come during it."""
+        """Wait, roll back, and wait again. A rollback also answers requests that come during it."""
         while True:
             known = size_of(self.directory / PROGRESS_FILE)
             pending = self.pending or self._unanswered(self._wait_for_bytes(), known)
@@ -120,29 +121,29 @@ class Standby:
             if who:
                 self._run(who)
                 if QUIT in pending and QUIT not in self.pending:
-                    self.pending += QUIT  # it came together with the request and still counts
+                    self.pending += QUIT  # it came together with the request, and still counts
             elif QUIT in pending or self._may_leave(pending):
-                self.pending = self._drain()  # requests that came while it was about to leave
+                self.pending = self._drain()  # requests that came while it was about to quit
                 if not self.pending:
                     return
 
     def _may_leave(self, pending: bytes) -> bool:
-        """Whether it may quit: LEAVE asks for it, or nothing comes and no sentinel lives to ask."""
+        """Whether to quit: LEAVE asks for it, or no byte came and no sentinel lives."""
         if pending:
             return LEAVE in pending and self._is_unneeded("runner")
         return self._is_unneeded("runner", "sentinel")
 
     def _wait_for_bytes(self) -> bytes:
-        """The bytes that come next; b"" where none come for LOOK_S."""
+        """The bytes that come next; b"" if none come for LOOK_S."""
         if not select.select([self.fifo], [], [], LOOK_S)[0]:
             return b""
         self.written_at = os.fstat(self.fifo).st_mtime
         return os.read(self.fifo, 64)
 
     def _unanswered(self, pending: bytes, known: int) -> bytes:
-        """What is left of these bytes after the rollbacks that ended since ladder.jsonl was `known`
-        bytes long. Whoever wrote a byte gave this process up while it was stopped or starved, and
-        rolled back another way; it must not do so again in the middle of a later run."""
+        """Return these bytes without those that other rollbacks have answered since ladder.jsonl
+        was `known` bytes long. While this process was stopped or starved, whoever wrote the byte
+        may have rolled back another way; to do so again could hit a later run."""
         lines = read_lines(self.directory / PROGRESS_FILE, known)[0] if pending else []
         lines = [line for line in lines if line.get("rung") == "done"]
         since = [line for line in lines if not _is_before(line.get("at"), self.written_at)]
@@ -170,13 +171,13 @@ class Standby:
 
             if not observe.answers(self.plan, known=False):
                 return False
-        return relay.at(base.url) is None  # with a relay, a candidate is what answers
+        return relay.at(base.url) is None  # behind a relay, a candidate answers
 
     def _overdue(self) -> bool:
-        """Whether the lease ran out with neither runner nor sentinel alive to count it.
+        """Whether the lease has expired while neither runner nor sentinel lives to count it.
 
-        This is checked in every silence. It is true only where this run is the active one and no
-        rollback has run since the baseline was first seen down.
+        This is checked whenever no byte came for LOOK_S. It is true only if this run is the active
+        one and no rollback has run since the baseline was first seen down.
         """
         now, lease_s = self.clock.monotonic(), self.plan.lease_s
         if not (lease_s and self._is_on()) or self._lives("runner", "sentinel") or self._serves():
@@ -188,8 +189,8 @@ class Standby:
         return now - self.down_since >= lease_s and progress_size == self.progress_size
 
     def _is_on(self) -> bool:
-        """Whether this user's pointer names this run, and the run is not over: this standby does
-        not end the outage of another run."""
+        """Whether this user's pointer names this run, and the run is not over. A standby does not
+        end the outage of another run."""
         on = records.read(os.getuid())
         return on is not None and on.run_id == self.plan.run_id and not on.over
 
@@ -206,8 +207,8 @@ class Standby:
             self.pending += QUIT
 
     def _settle(self, emergency: bool) -> None:
-        """Drop the requests that this rollback has answered: an emergency answers every request,
-        another rollback only those of the runner. A quit stays."""
+        """Drop the requests that this rollback has answered: an emergency answers all of them,
+        another rollback only the runner's. A quit is kept."""
         answered = EMERGENCY + SENTINEL + ASKED if emergency else ASKED
         self.pending = self._drain().translate(None, delete=answered)
 
@@ -228,7 +229,7 @@ class Standby:
         return (info.st_mtime_ns, info.st_ino, info.st_size)
 
     def _reread(self) -> None:
-        """Read a changed plan; the one in memory stays where the file is gone or invalid."""
+        """Read a plan that has changed; keep the one in memory if the file is gone or invalid."""
         now = self._stamp()
         if now == self.plan_stamp:
             return
@@ -238,17 +239,17 @@ class Standby:
 
     def _same_run(self, fresh: SealedPlan) -> SealedPlan:
         if fresh.run_id != self.plan.run_id:
-            raise ConsoleError("the plan is another run's", fresh.run_id)
+            raise ConsoleError("the plan belongs to another run", fresh.run_id)
         return fresh
 
     def _protect(self) -> str:
-        """Ask for protection from the OOM killer; return the score that it got, as read back."""
+        """Lower this process's OOM score, and return in words the score that is in force then."""
         path = "/proc/self/oom_score_adj"
         try:
             before = int(Path(path).read_text())
         except (OSError, ValueError) as error:
             return f"unknown: {error}"
-        # A buffered write would hide a refusal, so this writes the descriptor and reads it back.
+        # A buffered write would hide a refusal, so write to the descriptor and read the file back.
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -283,7 +284,7 @@ def main(arguments: list[str]) -> int:
         standby.run()
     except KeyboardInterrupt:
         return int(Exit.ROLLBACK_FAILED)
-    os.close(standby.fifo)  # now, so that a caller sees at once that nobody reads
+    os.close(standby.fifo)  # so that a caller sees at once that nobody reads
     return 0
 
 

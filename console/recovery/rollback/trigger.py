@@ -1,6 +1,6 @@
-"""The caller's side of the standby: is it there, the byte that triggers it, what it answers.
+"""The caller's side of the standby: whether one waits, the byte that triggers it, and its answer.
 
-It also has the lock, a flock on rollback/lock, which lets one rollback run at a time. This module
+This module also has the lock, a flock on rollback/lock, which lets one rollback run at a time. It
 imports little, so that it loads fast.
 """
 
@@ -26,15 +26,15 @@ LOCK = "lock"
 
 
 class Lock:
-    """The lock of one rollback directory. Never raises: a rollback runs without it, too."""
+    """The lock of one rollback directory. Never raises: a rollback also runs without the lock."""
 
     def __init__(self, directory: Path) -> None:
         self._descriptor = _open_lock(directory, os.O_RDWR | os.O_CREAT)
         self.given_up = False
-        """The holder hangs, so this rollback runs beside it."""
+        """The holder hangs, so this rollback runs without the lock."""
 
     def taken(self) -> bool:
-        """Try to take the lock; True also where there is no file to lock."""
+        """Try to take the lock. Return whether it was taken; also True if nothing can be locked."""
         if self._descriptor < 0:
             return True
         try:
@@ -55,9 +55,9 @@ class Lock:
             self._descriptor = -1
 
     def holder_stopped(self) -> bool:
-        """Whether whoever holds the lock was stopped, as far as this user may see."""
+        """Whether the lock's holder was stopped (SIGSTOP), as far as this user may see."""
         found = _processes_with_lock(self._descriptor)
-        # What a holder has started has the lock as well; while its parent is stopped, it only ends.
+        # A holder's children have the lock, too, but start nothing new while the holder is stopped.
         started = {one.pid for one in found}
         first = [one for one in found if one.parent not in started]
         if first:
@@ -66,10 +66,10 @@ class Lock:
 
 
 def _processes_with_lock(descriptor: int) -> list[process.Stat]:
-    """The processes of this user (of root: all) that have a file open by which it is locked.
+    """The processes that have this file open and locked; other users' are visible only to root.
 
-    The kernel's table of locks names only the process that took a lock: for rollback.sh that is the
-    `flock` command, which has ended.
+    The kernel's table of locks names only the process that took a lock. For rollback.sh that is the
+    `flock` command, which has ended since.
     """
     try:
         name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
@@ -81,13 +81,13 @@ def _processes_with_lock(descriptor: int) -> list[process.Stat]:
 
 
 def _has_lock(pid: int, name: str, file: os.stat_result) -> bool:
-    """Whether a process has this file of this name open, and locked by that."""
+    """Whether a process has this file open under this name, by a descriptor that has the lock."""
     place = f"/proc/{pid}"
     with contextlib.suppress(OSError):
         for number in os.listdir(f"{place}/fd"):
             with contextlib.suppress(OSError):
                 at = f"{place}/fd/{number}"
-                # Other names are not looked at: their files may be on a disk that hangs.
+                # A file of another name is not looked at: it may be on a disk that hangs.
                 if os.path.basename(os.readlink(at)) != name:
                     continue
                 locks = Path(place, "fdinfo", number).read_text()
@@ -98,7 +98,7 @@ def _has_lock(pid: int, name: str, file: os.stat_result) -> bool:
 
 
 def holders(file: int | Path) -> set[int]:
-    """The pids that hold a file's flock, as far as the kernel names them."""
+    """The pids that hold a file's flock, according to the kernel's table of locks."""
     try:
         inode = os.stat(file).st_ino
     except OSError:
@@ -107,7 +107,7 @@ def holders(file: int | Path) -> set[int]:
 
 
 def flocks() -> list[tuple[int, str]]:
-    """Every exclusive flock: its holder's pid, and the file's device and inode as one text."""
+    """Every exclusive flock: its holder's pid, and device and inode of the file as one text."""
     try:
         table = Path("/proc/locks").read_text()
     except OSError:
@@ -133,7 +133,7 @@ def is_held(directory: Path) -> bool:
 
 
 def _open_lock(directory: Path, flags: int) -> int:
-    """A descriptor of the lock file; where it cannot be made, of the directory; else -1."""
+    """A descriptor of the lock file; of the directory if there can be no such file; else -1."""
     for path, how in (
         (directory / LOCK, flags),
         (directory / LOCK, os.O_RDONLY),
@@ -141,7 +141,7 @@ def _open_lock(directory: Path, flags: int) -> int:
     ):
         with contextlib.suppress(OSError):
             found = open_untrusted(path, how)
-            with contextlib.suppress(OSError):  # a file that others can open, they can also lock
+            with contextlib.suppress(OSError):  # whoever can open a file can also lock it
                 os.fchmod(found, 0o700 if path == directory else 0o600)
             return found
     return -1
@@ -151,18 +151,19 @@ FIFO = "trigger"
 STANDBY_FILE = "warm.json"
 """The standby writes this file once it waits."""
 INBOX = ("guard", "inbox")
-"""The sentinel's FIFO in a run's directory; `recovery.guard.config` has it too, a floor above."""
+"""The sentinel's FIFO in a run's directory. `recovery.guard.config` names it, too, but no module
+of the rollback imports the guard."""
 EMERGENCY, SENTINEL, ASKED, QUIT, LEAVE = b"R", b"S", b"r", b"q", b"l"
-"""The bytes that the standby reads; its module says what each of them means."""
+"""The bytes that the standby reads; see its module for what each means."""
 
 
 def trigger(rollback_dir: Path, byte: bytes = EMERGENCY) -> bool:
-    """Write a byte to the standby; False when nobody reads it or this user may not write."""
+    """Write a byte to the standby. Return False if nobody reads it or this user may not write."""
     return say(rollback_dir / FIFO, byte)
 
 
 def say(fifo: Path, words: bytes) -> bool:
-    """Write to a FIFO without ever waiting; False when nobody reads it or it is full."""
+    """Write to a FIFO without ever waiting. Return False if nobody reads it or it is full."""
     try:
         descriptor = open_untrusted(fifo, os.O_WRONLY)
     except OSError:
@@ -186,8 +187,8 @@ def is_standing_by(rollback_dir: Path, *, running: bool = False) -> bool:
 
 
 def end_stopped(rollback_dir: Path) -> None:
-    """Kill a standby that was stopped (Ctrl-Z, a debugger), once its caller rolls back another way:
-    it would act on the old byte when it goes on, in the middle of a later run."""
+    """Kill a standby that was stopped (Ctrl-Z, a debugger): its caller rolls back another way. When
+    continued, perhaps during a later run, it would still act on the old byte."""
     for entry in livelog.read(rollback_dir / LIVE):
         if entry.kind == "ladder" and is_stopped(entry.pid):
             with contextlib.suppress(OSError):
@@ -195,13 +196,13 @@ def end_stopped(rollback_dir: Path) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal or a debugger stopped a process, which still keeps its lock."""
+    """Whether a signal or a debugger has stopped a process. It keeps its lock meanwhile."""
     found = process.stat(pid)
     return found is not None and found.state in "Tt"
 
 
 ALIVE_S = 0.25
-"""Seconds between two checks whether the triggered standby is alive and at work."""
+"""Seconds between two checks of whether the triggered standby is alive and at work."""
 
 
 class Answer(Enum):
@@ -211,24 +212,24 @@ class Answer(Enum):
     ENDED = "ended"
     """The last line of its rollback is there."""
     GONE = "gone"
-    """It died or was stopped, or it is through and a full disk did not take its last line."""
+    """It died or was stopped; or it is done, but a full disk did not take its last line."""
     SILENT = "silent"
-    """It has written no line, or none for so long that it counts as stuck."""
+    """It has written no line at all, or none for so long that it counts as stuck."""
 
 
 class ProgressReader(Protocol):
-    """What reads the standby's lines; `seen` counts them."""
+    """Reads the standby's lines; `seen` counts them."""
 
     @property
     def seen(self) -> int: ...
 
     def poll(self) -> object:
-        """Read the new lines; true once the last one is there."""
+        """Read the new lines. The result is true once the last line is there."""
 
 
 class StandbyFollower:
-    """Follows the rollback of a standby that was just triggered. It never waits: `step` says how
-    things stand, and what happens when the standby does not answer is up to the caller."""
+    """Follows the rollback of a standby that was just triggered. It never waits: `step` returns the
+    present state, and the caller decides what to do if the standby does not answer."""
 
     def __init__(
         self,
@@ -240,19 +241,19 @@ class StandbyFollower:
         quiet_s: Callable[[], float],
         lock_counts: bool = False,
     ) -> None:
-        """Without a line for `first_line_s` seconds, and later for `quiet_s()` seconds, it is
-        silent. With `lock_counts` it may stay silent at first while a rollback holds the lock: the
-        standby works for the runner then, or waits for another rollback, and answers after that."""
+        """The standby is silent after `first_line_s` seconds without its first line, and later
+        after `quiet_s()` seconds without another. With `lock_counts`, the first line may be late
+        while a rollback holds the lock: the standby works for the runner, or waits its turn."""
         self._directory, self._reader = rollback_dir, reader
         self._first_line_s, self._quiet_s = first_line_s, quiet_s
         self._lock_counts = lock_counts
         self._heard = self._checked = now
         self._seen = 0
         self._limit_s: float | None = None
-        """`quiet_s()`, once there is a line or the lock has to show that a rollback runs."""
+        """`quiet_s()`, once the first line is there or, with `lock_counts`, is late."""
 
     def step(self, now: float) -> Answer:
-        """Read what is new at this monotonic time."""
+        """Read the new lines, and return the state at this monotonic time."""
         if self._reader.poll():
             return Answer.ENDED
         if self._reader.seen != self._seen:

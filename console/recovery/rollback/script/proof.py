@@ -12,8 +12,8 @@ try:
 except e.HTTPError as x: print(x.code)
 except OSError: print("000")'
 
-# A client's own limits may hold for each read only. No settings of a user's change the proof: wget
-# looks for them in HOME, and wants WGETRC to be a regular file.
+# A client's own limits may hold for each read only, so `timeout` limits the whole call. No user's
+# settings may change the proof: wget reads HOME, and accepts only a regular file as WGETRC.
 http_code() {
   case "$CLIENT" in
     curl)
@@ -39,8 +39,8 @@ ask() {
   esac
 }
 
-# One column of the sockets that listen on the baseline's port, at an address in hexadecimal:
-# 1 is the user, 3 the inode.
+# Prints column $1 of the sockets that listen on the baseline's port at address $2 (hexadecimal).
+# Column 1 is the user, column 3 the inode.
 sockets() {
   one='[^ ]\{1,\} \{1,\}'
   row="^ *[0-9]*: $2:$(printf '%04X' "$PORT") ${one}0A $one$one$one"
@@ -48,8 +48,8 @@ sockets() {
   sed -n "s/$row/\\$1/p" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-# The same of the sockets that answer: the kernel prefers one at the very address, then one at every
-# address.
+# The same for the sockets that answer: the kernel prefers one bound to the very address to one
+# bound to every address.
 answering() {
   for address in $AT; do
     found=$(sockets "$1" "$address")
@@ -57,8 +57,8 @@ answering() {
   done
 }
 
-# Whether root's engine holds the baseline's port for a container, by its proxy's command line; of
-# proxies that are not older than $1, a start time.
+# Whether root's engine holds the baseline's port for a container, as the command line of its proxy
+# shows. Only proxies that are not older than the start time $1 count.
 has_proxy() {
   for pid in $(pids_with cmdline "/^-host-port\$/{n;/^$PORT\$/F}"); do
     if is_proxy "$pid" && [ "$(user_of "$pid")" = 0 ]; then
@@ -69,9 +69,9 @@ has_proxy() {
   return 1
 }
 
-# Whether one of these pids, or a descendant of theirs (`sudo` gives it a session of its own), is an
-# engine's client. Only then may the engine's proxy hold their port for them: it may as well publish
-# a stranger's container there.
+# Whether one of these pids, or a descendant (`sudo` gives it its own session), is a client of an
+# engine. Only then may the engine's proxy hold the port for them; else it may publish somebody
+# else's container there.
 has_client() {
   clients='/^\(docker\|docker-compose\|nerdctl\|podman\)$/F'
   for client in $(sed -s -n "$clients" /proc/[0-9]*/comm 2>/dev/null | cut -d / -f 3); do
@@ -87,8 +87,8 @@ is_proxy() {
   case "$(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline")" in *docker-proxy\ *) ;; *) return 1 ;; esac
 }
 
-# Whether that proxy may be the baseline's although no client of an engine runs: its start script
-# lives, is the older one, and may be between two.
+# Whether that proxy may belong to the baseline although no client of an engine runs: the start
+# script is alive, older than the proxy, and may be between two clients.
 may_be_published() {
   [ "$KIND" = process ] && is_up || return 1
   oldest=${SPAWNED:-$(baseline_pid)}
@@ -97,7 +97,7 @@ may_be_published() {
 
 baseline_pid() { recorded_pid || marked_pid; }
 
-# One without a record carries its mark; what it has started does too, in its session.
+# Finds a baseline without a record by its mark; its children have that too, but lead no session.
 marked_pid() {
   [ -n "$MARK" ] || return 1
   found=$(pids_with environ "/^$MARK\$/F" | while read -r pid; do
@@ -116,7 +116,7 @@ recorded_pid() {
   [ -n "$pid" ] && [ -n "$start" ] && alive "$pid" "$start" && echo "$pid"
 }
 
-# The pids of the baseline's process: of its session, and those that bear its mark.
+# The pids of the baseline's session, and of all processes with its mark.
 own_pids() {
   mine=${SPAWNED:-$(baseline_pid)}
   [ -n "$mine" ] || return 0
@@ -124,8 +124,8 @@ own_pids() {
   pids_with environ "/^$MARK\$/F"
 }
 
-# The users whose sockets are the baseline's: a process or a container in the host's network may
-# have changed its user; else the engine holds a container's port, as root or without its rights.
+# The users whose sockets may be the baseline's. A process or a container in the host's network may
+# have changed its user. Otherwise the engine holds the port, as root or as a rootless engine.
 users_of_baseline() {
   id -u
   if [ "$KIND" = process ]; then
@@ -143,7 +143,7 @@ users_of_baseline() {
   while [ "${box:-0}" -gt 1 ]; do user_of "$box"; box=$(parent_of "$box"); done
 }
 
-# The pids of the baseline's container where it has no network of its own: they alone may answer.
+# The pids of the baseline's container if it is in the host's network: only they may answer.
 pids_in_host() {
   form='{{.HostConfig.NetworkMode}} {{.Id}}'
   found=$(timeout 15 docker inspect --type container -f "$form" "$STARTED" 2>/dev/null)
@@ -151,7 +151,7 @@ pids_in_host() {
   sed -s -n "/${found#host }/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
 }
 
-# Whether the baseline's container, which runs, is published on this machine, but not at its URL.
+# Whether the baseline's running container is published on this machine, but not at its URL.
 is_elsewhere() {
   [ -n "$AT" ] || return 1
   form='{{if ne (print .HostConfig.NetworkMode) "host"}}'
@@ -180,7 +180,7 @@ is_foreign() {
   return 1
 }
 
-# The pids that hold the sockets which answer, of those that this user may look into.
+# The pids that hold the answering sockets, as far as this user may see them.
 holders() {
   for inode in $(answering 3); do
     QUOTING_STYLE=literal ls -l /proc/[0-9]*/fd 2>/dev/null |
@@ -188,9 +188,9 @@ holders() {
   done
 }
 
-# Whether one of these pids, or the engine's proxy for them, listens on the baseline's port. Where
-# nobody is seen that does, it is unknown: the sockets' users have told what is known, and beside a
-# candidate that may still run that is not enough. Without pids, only a proxy is known to be wrong.
+# Whether one of these pids, or the engine's proxy for them, listens on the baseline's port. If no
+# listening process can be seen, the check of the sockets' users decides, unless a candidate may
+# still run. If no pids are given, only a proxy is known to be wrong.
 listens() {
   seen=''
   for holder in $(holders); do
@@ -207,10 +207,10 @@ listens() {
 
 started() { words=$(timeout 60 docker start "$1" 2>&1); }
 
-# Why it was not, in one line of what docker said.
+# Why the start failed: the output of docker in one line.
 why() { printf %s "$words" | tr '\n' ' ' | tr -dc '\40-\176' | cut -c 1-200; }
 
-# Starts the container whose network this one joins: it starts only while that one runs.
+# Starts the container whose network this one joins; this one can start only while that one runs.
 start_network() {
   form='{{.HostConfig.NetworkMode}}'
   mode=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null)
@@ -219,20 +219,19 @@ start_network() {
   say start "container ${mode#container:}, whose network it joins, started"
 }
 
-# The container that is asked for: the sealed one, and where that is gone the one with its name.
+# Selects the container: the one with the sealed id, or if that is gone, the one with its name.
 find_container() {
   for STARTED in "$BASE_ID" "$BASE_NAME"; do [ -z "$(life)" ] || return 0; done
 }
 
-# Running, paused, restarting, pid and start of the baseline's container, as its engine has them.
+# Running, paused, restarting, pid and start of the baseline's container, as the engine tells.
 life() {
   [ "$KIND" = container ] || return 0
   form='{{.State.Running}} {{.State.Paused}} {{.State.Restarting}} {{.State.Pid}}'
   timeout 15 docker inspect --type container -f "$form {{.State.StartedAt}}" "$STARTED" 2>/dev/null
 }
 
-# Whether the baseline runs, as far as known. A container that is paused or starts again and again
-# does.
+# Whether the baseline runs, as far as known. A paused or restarting container counts as running.
 is_up() {
   if [ "$KIND" = process ]; then
     [ -z "$SPAWNED" ] || alive "$SPAWNED" "$SPAWNED_START"
@@ -241,7 +240,7 @@ is_up() {
   fi
 }
 
-# Whether what answers is the baseline: beside a candidate that may still run it has to be known.
+# Whether what answers is the baseline. While a candidate may still run, this has to be certain.
 is_ours() {
   if is_foreign; then return 1; fi
   if [ "$KIND" = process ]; then
@@ -255,13 +254,13 @@ is_ours() {
       own=$(pids_in_host)
       if [ -n "$own" ]; then listens "$own"; else ! is_elsewhere; fi
       return ;;
-    # Its engine knows no such container, or it was made by compose under another name.
+    # The engine has no such container, or compose has made it under another name.
     '') [ -z "$LEFT" ] && [ -n "$FRESH" ] ;;
     *) return 1 ;;
   esac
 }
 
-# 2: who ran before this rollback takes connections and answers none of them.
+# Returns 2 if a server from before this rollback accepts connections but never answers.
 wait_ready() {
   now=$(uptime_s); since=$now; end=$((now + READY_S))
   looks=0
@@ -298,22 +297,22 @@ prove() {
       fi
       after=$(life)
       [ -z "$before" ] || [ -z "$after" ] || [ "$before" = "$after" ] && return 0
-      say completion "the baseline ended and was started anew during its proof"
+      say completion "the baseline was restarted during its proof"
       return 1
     fi
-    say completion "attempt $attempt gave no token"
+    say completion "attempt $attempt: no token in the answer"
   done
   return 2
 }
 
-# Whether the engine was away, as one that is being restarted is, and is back in time. One that
-# refuses this user answers.
+# Whether the engine was away (it may be restarting) and has come back in time. One that refuses
+# this user was not away.
 engine_back() {
   command -v docker >/dev/null 2>&1 || return 1
   said=$(timeout 15 docker ps -q 2>&1) && return 1
   case "$said" in *"ermission denied"*) return 1 ;; esac
   if [ -z "$AWAY" ]; then
-    say start "the engine does not answer; asked again for up to $ENGINE_S s. By hand meanwhile:"
+    say start "the engine does not answer; asking again for up to $ENGINE_S s. By hand meanwhile:"
     printf '%s\n' "$BY_HAND"
   fi
   AWAY=${AWAY:-$(uptime_s)}

@@ -1,6 +1,6 @@
 """The fixed part of rollback.sh: POSIX sh for dash, with coreutils and sed only.
 
-Everything is a function and the last line calls `main`, so that a truncated file does nothing.
+All code is in functions, and the last line calls `main`: a truncated file does nothing.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 from console.recovery.rollback.script.proof import PROOF
 
 _STOPS = r"""
-# The kernel cuts a name also inside a letter, which sed's `.` does not match: tools work on bytes.
+# Tools work on bytes: the kernel may cut a name inside a letter, which sed's `.` would not match.
 by_bytes() {
   THEIRS=${LC_ALL-}; HAD=${LC_ALL+yes}
   LC_ALL=C; export LC_ALL
 }
 
-# What the script starts that outlives it gets the locale that the script was called with.
+# A process that outlives the script gets the locale with which the script was called.
 callers_locale() { if [ -n "$HAD" ]; then LC_ALL=$THEIRS; else unset LC_ALL; fi; }
 
-# Seconds since boot: nobody sets that clock.
+# Seconds since boot, a clock that nobody can set.
 uptime_s() { read -r since_boot idle </proc/uptime; echo "${since_boot%%.*}"; }
 
 say() { printf '%s  %-10s %s\n' "$(date +%H:%M:%S)" "$1" "$2"; }
 
-# The part of /proc/PID/stat behind the command, which may hold spaces, parentheses, newlines.
+# The part of /proc/PID/stat after the command, whose name may have spaces, parentheses, newlines.
 stat_of() { tr '\n' ' ' 2>/dev/null <"/proc/$1/stat" | sed 's/.*) //'; }
 start_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 20; }
 session_of() { stat_of "$1" 2>/dev/null | cut -d ' ' -f 4; }
@@ -43,10 +43,10 @@ group_lives() {
   if alive "$1" "$2"; then LED="$1 $2"; return 0; fi
   if [ -e "/proc/$1" ] && [ "$(start_of "$1")" != "$2" ]; then return 1; fi
   kill -s 0 -- "-$1" 2>/dev/null || return 1
-  # Every daemon is in a session without a leader, and the number may be such a one's by now. Where
-  # the leader was not seen alive, a cookie or the leader's own control group has to tell.
+  # Every daemon is in a session without a leader, and the number may be a daemon's by now. Where
+  # the leader was not seen alive, a cookie or the leader's control group has to prove the group.
   if [ "${LED-}" != "$1 $2" ] && [ -z "$(started_by "$1" "$2")" ]; then return 1; fi
-  # Its members are younger than it was; an older one tells that the number is another group's.
+  # Members are younger than their leader; if one is older, the number is another group's by now.
   [ -n "$(sed -n 's/.*) //p' /proc/[0-9]*/stat 2>/dev/null |
     while read -r state a group session b c d e f g h i j k l m n o p start rest; do
       case "$state" in Z|X) continue ;; esac
@@ -55,7 +55,7 @@ group_lives() {
     done)" ]
 }
 
-# Says "yes" for each of the run's own processes in a session or group.
+# Prints "yes" for each of the run's processes in this session or group.
 started_by() {
   { [ -z "$COOKIE" ] || pids_with environ "/^OMNI_RUN=$COOKIE\$/F"
     sed -s -n "/\/omni[.]$1[.]$2\(\/\|\$\)/F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
@@ -78,10 +78,10 @@ end_group() {
   return 0
 }
 
-# What is recorded; a FIFO in the file's place would be waited for, and a long file is read in part.
+# The recorded lines. A FIFO in the file's place would block, and only a long file's end is read.
 live() { if [ -f "$LIVE" ] && [ -r "$LIVE" ]; then tail -c "$MOST_END" "$LIVE"; fi; }
 
-# PID START NAME of the recorded processes of one kind; those of another boot are left out.
+# Prints PID START NAME of the recorded processes of one kind, without those of another boot.
 recorded() {
   head='^{"pid":\([0-9]\{1,\}\),"start":\([0-9]\{1,\}\)'
   live | sed -n -e "/\"boot\":\"/{ /\"boot\":\"$BOOT/!d; }" \
@@ -90,8 +90,8 @@ recorded() {
 
 is_kept() { case "$KEPT" in *"|$1|"*) return 0 ;; esac; return 1; }
 
-# The pids whose /proc/PID/FILE has a word that a sed script prints the name (F) for. GNU sed alone
-# does; without it nothing is found. With -z it ends each name with a NUL.
+# The pids whose /proc/PID/FILE has a word for which this sed script prints the file name (F). Only
+# GNU sed can; without it nothing is found. With -z, a NUL ends each name.
 pids_with() {
   sed -s -z -n "$2" /proc/[0-9]*/"$1" 2>/dev/null | tr '\0' '\n' | cut -d / -f 3
 }
@@ -113,14 +113,14 @@ fence() {
   recorded step | while read -r pid start name; do end_group "$pid" "$start" 3 fence; done
 }
 
-# Whatever carries the run's cookie.
+# Ends every process that has the run's cookie.
 strays() {
   [ -n "$COOKIE" ] || return 0
   keep=" $(spared | tr '\n' ' ')"
   pids_with environ "/^OMNI_RUN=$COOKIE\$/F" | while read -r pid; do
     session=$(session_of "$pid")
     case "$keep" in *" $pid "*|*" $session "*) continue ;; esac
-    # root sees inside containers, too: those are stopped with their grace
+    # root sees inside containers, too: those are stopped later, with a grace period
     [ "$(container_of "$pid")" = "$(container_of $$)" ] || continue
     start=$(start_of "$pid")
     [ -n "$start" ] || continue
@@ -135,7 +135,7 @@ strays() {
 
 RELAY='^console[.]\(services[.]relay\|runtime[.]proxy\)$'
 
-# Whether a relay listens where the baseline's clients are; one with a name may do so anywhere.
+# Whether a relay listens at the baseline's address. A host name may stand for any address.
 is_door() {
   host=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" |
     sed -n "/$RELAY/{n;s/:$PORT\$//p;q}")
@@ -145,10 +145,10 @@ is_door() {
   return 1
 }
 
-# The relay of a cutover by its own command line: it holds the baseline's address.
+# Ends the relay of a cutover, which holds the baseline's address; its command line identifies it.
 stop_relays() {
   pids_with cmdline "/$RELAY/{n;/:$PORT\$/F}" | while read -r pid; do
-    [ -O "/proc/$pid" ] || continue  # another user's words: it could not be ended anyway
+    [ -O "/proc/$pid" ] || continue  # another user's, which could not be ended anyway
     is_door "$pid" || continue
     start=$(start_of "$pid")
     if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
@@ -163,8 +163,8 @@ stop_processes() {
   done
 }
 
-# Whether a container bears no owner's label, as an older release made it, or names this site and
-# user; as root, this site and any user.
+# Whether a container's label names this site and user (for root: any user), or there is no owner's
+# label, as on containers of older releases.
 is_owned() {
   form="{{index .Config.Labels \"$OWNER_LABEL\"}}"
   owner=$(timeout 15 docker inspect --type container -f "$form" "$1" 2>/dev/null) || return 1
@@ -172,7 +172,7 @@ is_owned() {
   [ "$owner" = "${owner%%:*}:${OWNER#*:}" ] && [ "$(id -u)" = 0 ]
 }
 
-# What bears a label of this user's on this site, and what this run recorded, whoever made that.
+# The containers that this user's labels name on this site, and all that this run recorded.
 targets() {
   for role in candidate oneoff; do
     timeout 15 docker ps -q --no-trunc --filter "label=$ROLE_LABEL=$role"
@@ -204,7 +204,7 @@ stop_containers() {
   }
 }
 
-# Says "yes" for each candidate that may still run: then an answer alone proves no baseline.
+# Prints "yes" for each candidate that may still run: an answer may then come from a candidate.
 still_there() {
   base=$(baseline_pid)
   recorded process | while read -r pid start name; do
@@ -227,7 +227,7 @@ start_container() {
     [ -n "$one" ] || continue
     STARTED=$one
     was=$(life)
-    # A paused one keeps its loaded model, and cannot be started.
+    # A paused container cannot be started, and still has its model loaded.
     case "$was" in "true true "*|"false true "*)
       if timeout 60 docker unpause "$one" >/dev/null 2>&1; then
         say start "unpaused $one"; return 0
@@ -244,14 +244,14 @@ start_container() {
   fi
   STARTED=$BASE_NAME
   if (callers_locale; start_fallback); then FRESH=yes; say start "by compose"; return 0; fi
-  say start "no way to start the baseline's container was left"
+  say start "every way to start the baseline's container has failed"
   return 1
 }
 
 start_process() {
   if running=$(baseline_pid); then say start "pid $running runs already"; return 0; fi
   mkdir -p "${LOG%/*}" 2>/dev/null
-  # With `:`, as with `exec` alone, a file that cannot be opened would end the whole shell.
+  # `true`, because after `:` or `exec` a file that cannot be opened would end the whole shell.
   if [ -p "$LOG" ] || ! true 2>/dev/null >>"$LOG"; then LOG=/dev/null; fi
   { trap - TSTP PIPE INT QUIT TERM; callers_locale; spawn_baseline
   } </dev/null >>"$LOG" 2>&1 9>&- &
@@ -260,11 +260,11 @@ start_process() {
   boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
   mkdir -p "${RECORD%/*}" 2>/dev/null; [ ! -p "$RECORD" ] || RECORD=/dev/null
   printf '{"pid": %s, "start": %s, "boot_id": "%s", "sha": "%s"}\n' "$SPAWNED" \
-    "${SPAWNED_START:-0}" "$boot" "$SHA" 2>/dev/null >"$RECORD" || say start "no record written"
+    "${SPAWNED_START:-0}" "$boot" "$SHA" 2>/dev/null >"$RECORD" || say start "no record is written"
   say start "pid $SPAWNED"
 }
 
-# End a baseline that hangs, and start it again.
+# Ends a baseline that hangs, and starts it again.
 start_again() {
   say start "restarting it once"
   FRESH=yes
@@ -284,15 +284,15 @@ answers() {
   prove
 }
 
-# Tells the run's standby or sentinel what nobody else will; one that does not read delays nothing.
+# Sends a message to the run's standby or sentinel, and does not wait for one that does not read.
 tell() {
   [ -p "$1" ] || return 0
   timeout 2 sh -c 'printf "%s\n" "$2" 1<>"$1"' sh "$1" "$2" 2>/dev/null
   return 0
 }
 
-# The last line of ladder.jsonl, by which resume and the next rollback know that this is over. It
-# needs no process: there may be none to be had.
+# Writes the last line of ladder.jsonl, from which resume and the next rollback know that this one
+# is over. It starts no process, because that may be impossible.
 note_done() {
   [ -f "$PROGRESS" ] || { [ ! -e "$PROGRESS" ] && [ -O "${PROGRESS%/*}" ]; } || return 0
   at=''; up=''
@@ -311,14 +311,14 @@ lost() {
   exit 7
 }
 
-# A shell ends at once where it cannot fork: this one has started `restore`, and can still speak.
-# Here, too, is nothing that needs a process.
+# A shell that cannot fork ends at once, so `restore` runs in a child of this shell, which can still
+# report. This function starts no process either.
 ended() {
   trap - EXIT
   [ -z "$OVER" ] || return 0
   printf '%s\n' "$WHY By hand:" "$BY_HAND"
   if [ "$ASKED" != twice ] && [ "$TRY" -lt 3 ] && [ -r "$0" ]; then
-    printf '%s\n' "Trying once more; if nothing follows, by hand as above."
+    printf '%s\n' "Trying once more. If nothing follows, use the commands above."
     if read -r now idle </proc/uptime; then
       end=$((${now%%.*} + 2))
       while [ "${now%%.*}" -lt "$end" ] && read -r now idle </proc/uptime; do :; done
@@ -329,29 +329,29 @@ ended() {
   exit 7
 }
 
-# As for the command, asking once is not enough: what is half done may be the worst of all.
+# Only a second signal ends the rollback, as with the command: one left half done may be worst.
 asked() {
   if [ -z "$ASKED" ]; then
     ASKED=once
     printf '\nthe rollback goes on; %s again leaves it unfinished\n' "$1"
     return
   fi
-  ASKED=twice; WHY="FAILED: left unfinished, as it was asked to end twice."
+  ASKED=twice; WHY="FAILED: the rollback is left unfinished after a second signal."
   [ -z "$WORKER" ] || kill -s KILL "$WORKER" 2>/dev/null
   exit 7
 }
 
 main() {
-  # No dropped line, closed terminal or limit for files may stop it; not every shell knows XFSZ.
+  # No lost connection, closed terminal or file size limit may stop it. Some shells lack XFSZ.
   command trap '' HUP TSTP PIPE XFSZ 2>/dev/null
-  WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: it may lack processes or files."
+  WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: out of processes or files?"
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
   trap ended EXIT
   trap 'asked Ctrl-C' INT; trap 'asked Ctrl-\\' QUIT; trap 'asked SIGTERM' TERM
   by_bytes
   restore &
   WORKER=$!
-  # A signal ends the wait, and not what it waits for.
+  # A signal ends the wait, but not the process that is waited for.
   while wait "$WORKER"; code=$?; kill -s 0 "$WORKER" 2>/dev/null; do :; done
   case "$code" in 0|7) OVER=yes; exit "$code" ;; esac
   exit 7
@@ -359,7 +359,7 @@ main() {
 
 restore() {
   trap - EXIT
-  # Tools and subshells inherit that a signal is ignored, and not that it is caught.
+  # Tools and subshells inherit ignored signals, but not caught ones.
   trap '' INT QUIT TERM
   read -r RESTORER idle </proc/self/stat
   BOOT=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
@@ -367,9 +367,9 @@ restore() {
   for one in curl python3 wget; do
     if command -v "$one" >/dev/null 2>&1; then CLIENT=$one; break; fi
   done
-  # One rollback at a time, where flock exists; a stuck one does not hold this one up.
+  # One rollback at a time, if flock exists; a stuck one delays this one by 5 seconds only.
   if command -v flock >/dev/null 2>&1 && { command exec 9<>"$LOCK"; } 2>/dev/null; then
-    flock -w 5 9 || say fence "another rollback is under way; going on beside it"
+    flock -w 5 9 || say fence "another rollback is running; going on without waiting for it"
   fi
   say fence "run ${RUN:-none}"
   fence
@@ -384,7 +384,7 @@ restore() {
   elif [ "$KIND" = process ]; then start_process
   else start_container || lost
   fi
-  if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot look"; lost; fi
+  if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot check it"; lost; fi
   answers; result=$?
   if [ "$result" = 2 ] && [ -z "$FRESH" ] && start_again; then answers; result=$?; fi
   [ "$result" = 0 ] || lost

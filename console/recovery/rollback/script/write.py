@@ -1,6 +1,6 @@
-"""Writes rollback.sh: the sealed plan as a POSIX script, for the day that Python is broken.
+"""Writes rollback.sh: the sealed plan as a POSIX script, for a machine whose Python is broken.
 
-It also has the commands that a person can paste into a shell when a rollback has failed.
+This module also makes the commands that a person can paste into a shell if a rollback fails.
 
 The script needs sh, coreutils and sed, docker for containers, and curl (or else python3 or wget)
 for the proof. Values are sealed as single-quoted words; the rest is the fixed `template.BODY`.
@@ -31,12 +31,12 @@ from console.runtime.engine_api import DEFAULT_SOCKET
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 
 ENGINE_WAIT_S = 120
-"""Seconds that the script asks an engine again which does not answer when the baseline starts."""
+"""Seconds for which the script asks again if the engine does not answer at the baseline's start."""
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
 
 def render(plan: SealedPlan) -> str:
-    """The whole script; bytes of a path that are not UTF-8 are in it as `surrogateescape`."""
+    """The whole script. Bytes of a path that are not UTF-8 are escaped with `surrogateescape`."""
     lines = [
         "#!/bin/sh",
         "# Sealed rollback. Stops candidates, starts the baseline, proves it. Removes nothing.",
@@ -115,7 +115,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
 def _addresses(plan: SealedPlan) -> str:
     """The addresses at which a socket answers for the baseline, as sed patterns in hexadecimal.
 
-    A pattern has no character that a shell expands. There is none where the baseline may be on
+    A pattern has no character that a shell expands. There are no patterns if the baseline may be on
     another machine.
     """
     base = plan.baseline
@@ -154,7 +154,7 @@ def _compose(plan: SealedPlan) -> str:
 
 
 def _spawn(plan: SealedPlan) -> list[str]:
-    """The lines that run in a subshell, which then becomes the baseline's process."""
+    """The lines of the subshell that becomes the baseline's process by `exec`."""
     spec = plan.baseline.process
     if spec is None:
         return ["return 1"]
@@ -176,7 +176,7 @@ def _spawn(plan: SealedPlan) -> list[str]:
 
 
 def docker_words(plan: SealedPlan) -> str:
-    """`docker`, after the variables for the sealed address where that is not the default one."""
+    """`docker`, preceded by the variables for the sealed address if that is not the default one."""
     address = plan.engine
     host = address.docker_host or (f"unix://{address.socket}" if address.socket else "")
     words = []
@@ -188,12 +188,12 @@ def docker_words(plan: SealedPlan) -> str:
 
 
 def commands(plan: SealedPlan) -> tuple[str, ...]:
-    """Commands that stop candidates, end a hung baseline, start it, show its log and ask it."""
+    """Commands that stop candidates, end a hung baseline, start it, show its log and query it."""
     base, docker = plan.baseline, docker_words(plan)
     out: list[str] = []
     if plan.engine.socket or plan.engine.docker_host or base.kind == "container":
-        # These commands stop fewer containers than a rollback does: one without an owner's label
-        # may be anybody's, and whoever pastes them does not inspect each container.
+        # These commands stop fewer containers than a rollback does. One without an owner's label
+        # may be anybody's, and a person who pastes them does not inspect each container first.
         owner = shlex.quote(f"{OWNER_LABEL}={owner_on(plan.site_name)}")
         out += [
             f"{docker} ps -q --filter label={role_label()}={role} --filter label={owner} | "
@@ -233,8 +233,8 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
 
 
 def completion_body(plan: SealedPlan, before: str = "") -> str:
-    """The JSON body, in ASCII, of the completion that proves the baseline; `before` comes before
-    the prompt."""
+    """The JSON body, in ASCII, of the completion that proves the baseline; `before` precedes the
+    prompt."""
     proof = plan.baseline.completion
     body: dict[str, object] = {"model": proof.model} if proof.model else {}
     body["messages"] = [{"role": "user", "content": before + proof.prompt}]

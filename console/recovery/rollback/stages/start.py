@@ -1,4 +1,4 @@
-"""Stage start: it starts the baseline by container id, by name, by compose, or as a process."""
+"""Stage start starts the baseline: by container id, by name, by compose, or as a process."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
 
 ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
-"""Seconds that an engine which is away is asked again: it usually comes back."""
+"""Seconds for which an engine that is away is asked again, since it usually comes back."""
 OTHERS_NETWORK = "container:"
-"""NetworkMode of a container in another one's network: it starts only while that one runs."""
+"""How the NetworkMode of a container begins that joins another container's network. It can start
+only while that other container runs."""
 GRACE_S = 10.0
-"""Seconds that a baseline gets to end before its restart; a candidate's may be zero."""
+"""Seconds that a baseline gets to end before its restart. (A candidate's grace may be zero.)"""
 REFUSED_TRIES = 3
 LEAST_FREE_BYTES = 64 * 1024
 COMPOSE_S = 120.0
 
 
 def _is_full(directory: Path) -> bool:
-    """Whether next to nothing can be written to a directory; False when that is unknown."""
+    """Whether the disk of a directory is as good as full; False when that is unknown."""
     try:
         space = os.statvfs(directory)
     except OSError:
@@ -48,12 +49,12 @@ class Baseline(Observed):
         self.failed = False
         """The last start raised an error."""
         self.gone = False
-        """The engine answers, the container does not exist, and there is no way to create it."""
+        """The engine answers that the container does not exist, and nothing can create it again."""
         self._give_up_at: float | None = None
-        """When an engine that has been away since the last start is not waited for any more."""
+        """When to stop waiting for an engine that is away; None before the wait has begun."""
 
     def start(self) -> str:
-        """Start it; return in clean words how. Raises EngineError or ServiceError."""
+        """Start the baseline; return how, in clean words. Raises EngineError or ServiceError."""
         self.failed = True
         is_process = self.plan.kind == "process"
         how = self._start_process() if is_process else self._start_container()
@@ -61,7 +62,7 @@ class Baseline(Observed):
         return how
 
     def restart(self) -> str:
-        """Stop what is left of it and start it once more. Raises EngineError or ServiceError."""
+        """Stop what is left of it and start it again. Raises EngineError or ServiceError."""
         if self.plan.kind == "process":
             if self.process is not None:
                 process.stop_group(
@@ -79,7 +80,7 @@ class Baseline(Observed):
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:
-        """The last lines of its log, clean; empty when they are unknown."""
+        """The last lines of the baseline's log, clean; empty when they are unknown."""
         if self.plan.kind == "process":
             return read_last(log_path(self.context.plan), count)
         try:
@@ -107,7 +108,7 @@ class Baseline(Observed):
         except ServiceError as error:
             if not isinstance(error.__cause__, OSError) or "log" not in error.title:
                 raise
-            self.context.report.note("start", f"{error}; its output goes nowhere")
+            self.context.report.note("start", f"{error}; the baseline's output is discarded")
             pid, start = self._spawn(spec, Path("/dev/null"))
         self.started, self.process = True, (pid, start)
         self._unprotect(pid)
@@ -118,7 +119,7 @@ class Baseline(Observed):
         return f"pid {pid}"
 
     def _spawn(self, spec: ProcessSpec, log: Path) -> tuple[int, int]:
-        """Start the process with the sealed program and environment, where the plan has them."""
+        """Start the process, with the sealed program and environment if the plan has them."""
         mark = process.mark(self.context.plan.records_dir, self.plan.name, spec)
         if os.access(self.plan.program, os.X_OK):
             spec = replace(spec, argv=(self.plan.program, *spec.argv[1:]))
@@ -126,7 +127,7 @@ class Baseline(Observed):
         return process.spawn(spec, log=log, cookie=BASELINE_COOKIE, extra_env=[mark], base=base)
 
     def _unprotect(self, pid: int) -> None:
-        """Give a child its usual OOM score: it inherits this process's protection."""
+        """Give a child the usual OOM score: it has inherited this process's protection."""
         if self.context.oom_score is not None:
             with contextlib.suppress(OSError):
                 Path(f"/proc/{pid}/oom_score_adj").write_text(str(self.context.oom_score))
@@ -134,7 +135,7 @@ class Baseline(Observed):
     def _start_container(self) -> str:
         """Start the container by its id, or else by name, or else by compose.
 
-        An engine that is away is asked again, in both starts together for START_WAIT_S.
+        An engine that is away is asked again, for START_WAIT_S in all, a restart included.
         """
         context = self.context
         if self._give_up_at is None:
@@ -152,10 +153,10 @@ class Baseline(Observed):
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
                 asks_again = context.note_away("start", error, START_WAIT_S)
-                # A start that timed out may have worked all the same, so this asks.
+                # A start that timed out may have succeeded all the same.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True
-                    return "the engine was slow; it runs"
+                    return "the container runs, although the engine answered late"
                 late = context.clock.monotonic() + ENGINE_RETRY_S >= self._give_up_at
                 if late or not asks_again:
                     break
@@ -177,7 +178,7 @@ class Baseline(Observed):
         return self._first_of(ways, lambda name: self._start_or_unpause(engine, name))
 
     def _start_or_unpause(self, engine: RawEngine, name: str) -> bool:
-        """Start a container, or let a paused one go on: it keeps its loaded model."""
+        """Start a container. A paused one is unpaused instead: it still has its model loaded."""
         try:
             return engine.start(name)
         except NoSuchContainer:
@@ -186,7 +187,7 @@ class Baseline(Observed):
             state = self._state(OWNER_S, name) or {}
             if (state.get("State") or {}).get("Paused") is True:
                 engine.unpause(name)
-                self.context.report.note("start", "it was paused, and goes on")
+                self.context.report.note("start", "the container was paused; it is unpaused now")
                 return True
             mode = str((state.get("HostConfig") or {}).get("NetworkMode"))
             if not mode.startswith(OTHERS_NETWORK):
@@ -195,13 +196,14 @@ class Baseline(Observed):
             return engine.start(name)
 
     def _start_network(self, engine: RawEngine, other: str) -> None:
-        """Start the container whose network the baseline's joins."""
+        """Start the container whose network the baseline's container joins."""
         try:
             engine.start(other)
-        except NoSuchContainer as error:  # it is not the baseline's own container that is gone
-            words = f"container {other[:12]}, whose network it joins, is gone"
+        except NoSuchContainer as error:  # not the baseline's own container is gone, but this one
+            words = f"container {other[:12]}, whose network the baseline joins, is gone"
             raise EngineRefused(words, error.detail) from error
-        self.context.report.note("start", f"container {other[:12]}, whose network it joins, runs")
+        words = f"container {other[:12]}, whose network the baseline joins, runs"
+        self.context.report.note("start", words)
 
     def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
         """Start the first container that exists. Raises NoSuchContainer when none does."""
@@ -218,7 +220,7 @@ class Baseline(Observed):
             self.container = name
             self.started = self.started or fresh
             return f"container {word}" + ("" if fresh else " runs already")
-        raise NoSuchContainer("the plan names no container that is there")
+        raise NoSuchContainer("no container that the plan names exists")
 
     def _by_compose(self) -> str:
         if not self.plan.compose_argv:
@@ -228,10 +230,10 @@ class Baseline(Observed):
                 "the baseline's container is gone",
                 f"no {' or '.join(n for n in names if n)}, and no compose file to make it from",
             )
-        self.context.report.note("start", "there is no container of it; asking compose")
+        self.context.report.note("start", "the baseline has no container; compose is to make one")
         self.context.command(list(self.plan.compose_argv), COMPOSE_S)
         self.started = True
-        # The file may have given it another name since; the sealed id is that of what is gone.
+        # The compose file may name it differently by now, and the sealed id is the lost one's.
         self.container = self._made_by_compose() or self.plan.container_name
         return "by compose"
 

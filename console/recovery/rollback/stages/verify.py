@@ -1,4 +1,4 @@
-"""Stages ready, completion and measure: the baseline is healthy, completes, and is fast enough."""
+"""Stages ready, completion and measure check the baseline: health, completion and speed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from console.runtime.probe import Health, busy, complete, health
 FIRST_PAUSE_S = 0.005
 LAST_PAUSE_S = 0.5
 LOOK_S = 0.5
-"""Seconds between two checks whether the container still runs."""
+"""Seconds between two checks of whether the container still runs."""
 HUNG_S = 60.0
-"""Seconds without an answer after which a server that ran before this rollback counts as hung. So
-does one that completes nothing in this time and then does not answer its health path either; one
-that is only slow is asked again, with all its time."""
+"""Seconds without an answer after which a server that ran before this rollback counts as hung. The
+first completion gets no more time, either. If it fails, and the health path does not answer either,
+the server counts as hung; one that is only slow is asked again, with its whole timeout."""
 FAILED_S = 10.0
-"""Seconds to wait for a container whose start failed: the engine may only have been late."""
+"""Seconds to wait for a container whose start failed, as the engine may just have been late."""
 BETWEEN_S = 5.0
-"""Seconds for which a start script may be between two clients of its engine."""
+"""Seconds for which a start script may run no client of its engine, between two of them."""
 COMPLETION_TRIES = 2
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
 
 
 class Readiness:
-    """Waits for the baseline and proves it, with one restart in all, where one may help."""
+    """Waits for the baseline and proves that it serves. It restarts it once, if that may help."""
 
     def __init__(self, context: RollbackContext, baseline: Baseline) -> None:
         self.context = context
@@ -39,13 +39,13 @@ class Readiness:
         self.plan = context.plan.baseline
         self.restarted = False
         self.served = False
-        """It was proven in its present life: silence now is no loading."""
+        """It was proven since its last start, so that silence does not mean loading any more."""
         self.misplaced = False
-        """It runs, but at another port, or while something else has its port: it would load its
-        model again, and answer no more than before."""
+        """The baseline runs, but at another port, or something else has its port. A restart would
+        only load the model again and change nothing."""
 
     def prove(self) -> bool:
-        """Run the stages ready and completion, after a restart once more; True when it serves."""
+        """Run the stages ready and completion, again after a restart; return whether it serves."""
         if self.baseline.gone:
             self.context.report.skipped("ready", "there is no container to wait for")
             return False
@@ -70,7 +70,7 @@ class Readiness:
                 return False
 
     def _ready(self) -> tuple[str, str] | None:
-        """Poll the health path; None when the baseline serves, else stage and reason."""
+        """Poll the health path. Return None when the baseline serves, else stage and reason."""
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
@@ -111,13 +111,13 @@ class Readiness:
             pause = min(LAST_PAUSE_S, pause * 1.1)
 
     def _limit_s(self) -> float:
-        """The sealed timeout in seconds; less when the start failed, for then nothing loads."""
+        """The sealed timeout in seconds; less if the start failed, because nothing loads then."""
         if not self.baseline.failed:
             return self.plan.ready_timeout_s
         return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
 
     def _not_the_baseline(self, life: str) -> tuple[str, str] | None:
-        """None when the baseline itself gave all answers, in one life; else stage and reason.
+        """Return None if the baseline gave all answers without a restart; else stage and reason.
 
         It may have ended because its address was taken, or its engine may restart it repeatedly.
         """
@@ -128,12 +128,12 @@ class Readiness:
             self.context.clock.sleep(LAST_PAUSE_S)
         now = self.baseline.life()
         if life and now and now != life:
-            return "completion", "it ended and was started anew during its proof"
+            return "completion", "the baseline was restarted during its proof"
         return None
 
     def _elsewhere(self) -> str:
-        """Where its container is published instead, as the engine last described it; "" where it
-        is published as it should be, or that is not known."""
+        """Say where the container is published instead of at its URL, as the engine last described
+        it; "" if it is published there, or if that is not known."""
         port = published_elsewhere(self.baseline.inspected or {}, self.plan.url)
         if not port:
             return ""
@@ -142,7 +142,7 @@ class Readiness:
         return f"the container is published at {port}, and not at {self.plan.url}: {hint}"
 
     def _stranger(self) -> str:
-        # One that its engine starts again at this moment is no misplaced one.
+        # A container that its engine is just restarting is not misplaced.
         runs = self.baseline.can_answer(OWNER_S) is True
         self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
         if self.misplaced and (elsewhere := self._elsewhere()):
@@ -156,8 +156,8 @@ class Readiness:
         return "the baseline ended" + (f"; its last lines: {one_line(lines, 300)}" if lines else "")
 
     def _completion(self) -> tuple[str, str] | None:
-        """Ask for a completion; None when one came or a busy slot makes token progress, else stage
-        and reason."""
+        """Ask for a completion. Return None if one came, or if a busy slot makes token progress;
+        else stage and reason."""
         report, proof = self.context.report, self.plan.completion
         report.begin("completion")
         detail = ""
@@ -185,15 +185,15 @@ class Readiness:
 
 
 def _patience_s(timeout_s: float, attempt: int) -> float:
-    """Seconds for a completion: its whole timeout only where an earlier one was merely slow."""
+    """Seconds for a completion. Only a retry gets the whole timeout: the server was merely slow."""
     return timeout_s if attempt else min(HUNG_S, timeout_s)
 
 
 def measure(context: RollbackContext) -> tuple[float | None, bool]:
-    """Median decode rate (tokens a second) of two completions of 64 tokens, None where no rate was
-    measured; and whether that is degraded: below the reference by more than the tolerance.
+    """Return the median decode rate (tokens a second) of two completions of 64 tokens, None if no
+    rate was measured; and whether it is degraded: below the reference by more than the tolerance.
 
-    A baseline that hangs since its proof is not waited for twice."""
+    A baseline that has hung since its proof is waited for only once."""
     plan, report = context.plan.baseline, context.report
     report.begin("measure")
     rates: list[float] = []
@@ -212,7 +212,7 @@ def measure(context: RollbackContext) -> tuple[float | None, bool]:
         if health(plan.url, plan.ready_path)[0] is Health.UNHEALTHY:
             break
     if not rates:
-        report.failed("measure", "no figure: it serves, how fast is unknown")
+        report.failed("measure", "no rate was measured; the baseline serves, its speed is unknown")
         return None, False
     rates.sort()
     rate = (rates[(len(rates) - 1) // 2] + rates[len(rates) // 2]) / 2
