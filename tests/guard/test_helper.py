@@ -180,7 +180,7 @@ def test_one_who_says_nothing_or_hangs_up_holds_nobody_up_for_long(post: Post) -
         gone.connect(post.socket)
         gone.close()
         assert post.ask(f"kill {box.identity}\n")["ok"] is True
-        assert b"no question in time" in silent.recv(4096)
+        assert b"no request in time" in silent.recv(4096)
 
 
 def test_the_killer_asks_it_when_signals_are_not_permitted(post: Post) -> None:

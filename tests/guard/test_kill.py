@@ -324,7 +324,7 @@ def test_a_reaper_that_died_is_no_zombie_and_comes_back(lair: Den) -> None:
         before = reaper.pid
         os.kill(before, 9)
         until(ended)
-        assert said[-1].endswith("(status -9): started anew")
+        assert said[-1].endswith("(status -9): restarted")
         assert not os.path.exists(f"/proc/{before}"), "it was waited for"
         assert (reaper.pid != before, reaper._starts) == (True, left)
     os.kill(reaper.pid, 9)

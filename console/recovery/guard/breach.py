@@ -1,8 +1,8 @@
 """A breach, from the first kill signal to the rollback, and the recorder feed.
 
 `BreachHandler` kills the targets, triggers the standby and writes breach.json. Each call does one
-step and returns, so that sampling goes on meanwhile. Files are written in a thread that is waited
-for only briefly, because the disk may be as stuck as the rest of the machine.
+step and returns, so that sampling goes on. Files are written in a thread that is waited for only
+briefly, because the disk may hang like the rest of the machine.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class RecorderFeed:
         self._ring.second({**status.parts(snapshot), "own": self.own})
 
     def _say_level(self, decision: Decision, now: float) -> None:
-        """Record a change of level. A level that keeps changing must not push all other events out
-        of the recorder."""
+        """Record a change of level, at most one every QUIET_S except to "act": a level that keeps
+        changing must not push all other events out of the recorder."""
         if decision.level != "act" and now - self._said_at < QUIET_S:
             return
         self._said_at = now
@@ -93,12 +93,12 @@ TRIGGER_S = 0.5
 The rollback then fences the runner and waits itself until the memory is free."""
 WRITE_S = 1.0
 FIRST_LINE_S = 3.0
-"""A standby that reports nothing for this long is taken for dead: the command is started."""
+"""If the standby reports nothing for this long, it counts as dead, and the command is started."""
 FOLLOW_S = 0.5
 """How often the triggered rollback is checked while it runs."""
 WHY_COMMAND = {
     None: "no standby waits",
-    Answer.SILENT: "it says nothing",
+    Answer.SILENT: "the standby does not answer",
     Answer.GONE: "the standby died, or was stopped, during the rollback",
 }
 WINDOW = 1500
@@ -235,8 +235,8 @@ class BreachHandler:
             self._say("ladder", "the standby was triggered")
 
     def _follow(self, now: float) -> None:
-        """Follow the standby's rollback, which would leave the baseline down if it died half way;
-        start the command where the standby does not answer."""
+        """Follow the standby's rollback, since the baseline would stay down if the standby died
+        half way. Start the command if the standby does not answer."""
         if self._under_way and now < self._next:
             return
         self._next = now + FOLLOW_S
@@ -251,7 +251,7 @@ class BreachHandler:
 
     def _start(self, why: str, now: float) -> None:
         """Start `omni-console rollback` once. If the standby's rollback runs after all, the command
-        follows it. If no process can be started now, this is tried again later."""
+        follows it. If no process can be started now, try again later."""
         if now < self._retry_at:
             return
         if self._spawn():
@@ -291,8 +291,8 @@ def held(
 
 
 def lease_record(length_s: float, now: float, wall: float) -> BreachRecord:
-    """Return the record of an expired lease. The rollback stops what runs; the guard kills
-    nothing."""
+    """Return the record of an expired lease. The guard kills nothing: the rollback stops what
+    runs."""
     words = f"nobody was attached for {length_s:.0f} s while the baseline was down"
     return BreachRecord("lease", words, wall, now, {"reasons": [words], "limit": {}}, now)
 
@@ -316,7 +316,7 @@ def start_rollback(lower_priority: Callable[[int], None]) -> bool:
 
 
 def reap(killer: Killer, say: Callable[[str, str], None]) -> None:
-    """Reap the started commands that have ended, and restart a dead child that frees memory."""
+    """Reap the started commands that have ended; restart the child that frees memory if it died."""
     if killer.reaper is not None and (words := killer.reaper.tend()):
         say("reaper", one_line(words))
     _spawned[:] = [one for one in _spawned if one.poll() is None]

@@ -1,13 +1,13 @@
 """The guard config, its limits with their defaults, and the inbox of the sentinel.
 
 The runner writes RUN/guard/guard.json before the first effect and again when something changes; an
-inbox message then tells the sentinel to read the file again. The file names everything by identity,
-so that the sentinel never has to look anything up in a playbook or site.
+inbox message then tells the sentinel to read the file again. The file names everything by id, pid
+or path, so that the sentinel never has to look anything up in a playbook or site.
 
 The default limits scale with the machine and are calibrated by replaying recorded loads
 (docs/measurements/replay.md). Two aims conflict: a load that outgrows the machine has to be stopped
-well before the end, and a load that preflight calls GO may end with no more RAM left than
-preflight's margin. Only the prediction tells the two apart, so the forecast takes it into account.
+well before RAM is full, but a load that preflight calls GO may leave no more RAM than preflight's
+margin. Only the prediction tells the two apart, so the forecast takes it into account.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Limit:
         if limit.metric and limit.metric not in METRICS:
             raise ValueError(f"unknown metric {limit.metric}")
         if limit.metric and (limit.below is None) == (limit.above is None):
-            raise ValueError(f"{limit.metric}: below or above")
+            raise ValueError(f"{limit.metric}: either below or above must be set")
         value = limit.below if limit.below is not None else limit.above
         if value is not None and not math.isfinite(value):
-            raise ValueError(f"{limit.metric}: no number")
+            raise ValueError(f"{limit.metric}: the level is not a finite number")
         return limit
 
 
@@ -89,10 +89,10 @@ INBOX = "inbox"
 """A FIFO that takes one JSON line per message, at most PIPE_BUF bytes; see below."""
 READY = "sentinel.json"
 """The sentinel writes this file once it watches: its pid and start time, and in words which
-protections it got and which were refused."""
+protections it got and which it was refused."""
 BREACH = "breach.json"
-"""The sentinel writes this file after a kill: what was breached and killed, and the samples
-before."""
+"""The sentinel writes this file after a kill: what was breached and killed, and the samples from
+before the kill."""
 RING = "recorder.ring"
 """The flight recorder's copy on disk. The live recorder file is in /dev/shm, under the name that
 the guard config gives."""
@@ -101,7 +101,7 @@ NOTHING_PREDICTED = Envelope()
 
 # Messages: {"do": "beat"} comes every second. {"do": "arm"} follows a line that was appended to
 # live.jsonl, from which the sentinel reads what is alive. {"do": "sheet"}: the guard config was
-# written again. {"do": "advisory", "on": bool}: a rollback is running, so warn and never kill.
+# rewritten. {"do": "advisory", "on": bool}: a rollback is running, so warn and never kill.
 # {"do": "outage", "on": bool}: the baseline is down, or back. {"do": "attended"}: an operator is
 # attached, which renews the lease. {"do": "quit"}: the run is over.
 
@@ -239,7 +239,7 @@ _MOST_LINE = 4096
 
 
 class Inbox:
-    """The reading end of the FIFO, which is made if it is missing. `read` never waits."""
+    """The reading end of the FIFO, which is created if it is missing. `read` never waits."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError, also if something other than a FIFO lies at `path`."""
@@ -250,11 +250,11 @@ class Inbox:
         self.descriptor = open_untrusted(path, os.O_RDWR)
         if not stat.S_ISFIFO(os.fstat(self.descriptor).st_mode):
             self.close()
-            raise OSError(f"{path} is no FIFO")
+            raise OSError(f"{path} is not a FIFO")
         self._rest = b""
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the messages since the last call, in order. A line that is no known message is
+        """Return the messages since the last call, in order. A line that is not a known message is
         left out."""
         try:
             data = os.read(self.descriptor, _MOST)

@@ -2,9 +2,9 @@
 
     python -P -m console.recovery.guard.daemon RUN/guard
 
-It has one thread that ticks on absolute deadlines: up to 250 ms apart while nothing can happen
+It has one thread that ticks on absolute deadlines: up to 250 ms apart while no limit can be passed
 sooner, 50 ms under load, 20 ms near a limit. It reads the guard config, takes its protections,
-reports in sentinel.json that it watches, and from then on touches a disk only to write what it did.
+reports in sentinel.json that it watches, and from then on uses a disk only to write what it did.
 
 Each protection is read back after it was set. A refused one does not keep the sentinel from
 watching; it is shown on the status page.
@@ -72,10 +72,10 @@ def protect(rehearsed: tuple[str, ...]) -> Protections:
     nice, score = _priority(), _score(before)
     got["priority"] = f"nice {nice}"
     if nice != NICE:
-        missing.append(f"priority: nice {nice} and not {NICE}, more is not permitted")
+        missing.append(f"priority: nice {nice}, as {NICE} is not permitted")
     got["oom_score_adj"] = "unknown" if score is None else str(score)
     if score != OOM:
-        missing.append(f"oom_score_adj: {got['oom_score_adj']} and not {OOM}, not permitted")
+        missing.append(f"oom_score_adj: {got['oom_score_adj']}, as {OOM} is not permitted")
     gc.collect()
     _trim_heap()
     gc.freeze()
@@ -140,7 +140,7 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
     inbox = Inbox(directory / guard_config.INBOX)
     ring = recorder.create(config.ring, directory, config.run_id, clock)
     if ring.before:
-        ring.event("took over", f"the sentinel before this one, pid {ring.before}, has ended")
+        ring.event("took over", f"the earlier sentinel, pid {ring.before}, has ended")
     killer = Killer(config.run_id, deny_of(config), engine=config.engine)
     collector = Collector(clock)
     deps = Dependencies(
@@ -154,7 +154,7 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
     got = protect(rehearsed)
     loop.protections = got.to_json()
     if killer.reaper is not None and killer.reaper.pid:
-        set_nice(NICE, killer.reaper.pid)  # others wait for the memory it frees
+        set_nice(NICE, killer.reaper.pid)  # others wait for the memory that it frees
     collector.prepare_child(lambda pid: lower_priority(pid, got))
     _say_ready(directory, got)
     try:

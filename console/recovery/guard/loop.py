@@ -40,9 +40,9 @@ ADVISED_S = 5.0
 """A rollback repeats the advisory message every second; after this time without it the guard may
 kill."""
 LEFT_S = 60.0
-"""The sentinel ends after this time without runner, standby or anything of the run alive."""
+"""The sentinel ends once runner, standby and all else of the run have been gone for this long."""
 Wait = Callable[[list[int], float], bool]
-"""Waits so many seconds at most until a descriptor can be read. Returns whether one can."""
+"""Waits this many seconds at most until a descriptor can be read. Returns whether one can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def limits_of(policy: Policy, config: GuardConfig) -> list[dict[str, Any]]:
 
 
 def carry_over(policy: Policy, before: Policy, snapshot: Snapshot) -> Policy:
-    """Let a new policy continue where the one before it stopped."""
+    """Give a new policy the state of the one before it."""
     policy.advisory(before.advised)
     if before.armed:
         policy.metrics.grown_from = before.metrics.grown_from
@@ -92,8 +92,8 @@ def carry_over(policy: Policy, before: Policy, snapshot: Snapshot) -> Policy:
 
 
 def standby_gone(directory: Path) -> bool:
-    """Return whether no standby waits. A standby that does wait is asked to leave, which it does
-    once the baseline serves."""
+    """Return whether no standby waits. One that waits is asked to quit, and does so if no runner
+    lives and the baseline serves."""
     if not trigger.is_standing_by(directory):
         return True
     trigger.trigger(directory, trigger.LEAVE)
@@ -124,7 +124,7 @@ class GuardLoop:
         self._collect_at = self._left_at = self._clock.monotonic()
 
     def run(self) -> None:
-        """Run until the sentinel is over. A tick that came late is not made up for."""
+        """Run until the sentinel is over. A missed tick is not repeated."""
         due = self._clock.monotonic()
         while not self.over:
             self._go_on_after(self.tick)
@@ -138,8 +138,8 @@ class GuardLoop:
             self._listen()
 
     def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
-        """Run one action and record its exception: a guard goes on after an error, and others see
-        its status page age. Returns whether the action succeeded."""
+        """Run one action and record its exception, because a guard goes on after an error; viewers
+        see that its status page grows old. Returns whether the action succeeded."""
         try:
             act(*given)
         except Exception as error:
@@ -213,7 +213,7 @@ class GuardLoop:
         deps.collector.second()
         if self._policy.advised and now - self._advised_at > ADVISED_S:
             self._policy.advisory(False)
-            deps.ring.event("acting", "nobody says any more that a rollback is under way")
+            deps.ring.event("acting", "no rollback reports any more that it is under way")
         if self._lease.expired(now) and not (self._policy.advised or self._handler):
             self._begin(record := lease_record(self.config.lease_s, now, self._clock.now()))
             deps.ring.event("lease", one_line(record.reason))
@@ -224,8 +224,8 @@ class GuardLoop:
         self._maybe_end(now)
 
     def _maybe_end(self, now: float) -> None:
-        """End the sentinel once nobody has needed it for LEFT_S: no runner, nothing alive, no lease
-        that counts down, no breach under way and no standby."""
+        """End the sentinel once nothing has needed it for LEFT_S: no runner, nothing alive, no
+        lease that counts down, no breach under way and no standby."""
         deps, runner = self._deps, self.config.runner
         counting = self._lease.left(now) is not None and not self._handler
         busy = self._handler is not None and not self._handler.over
@@ -250,8 +250,8 @@ class GuardLoop:
         deps.collector.second()
 
     def _arm(self, snapshot: Snapshot) -> None:
-        """Arm the policy when something new of the run comes alive. Each arming allows one kill;
-        after it the runner must ask for another arming, and the rollback must have been called."""
+        """Arm the policy when something new of the run comes alive. Each arming allows one kill.
+        After a kill, the next arming needs a request by the runner and a started rollback."""
         alive = self._deps.alive
         if not alive.armed(snapshot.at):
             killing = self._policy.breach and self._handler and not self._handler.over
@@ -270,8 +270,8 @@ class GuardLoop:
         self._deps.ring.event("armed", one_line(", ".join(one.title for one in alive.targets)))
 
     def _kill(self, breach: Breach, snapshot: Snapshot) -> None:
-        """Send the first kill signals. Before that, only work of some 50 µs without a disk is done:
-        recording what is about to happen, because a killed service cannot report it any more."""
+        """Send the first kill signals. Before that, only record what is about to happen, in some
+        50 µs and without a disk: after the kill nothing tells what the targets held."""
         deps, wall = self._deps, self._clock.now()
         record = record_of(breach, wall)
         handler = self._begin(record)
@@ -305,7 +305,7 @@ class GuardLoop:
             self._deps.collector.beat_at = now
             return
         if word == "arm":
-            # what starts while a rollback is being called is left to that rollback to end
+            # what starts while a rollback is being triggered is ended by that rollback
             self._asked_to_arm = self._handler is None or self._handler.over
             self._reread()
         elif word == "sheet":
@@ -326,7 +326,7 @@ class GuardLoop:
         try:
             fresh = guard_config.read(self.config.directory / CONFIG_FILE)
             if fresh.run_id != self.config.run_id:
-                raise ValueError("the configuration is another run's")
+                raise ValueError("the configuration belongs to another run")
             same = (fresh.limits, fresh.envelope, fresh.gpus) == (
                 self.config.limits, self.config.envelope, self.config.gpus,
             )  # fmt: skip

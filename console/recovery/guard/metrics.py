@@ -1,8 +1,8 @@
 """The metrics that a limit can be on: one record for each, with all that the program knows of it.
 
-Schema, words, gauges, the check before a run and the sentinel take theirs from here. A reader takes
-the reading that a limit is about from a snapshot: its value, when it was read, or why it is not
-known. The code is pure.
+The schema, messages, gauges, the check before a run and the sentinel all use these records. A
+reader takes the reading that a limit is about from a snapshot: its value, when it was read, or why
+it is not known. The code is pure.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _every_tick(limit: Limit, lacks: Callable[[Memory], str] = lambda memory: ""
         if memory is None or snapshot.memory is None or now is None:
             return Reading(None, why=snapshot.why or "memory was not read")
         old = snapshot.at - memory.at > FAST_GRACE_S
-        why = lacks(memory) or ("" if old else "too little was seen yet")
+        why = lacks(memory) or ("" if old else "there are too few readings yet")
         return Reading(None if old else now(metrics, snapshot.memory), memory.at, why)
 
     return read
@@ -125,7 +125,7 @@ def _every_tick(limit: Limit, lacks: Callable[[Memory], str] = lambda memory: ""
 _swap_free = partial(_every_tick, lacks=lambda memory: "this machine has no swap")
 _pressure = partial(
     _every_tick,
-    lacks=lambda memory: "this kernel does not tell (PSI)" if memory.full_us is None else "",
+    lacks=lambda memory: "this kernel does not report it (PSI)" if memory.full_us is None else "",
 )
 
 
@@ -146,7 +146,7 @@ def _silent(limit: Limit) -> Reader:
     def read(metrics: Metrics) -> Reading:
         snapshot = metrics.snapshot
         if snapshot.beat_at is None:
-            return Reading(None, why="it has said nothing yet")
+            return Reading(None, why="the runner has sent no message yet")
         return Reading(snapshot.at - snapshot.beat_at, snapshot.at)
 
     return read
@@ -157,7 +157,7 @@ def _swap(value: Callable[[Swap], float | None], limit: Limit) -> Reader:
         swap = metrics.snapshot.swap
         if swap is None:
             return Reading(None, why="swap traffic was not read")
-        return Reading(value(swap), swap.at, "this kernel does not tell")
+        return Reading(value(swap), swap.at, "this kernel does not count it")
 
     return read
 
@@ -206,7 +206,7 @@ def _service(value: Callable[[Load], int | None], limit: Limit) -> Reader:
         for load in loads:
             found = value(load)
             if found is None:
-                unknown = Reading(None, why=f"{load.name}: {load.why or 'not told'}")
+                unknown = Reading(None, why=f"{load.name}: {load.why or 'not reported'}")
             elif worst is None or _worse(limit, found, worst.value or 0):
                 worst = Reading(found, load.at, of="" if limit.of else load.name)
         return _decisive(limit, worst, unknown)

@@ -5,7 +5,7 @@ the prediction. What grows is demand, RAM and swap together: a machine that swap
 better. Samples are kept for seconds, never for hours.
 
 `Countdown` is the forecast as it is shown: a time that people can plan with, which does not follow
-each burst of other people's work. Nothing is decided by it.
+each burst of other work on the machine. No decision depends on it.
 
 The code is pure: time comes in with the samples.
 """
@@ -24,7 +24,7 @@ from console.recovery.guard.observe.snapshot import GpuMemory, Memory
 
 SHORT_S, MEDIUM_S, SMOOTH_S = 0.5, 3.0, 5.0
 KNOWN_S, KNOWN_SHARE_S = 0.3, 0.5
-"""Slopes, and shares of the time, over less than this many seconds are not known."""
+"""A slope or a share of the time is not known until its samples span this many seconds."""
 STILL = 1e6
 """Growth slower than this many bytes a second counts as none."""
 SHARE_S = 1.0
@@ -50,7 +50,7 @@ class Base(NamedTuple):
 
 
 class _Ring:
-    """(time, value) over the last seconds. The oldest one kept is the newest that is old enough."""
+    """(time, value) pairs of the last seconds, and one older pair, where the slope begins."""
 
     __slots__ = ("known_s", "points", "seconds")
 
@@ -102,11 +102,11 @@ class Forecast:
         self.on_course = False
 
     def _least(self, base: Base | None) -> float | None:
-        """Return how many bytes may be left while the prediction holds; None without a prediction
-        that helps.
+        """Return how many bytes must be left for the prediction to hold; None if there is no
+        prediction, or if it leaves too little or needs swap.
 
-        The load has to be able to end at the lowest level that is predicted. The slack is the
-        prediction's own, as far as the part that must be left allows.
+        A load may end at the lowest level that is predicted, or below it by the prediction's own
+        slack, as long as it leaves the bytes that every load has to leave.
         """
         if self.predicted is None or base is None:
             return None
@@ -140,8 +140,8 @@ class Forecast:
         self._count_down(memory.available, short, medium)
 
     def _holds(self, memory: Memory) -> bool:
-        """Return whether the prediction holds, by demand: what was swapped out to make room is
-        still part of what was taken."""
+        """Return whether the prediction holds. It is compared with demand: what was swapped out to
+        make room still counts as taken."""
         if self._line is None or self.base is None:
             return False
         grown = max(0, memory.swap_used - self.base.swap_used)
@@ -151,8 +151,8 @@ class Forecast:
         if short is None or medium is None:
             self.tte_s = None
             return
-        # A pause between two files does not end the load, but it is no growth at the earlier rate
-        # either.
+        # A pause between two files does not end the load, but growth does not go on at the earlier
+        # rate either.
         rate = max(short, medium, self._smooth or 0.0) if short > 0 else medium
         self.rate = rate = max(0.0, rate)
         if self.on_course or rate < STILL:
@@ -214,7 +214,7 @@ FAR_S, GONE_S = 600.0, 1200.0
 
 
 class Countdown:
-    """`tte_s` and `rate` as in `Forecast`, but steadier."""
+    """`tte_s` and `rate` as in `Forecast`, but smoothed for display."""
 
     def __init__(self) -> None:
         self.tte_s: float | None = None

@@ -1,5 +1,5 @@
 """Limits over time: what is known of the metrics now, and for each limit since when it has been
-passed, whether it still holds, and what is not known."""
+passed, whether it is clear again, and what is not known."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from console.recovery.guard.metrics import FAST_GRACE_S, METRICS, Reading, figur
 from console.recovery.guard.observe.snapshot import Memory, Snapshot
 
 CLEAR_S, CLEAR_FACTOR = 10.0, 1.25
-"""A breached limit is clear again after CLEAR_S on the right side of the level, with CLEAR_FACTOR
-as a distance."""
+"""A breached limit is clear again once the value has kept a distance of CLEAR_FACTOR from the level
+for CLEAR_S."""
 
 
 class Metrics:
@@ -34,7 +34,7 @@ class Metrics:
         self.before_at: float | None = None
         """When memory was read last, and the time before that."""
         self.memory: Memory | None = None
-        """The last known memory; its age tells whether it still holds."""
+        """The last known memory; whether it is still valid depends on its age."""
         self.grown_from: int | None = None
         """Swap in use when something of the run came alive, in bytes."""
 
@@ -72,7 +72,7 @@ class LimitState:
             self._above = limit.count - 1
         self._level = self._above if limit.below is None else self._below
         if math.isinf(self._level):
-            raise ValueError(f"{limit.metric}: below or above")
+            raise ValueError(f"{limit.metric}: either below or above must be set")
         self.value: float | None = None
         self.of = ""
         self.unknown = ""
@@ -181,7 +181,7 @@ class LimitState:
         self.gap_s = 0.0 if known is None or before is None else max(0.0, known - before)
 
     def _is_near(self) -> bool:
-        """Return whether the value is within the quarter around the level that hysteresis needs."""
+        """Return whether the value is still too near the level for the limit to be clear again."""
         value = self.value
         if value is None:
             return False

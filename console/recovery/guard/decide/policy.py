@@ -239,7 +239,7 @@ class Policy:
         return f"not as predicted: {found}" if found else ""
 
     def _latch(self, snapshot: Snapshot) -> bool:
-        """Make a breach of the first fired limit that kills. Returns True if the breach is new."""
+        """Make a breach of the first limit that kills and has fired. Returns True if it is new."""
         if not self.armed or self.advised or self.breach is not None:
             return False
         first = next((state for state in self.states if state.kills and state.fired), None)
@@ -267,13 +267,13 @@ class Policy:
             passing = passing or (state.kills and state.since is not None)
         memory = metrics.memory
         if memory is None or snapshot.at - memory.at > FAST_GRACE_S:
-            why = one_line(snapshot.why, 120) or "its figures stand still"
+            why = one_line(snapshot.why, 120) or "its figures do not change any more"
             reasons.append(f"RAM is not known: {why}")
         if self._deviation:
             reasons.append(self._deviation)
         if would_kill and self.breach is None:
-            why = "a rollback is on its way" if self.armed else "nothing of the run is alive"
-            reasons.append(f"only watched: {why}")
+            why = "a rollback is under way" if self.armed else "nothing of the run is alive"
+            reasons.append(f"nothing is killed: {why}")
         level: Level = "act" if self.breach else "warn" if reasons or blind or passing else "ok"
         forecast = self.forecast
         return Decision(
@@ -294,7 +294,7 @@ KEPT = 128
 
 class Curves:
     """The snapshots of the last two minutes, one a second, for the curves of services, GPUs, disks
-    and logs. The recorder keeps samples of RAM and swap anyway."""
+    and logs. Those of RAM and swap come from the window of breach.json."""
 
     def __init__(self) -> None:
         self._snapshots: deque[Snapshot] = deque(maxlen=KEPT)

@@ -39,8 +39,8 @@ GIVE_UP_S = 60.0
 """A kill operation is over after this many seconds; the rollback reports what still lives."""
 REHEARSAL_S = 5.0
 RESTARTS = (
-    "the engine was not told: unless its restart policy is `no` it starts again, "
-    "and the rollback stops it"
+    "the engine was not told: unless the restart policy is `no`, it restarts the container, "
+    "and the rollback stops that"
 )
 
 
@@ -48,8 +48,8 @@ RESTARTS = (
 class Killed:
     """What became of one target. `stages` (JSON: `rungs`) says what reached it, in order:
     cgroup.kill, signals, engine, helper, process_mrelease. `written_s` and `empty_s` are seconds
-    since the limit was passed, None for not (yet). `why` says what did not work, and `stuck` who
-    does not die; both are clean."""
+    since the limit was passed, None for not (yet). `why` says what did not work, and `stuck`
+    which processes do not die; both are clean."""
 
     name: str
     kind: str
@@ -219,7 +219,7 @@ class Killer:
             if child.poll() is None:
                 child.kill()
             if child.wait() != -signal.SIGKILL:
-                words.append("a signal did not end a child of its own")
+                words.append("a signal did not end the rehearsal's own child")
         return tuple(words)
 
     def _rehearse_reaper(self, pid: int) -> list[str]:
@@ -227,7 +227,7 @@ class Killer:
         wrong, in words."""
         if self.reaper is None or self.reaper.why:
             return [self.reaper.why] if self.reaper is not None else []
-        descriptor = os.pidfd_open(pid)  # not reaped yet, so the pid is still its own
+        descriptor = os.pidfd_open(pid)  # the child is not reaped yet, so the pid is still its own
         try:
             answered = self.reaper.kill([descriptor], wait_s=REHEARSAL_S)
         finally:

@@ -1,4 +1,4 @@
-"""Frees the memory of killed processes faster than they do it themselves.
+"""Frees the memory of killed processes faster than they free it themselves.
 
     python -m console.recovery.guard.kill.mrelease FD
 
@@ -6,8 +6,9 @@ A killed process frees its pages when it next runs, which is late on a busy mach
 processor at a time (some 80 ms a GiB on an idle machine, 400 with every core busy).
 process_mrelease(2), Linux 5.15, frees them from another process. The call lasts as long as the
 freeing, seconds for hundreds of GiB, so a child process makes it that was started beforehand and
-gets descriptors through a socket. After some 50 µs of dying a process cannot be helped any more: so
-the child also sends the kill, and then frees at once. The caller sends the kill again in any case.
+gets descriptors through a socket. Some 50 µs after the kill it is too late to help
+a process, so the child also sends the kill, and then frees the memory at once. The caller sends the
+kill again in any case.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ free themselves quickly."""
 WORTH = 16 << 20
 """Bytes that a process must hold to be worth a call."""
 LATEST_S = 2.5
-"""How long after its pidfd came a process may begin to die, since an engine may have to kill it."""
+"""How long the child waits for a process whose pidfd it has to be killed: an engine may be slow."""
 FREE, KILL, KILL_GROUP = b"f", b"k", b"g"
 ACK_S = 0.002
-"""Seconds by which asking the child may delay a kill; a process switch takes a tenth of it."""
+"""Seconds by which asking the child may delay a kill. A process switch takes a tenth of that."""
 EAGER_S = 0.02
 EAGER_PAUSE_S, PAUSE_S = 0.0002, 0.002
-"""Seconds between two tries, until EAGER_S and later. The pause is never zero, which would take the
-processor from the killer."""
+"""Seconds between two tries: EAGER_PAUSE_S until EAGER_S, then PAUSE_S. It is never zero, which
+would take the processor from the killer."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 END_S = 2.0
 STARTS = 3
@@ -148,10 +149,10 @@ class Reaper:
         self.close()
         if not self._starts:
             self.why = words
-            return f"{words}: memory of what is killed comes back later from now on"
+            return f"{words}: the memory of killed processes is freed later from now on"
         self._starts -= 1
         self._start()
-        return f"{words}: started anew"
+        return f"{words}: restarted"
 
     @property
     def pid(self) -> int:
@@ -225,7 +226,7 @@ def serve(link: socket.socket, clock: Callable[[], float] = time.monotonic) -> N
                     pidfds = _kill(link, word, pidfds)
                 waiting |= dict.fromkeys(pidfds, clock())
             for pidfd, since in list(waiting.items()):
-                with at_once(False):  # it may take seconds, in which others need the processor
+                with at_once(False):  # it may take seconds, during which others need the processor
                     alive = mrelease(pidfd) in (errno.EINVAL, errno.EAGAIN, errno.EINTR)
                 if not alive or clock() - since > LATEST_S:
                     del waiting[pidfd]

@@ -3,9 +3,9 @@
     python -m console.recovery.guard.kill.root_helper [--group docker] [--socket PATH]
         [--protected PATH] | --unit
 
-One verb, `kill CONTAINER_ID`, one JSON line as answer. The kernel says who asks (SO_PEERCRED,
-SO_PEERGROUPS); what dies is the control group of a container, by its full id, never anything else.
-Off unless an administrator installs the unit; docs/how-to/root-helper.md.
+A request is `kill CONTAINER_ID`, and one JSON line is the answer. The kernel says who asks
+(SO_PEERCRED, SO_PEERGROUPS). The helper kills the control group of a container, by its full id, and
+nothing else. It runs only if an administrator installs the unit; see docs/how-to/root-helper.md.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Peer:
 
 
 def peer_of(link: socket.socket) -> Peer:
-    """Return the caller of a connection. Raises OSError if the kernel does not say."""
+    """Return the caller of a connection. Raises OSError if the kernel does not tell."""
     pid, uid, gid = struct.unpack(
         "3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     )
@@ -119,18 +119,18 @@ class Helper:
         while b"\n" not in data:
             left = until - self._clock()
             if left <= 0 or len(data) > QUESTION:
-                raise Refused("no question in time" if left <= 0 else "the question is too long")
+                raise Refused("no request in time" if left <= 0 else "the request is too long")
             link.settimeout(left)
             try:
                 part = link.recv(QUESTION)
             except TimeoutError:
-                raise Refused("no question in time") from None
+                raise Refused("no request in time") from None
             if not part:
-                raise Refused("no question")
+                raise Refused("no request")
             data += part
         words = data.split(b"\n", 1)[0].decode("ascii", "replace").split(" ")
         if len(words) != 2 or words[0] != "kill" or not FULL_ID.fullmatch(words[1]):
-            raise Refused("the only question is: kill and a full container id")
+            raise Refused("the only request is: kill and a full container id")
         return words[1]
 
     def kill(self, container: str) -> str:

@@ -20,13 +20,13 @@ from console.recovery.guard.kill.signals import UnixRequest, kill_request, statu
 from console.recovery.guard.kill.targets import Target, refreshed
 
 ROUND_S = 0.02
-"""Seconds between two rounds of signals: a fork bomb must not outrun them."""
+"""Seconds between two rounds of signals; so few that a fork bomb does not outrun them."""
 SWEEP_S = 0.1
 SOON_S = 0.02
-"""Seconds between two listings of /proc while known processes live, and once none does."""
+"""Seconds between two listings of /proc: while known processes live, and once none does."""
 WATCHED = 32
 STUCK_S = 3.0
-"""What is not dead after this is signalled again, and named."""
+"""A target that is not dead after this is signalled again, and reported with the reason."""
 PENDING_S = 1.0
 """How long the group of a pending container is looked for; most such containers ended long ago."""
 REQUEST_S = 2.0
@@ -205,7 +205,7 @@ class ProcessKill(TargetKill):
     def __init__(self, target: Target, reaper: Reaper | None, clock: Callable[[], float]) -> None:
         super().__init__(target, reaper, clock)
         self._session = process.Group(target.pid, target.start, target.run)
-        # it was found to be the run's: at a kill no environment is read, which may have to wait
+        # This is known to be the run's: a kill must not read environments, which may block.
         self._session.led = True
 
     def begin(self, now: float) -> None:
@@ -219,8 +219,8 @@ class ProcessKill(TargetKill):
         self._end_group()
 
     def _end_group(self) -> list[int]:
-        """Kill everything in the control group that the process was started in, including processes
-        that left its session and group. Returns who was in there."""
+        """Kill everything in the control group in which the process was started, including
+        processes that left its session and group. Returns the pids that were in there."""
         left: list[int] = []
         for group in self.target.cgroups:
             found = cgroup.pids(group.path) if group.stands else []
@@ -271,7 +271,7 @@ class StrayKill(ProcessKill):
     after a double fork, in another session."""
 
     def __init__(self, run_id: str, reaper: Reaper | None, clock: Callable[[], float]) -> None:
-        super().__init__(Target("stray", "strays by the mark of the run"), reaper, clock)
+        super().__init__(Target("stray", "strays with the run's cookie"), reaper, clock)
         self.run_id = run_id
         self.found = 0
 

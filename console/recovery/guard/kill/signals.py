@@ -1,7 +1,7 @@
 """The ways to end one container or one group of processes, each a call that does not wait.
 
-Signals go through pidfds: the descriptor pins a process, and only then it is checked whether the
-process is the right one.
+Signals go through pidfds. The descriptor is opened first, so that it pins one process, and then it
+is checked whether that is the right process.
 
 `UnixRequest` sends one short request to a unix socket, for the engine and the root helper. The
 socket of a stopped daemon still accepts a connection and a request, but may never answer. So every
@@ -60,7 +60,7 @@ class UnixRequest:
         except OSError as error:
             self._end(os.strerror(error.errno) if error.errno else str(error))
         if not self.over and now >= self._until:
-            self._end("no answer" if self.sent else "it takes no question")
+            self._end("no answer" if self.sent else "it accepts no request")
         return self.over
 
     def _go_on(self) -> None:
@@ -123,16 +123,16 @@ def socket_of(engine: str) -> str:
 
 
 def helper_question(container: str) -> bytes:
-    """Return the only request that the root helper takes; `container` is a full id."""
+    """Return the only request that the root helper accepts; `container` is a full id."""
     return f"kill {container}\n".encode()
 
 
 def helper_refusal(answer: bytes) -> str:
-    """Return why the helper refused, clean; empty if it did not, or has not answered."""
+    """Return why the helper refused, in clean words; empty if it did not, or has not answered."""
     try:
         value = json.loads(answer)
     except (ValueError, RecursionError):
-        return "helper: it answered nonsense" if answer else ""
+        return "helper: its answer is not JSON" if answer else ""
     if isinstance(value, dict) and value.get("ok") is True:
         return ""
     words = value.get("error") if isinstance(value, dict) else None

@@ -1,8 +1,8 @@
-"""What may be killed, by recorded identity, and who never is, whatever a record says.
+"""What may be killed, by recorded identity, and what is never killed, whatever a record says.
 
-A container is known by its full id and then by its control groups (with their inodes); a process is
-known by pid and start time. Nothing is ever chosen by size or name. The deny list takes precedence
-over everything: baseline, protected services, pid 1, this process with its ancestors and session,
+A container is identified by its full id and then by its control groups (with their inodes), a
+process by pid and start time. Nothing is ever chosen by size or name. The deny list overrides
+everything: baseline, protected services, pid 1, this process with its ancestors and session,
 the runner and the standby.
 """
 
@@ -25,7 +25,7 @@ from console.recovery.rollback.live import Live
 KILLED = ("container", "process", "step")
 """Kinds of entries in live.jsonl that a breach kills; entries of other kinds are spared."""
 SHORTEST_ID = 12
-"""Hexadecimal digits that name a container in a deny list; fewer could be a name."""
+"""How many hexadecimal digits identify a container in a deny list; fewer could be a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Target:
     pid: int = 0
     start: int = 0
     run: str = ""
-    """The run's id, by which the members of a group are known whose leader has ended."""
+    """The run's id. It identifies the members of a group whose leader has ended."""
 
     @property
     def pending(self) -> bool:
-        """Whether it is a container without a control group, which has to be looked for again."""
+        """Whether it is a container whose control group has yet to be found."""
         return bool(self.container) and not any(one.stands for one in self.cgroups)
 
     @property
@@ -66,8 +66,8 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Deny:
     """What is never killed: containers by id (`spare`), and processes by (pid, start) with
-    everything in their sessions and groups. A service's name never counts here, because a different
-    container may have it."""
+    everything in their sessions and groups. A service's name never counts here, because an
+    unrelated container may have it."""
 
     spare: tuple[str, ...] = ()
     spare_pids: tuple[tuple[int, int], ...] = ()
@@ -85,8 +85,8 @@ class Deny:
         )
 
     def pids(self, stats: Iterable[process.Stat] | None = None) -> set[int]:
-        """Return every pid that is spared now. `stats` is a listing of all processes, if one
-        exists."""
+        """Return every pid that is spared now. `stats` is a listing of all processes, if the caller
+        has one."""
         leaders = self.leaders()
         heads = leaders | {os.getsid(0)}
         every = process.all_stats() if stats is None else stats
@@ -110,7 +110,7 @@ class Deny:
 
 
 def _is_or_was(pid: int, start: int) -> bool:
-    """Return whether a pid still belongs to that process, or to none: its group may live on."""
+    """Return whether a pid belongs to this process, or to none: the process's group may live on."""
     found = process.stat(pid)
     return found is None or found.start == start
 
@@ -130,8 +130,8 @@ def deny_of(config: GuardConfig, entries: Iterable[Live] = ()) -> Deny:
 def sort_out(
     entries: Iterable[Live], deny: Deny, trees: tuple[Hierarchy, ...] | None = None
 ) -> tuple[tuple[Target, ...], tuple[str, ...]]:
-    """Return the targets, and in words what was recorded but is denied. Containers that have no
-    control group yet are targets too (`pending`). `trees` are the mounted hierarchies, if known."""
+    """Return the targets, and in words what is recorded but denied. Containers that have no control
+    group yet are targets, too (`pending`). `trees` are the mounted hierarchies, if known."""
     trees = cgroup.hierarchies() if trees is None else trees
     targets: dict[Target, None] = {}
     refused: dict[str, None] = {}
@@ -187,7 +187,7 @@ def refreshed(
 
 
 def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
-    """Read the system anew, and return in words why a target must not be killed; "" if it may."""
+    """Check the system again, and return in words why a target must not be killed; "" if it may."""
     if deny.names(target):
         return "it is the baseline or protected"
     if target.container:
@@ -196,10 +196,10 @@ def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
 
 
 def _older_than_run(target: Target, deny: Deny) -> str:
-    """Return why a process is spared as a stranger's, "" if it is not. A process that is older than
-    the run has to prove that a run started it, so that a wrong record cannot kill somebody else's
-    process. This is checked when the target is found and not when it is killed, because its
-    environment cannot be read while it maps memory."""
+    """Return why a process is spared as somebody else's, "" if it is not. A process that is older
+    than the run is a target only if a run started it, so that a wrong record cannot kill somebody
+    else's process. This is checked when the target is found, not when it is killed, because the
+    environment of a process cannot be read while it maps memory."""
     older = 0 < target.start < deny.since
     if not older or target.cgroups or _has_cookie(target.pid):
         return ""
@@ -248,7 +248,8 @@ def _refused_groups(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) ->
 
 
 NEW_S = 30.0
-"""A container without a control group is new for this long, and then checked once a second."""
+"""A container without a control group counts as new for this long: it is checked at every tick, and
+later once a second."""
 SCAN_S = 2.0
 """/proc is searched this often for a new container that is in none of the usual places."""
 GROUP_S = 5.0
@@ -256,10 +257,10 @@ GROUP_S = 5.0
 
 
 class LiveTargets:
-    """What of the run is alive, from its records, which are read again when they grow and checked
-    once a second. A recorded container may have no control group yet; while it is new, the group is
-    looked for at every tick. `targets` may be killed; `refused` says in words which recorded ones
-    may not."""
+    """The part of the run that is alive, by its records, which are read again when they grow and
+    checked once a second. A recorded container may have no control group yet; while it is new, the
+    group is looked for at every tick. `targets` may be killed; `refused` says in words which
+    recorded ones may not."""
 
     def __init__(self, path: Path, trees: tuple[Hierarchy, ...]) -> None:
         self._path = path
@@ -343,7 +344,7 @@ class LiveTargets:
             return True
         if target.pid in self._leaderless and now < self._leaderless_at:
             return True
-        # what a leader that is gone left behind in its group still counts
+        # a group counts as alive while it has members, even if its leader is gone
         left = any(not cgroup.is_empty(one) for one in target.cgroups)
         left = left or bool(process.members(target.pid, target.start, cookie=target.run))
         self._leaderless = (

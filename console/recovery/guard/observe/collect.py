@@ -1,4 +1,4 @@
-"""All readings as one `Snapshot`, and how long the next may wait.
+"""All readings as one `Snapshot`, and how long the next one may wait.
 
 Memory is read at each tick; every other part is as old as its own time says.
 """
@@ -26,8 +26,8 @@ under a load."""
 
 
 def rest_s(policy: Policy, memory: Memory | None, decision: Decision) -> float:
-    """Return how many seconds the next reading may wait: longer than the policy says while nothing
-    urgent can come before."""
+    """Return how many seconds the next reading may wait: longer than the policy says, if no limit
+    can be passed before it."""
     if memory is None or decision.level != "ok" or decision.wait_s < POLL_S:
         return decision.wait_s
     tte_s, some = policy.forecast.tte_s, policy.metrics.some.share

@@ -32,7 +32,7 @@ used any more."""
 MOST_TIMEOUTS = 3
 LOST_S = 3.0
 """A log may be missing for this long, because it may appear a moment after its service."""
-TOO_LONG = "the pattern takes too long: it is not looked for any more"
+TOO_LONG = "the pattern takes too long: it is not searched for any more"
 _NEEDLE = 4096
 _CAPPED = re.compile(rb"--- [^\n]{1,80} of older log dropped[^\n]{0,40} ---\n")
 
@@ -91,7 +91,7 @@ class Tail:
 
     @property
     def trouble(self) -> str:
-        """Why a line may have been missed, in words. `why` counts once it has lasted for LOST_S."""
+        """Why a line may have been missed, in words. `why` counts once it has lasted LOST_S."""
         if self.skipped:
             return f"{format_bytes(self.skipped)} of its log were not read: too much at once"
         return self.why if time.monotonic() - self._lost_at >= LOST_S else ""
@@ -149,7 +149,7 @@ class Tail:
 
     def _go_on(self) -> None:
         """Find the place to continue in a truncated or new file: after what was read already, if
-        the size limit of our own logs kept that part; else the start."""
+        the size limit of our own logs has kept that part; else the start."""
         needle, self._last, self._rest, self._at = self._last, b"", b"", 0
         with contextlib.suppress(OSError):
             kept = os.pread(self._file, AT_ONCE, 0)
@@ -197,7 +197,7 @@ class Logs:
             try:
                 made = LogLimit(limit, service, re.compile(text))
             except (re.error, RecursionError, OverflowError) as error:
-                self.bad[limit] = one_line(f"no pattern: {error}")
+                self.bad[limit] = one_line(f"not a valid pattern: {error}")
                 continue
             one = before.get((limit, service, text), made)
             self.limits.append(one)
@@ -253,7 +253,7 @@ class Logs:
 
     def _lost(self, service: str) -> str:
         tail = self.tails.get(service)
-        return tail.trouble if tail is not None else "no log of it is known"
+        return tail.trouble if tail is not None else "no log of this service is known"
 
     def close(self) -> None:
         for tail in self.tails.values():

@@ -22,8 +22,8 @@ _UNIT = b" kB\n"
 _TAKEN = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
 STILL_S = 10.0
 PROBE = 2 << 20
-"""Bytes to allocate for a test, in case meminfo has not changed for STILL_S. On an idle machine the
-allocation changes meminfo; if it does not, the values are stale."""
+"""Bytes to allocate for a test if meminfo has not changed for STILL_S. On a machine that is only
+idle the allocation changes meminfo; if it does not, the values are stale."""
 MEMINFO, PRESSURE = "proc/meminfo", "proc/pressure/memory"
 
 
@@ -116,7 +116,7 @@ class MemoryCollector:
             self._still = not self._moves()
             self._moved_at = self._moved_at if self._still else at
         if self._still:
-            self.why = f"its figures stand still since {at - self._moved_at:.0f} s"
+            self.why = f"meminfo has not changed for {at - self._moved_at:.0f} s"
             return None
         self.why = ""
         return Memory(
@@ -125,7 +125,7 @@ class MemoryCollector:
         )  # fmt: skip
 
     def _moves(self) -> bool:
-        """Return whether meminfo changes when memory is allocated; True if none can be."""
+        """Return whether meminfo changes when memory is allocated; True if no memory can be."""
         try:
             with mmap.mmap(-1, PROBE, flags=_TAKEN):
                 return os.pread(self._meminfo, _MEMINFO, 0) != self._text

@@ -3,8 +3,8 @@ pass its limit by a gibibyte.
 
 For a process group, the resident anonymous pages of its members are read from their open statm
 files (1.3 µs each), and its shared memory is taken from the last second. For a container,
-memory.current less the page cache of the last second is read. Only if that is over the limit,
-memory.stat is read to confirm it, because the kernel has to add that file up first. A member
+memory.current is read, less the page cache of the last second. Only if that is over the limit is
+memory.stat read to confirm it, because the kernel has to compute that file first. A member
 process that started in the last two seconds is not known yet. Of more than MOST members only the
 largest are read, and the rest are taken from the last second.
 """
@@ -61,8 +61,8 @@ class Members:
         inside = {pid for path in groups for pid in cgroup.pids(path)}
         for pid in unknown:
             if self._is_mine(pid, inside):
-                # The descriptor belongs to this very process: it reads nothing once the pid is
-                # another's.
+                # The descriptor belongs to this very process: it reads nothing once the pid
+                # belongs to another.
                 descriptor = opened(Path(f"/proc/{pid}/statm"))
                 if descriptor >= 0:
                     self._open[pid] = descriptor

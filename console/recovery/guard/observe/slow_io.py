@@ -1,5 +1,5 @@
-"""The clients of the two processes that read what may hang: `slow_io_child` for disks, logs and
-process groups, and the GPU reader for VRAM, because a call to NVML may hang forever."""
+"""The clients of the two child processes that read what may hang: `slow_io_child` for disks, logs
+and process groups, and the GPU reader for VRAM, because a call to NVML may hang forever."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ GPU_KEPT_S = 3.0
 
 
 def silence(child: Child, seconds: float) -> str:
-    """Return for how long a child has said nothing and how it ended, "" while that is no news."""
+    """Say for how long a child has written nothing and how it ended; "" up to SILENT_S."""
     if seconds <= SILENT_S:
         return ""
     return f"{seconds:.0f} s" + (f" ({child.how}, {child.died} times)" if child.died else "")
 
 
 class SlowIo:
-    """`tell` sets what to watch; call `tend` every tick. What is known has its age."""
+    """`tell` sets what to watch; call `tend` every tick. Each reading has its own time."""
 
     def __init__(self, clock: Clock, argv: Sequence[str] = ()) -> None:
         self.child = Child(
@@ -87,15 +87,15 @@ class SlowIo:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """What is not watched as it should be, in words."""
+        """What cannot be watched at present, in words."""
         silent = silence(self.child, self._clock.monotonic() - self._heard_at)
         words = [f"disks and logs have not been read for {silent}"] if silent else []
         return (*words, *self._troubles)
 
     @property
     def hits(self) -> tuple[LogHit, ...]:
-        """The fatal lines for each limit whose service is alive. A limit that has no report yet
-        counts none as of its arming, and this count ages like any other reading."""
+        """The fatal lines for each limit whose service is alive. A limit without a report counts
+        zero lines as of its arming, and this count ages like any other reading."""
         counted = {hit.limit: hit for hit in self._hits}
         return tuple(
             counted.get(limit) or LogHit(limit, 0, at=self._armed[service] / 1000)

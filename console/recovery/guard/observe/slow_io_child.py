@@ -1,5 +1,5 @@
-"""Reads what may hang, in a process of its own: disks, logs, process groups, and the recorder's
-copy.
+"""Reads what may hang, in a separate process: disks, logs and process groups. It also copies the
+recorder to disk.
 
     python -P -m console.recovery.guard.observe.slow_io_child
 
@@ -113,7 +113,7 @@ class Copy:
         self._before = data
 
     def _stands(self) -> bool:
-        """Return whether the name still leads to the open file; somebody may have removed it."""
+        """Return whether the name still belongs to the open file; somebody may have removed it."""
         try:
             return os.path.samestat(os.fstat(self._file), os.lstat(self._copy))
         except OSError:
@@ -138,8 +138,8 @@ Leader = tuple[int, int, tuple[str, ...]]
 
 class Groups:
     """Memory of process groups without pages that are mapped from files. Shared memory (`shared`, a
-    part of `ram`) is that of the member with the most: members usually share the same memory, and a
-    sum would pass limits that no real use passed."""
+    part of `ram`) is that of the member with the most: members usually share the same memory, so a
+    sum could breach a limit that the real use does not."""
 
     def __init__(self, leaders: list[Leader]) -> None:
         self.leaders = self._leaders = leaders
@@ -249,7 +249,7 @@ class SlowIoWorker:
 
     def read_logs(self) -> bool:
         """Read the logs. Returns whether a fatal line came."""
-        with contextlib.suppress(TooSlow):  # the alarm came just after the pattern had ended
+        with contextlib.suppress(TooSlow):  # the alarm came just after the search had ended
             return self._logs.read()
         return False
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FASTEST = 40e9
-"""Bytes a second: no process fills RAM faster. The wait between two readings is chosen so that a
-level of RAM that kills cannot be reached in between."""
+"""Bytes a second; no process fills RAM faster. The wait between two readings is so short that
+RAM cannot reach a level that kills in between."""
 
 
 class Memory(NamedTuple):

@@ -54,7 +54,7 @@ class Recording:
         return self.boot == process.boot_id() and process.alive(self.pid, self.start)
 
     def status(self) -> dict[str, Any] | None:
-        """Return the newest whole status page, which reads 17 KiB."""
+        """Return the newest whole status page; this reads 17 KiB."""
         return recorder.page(_read(self.path, 0, recorder.FAST_AT))
 
     def fast(self, last_s: float = math.inf) -> list[FastSample]:
@@ -97,7 +97,7 @@ class Recording:
 
 
 def open_newest(run_dir: Path) -> Recording | None:
-    """Return the newer recording of a run, of that in shared memory and the copy on disk."""
+    """Return the newest recording of a run, in shared memory or on disk; None if there is none."""
     found = [one for path in _places(run_dir) if (one := open_ring(path)) is not None]
     return max(found, key=Recording.newest, default=None)
 
@@ -156,7 +156,7 @@ TROUBLE = ("warn", "act")
 
 
 def crash_words(run_dir: Path) -> str:
-    """Return where the recording of a run without a runner ends, if it ends in trouble or in
+    """Say where the recording of a run without a runner ends, if it ends at level warn or act or in
     another boot; else "". Reads files."""
     recording = open_newest(run_dir)
     if recording is None or recording.alive or _ended(recording):
@@ -188,4 +188,4 @@ def utc(at: float, form: str = "%H:%M:%S") -> str:
     try:
         return time.strftime(f"{form} UTC", time.gmtime(at))
     except (OverflowError, ValueError, OSError):
-        return "an impossible time"
+        return "an invalid time"

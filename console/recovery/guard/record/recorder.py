@@ -75,8 +75,8 @@ class Header(NamedTuple):
 
 
 def header_of(data: bytes) -> Header | None:
-    """Return the header at the beginning of a ring buffer; None if it is not whole, or another
-    version's."""
+    """Return the header at the beginning of a ring buffer; None if it is torn or of another
+    version."""
     record = unsealed(data, HEADER.size)
     if record is None:
         return None
@@ -151,8 +151,8 @@ _NAN = math.nan
 
 class Recorder:
     """Writes one ring buffer. `path` is where the file is; `close()` leaves it there. If an earlier
-    sentinel of this run left a file there in this boot, it is continued: `before` is that
-    sentinel's pid, or 0, and `last` is its last status page."""
+    sentinel of this run left a file there in this boot, its records are continued: `before` is
+    that sentinel's pid, or 0, and `last` is its last status page."""
 
     def __init__(self, path: Path, run_id: str, clock: Clock) -> None:
         """Raises OSError if the file cannot be made, or there is no room for it."""
@@ -188,7 +188,7 @@ class Recorder:
         self._write(SLOW_AT, SLOW_SLOT, SLOW_SLOTS, self._slow, values)
 
     def event(self, what: str, text: str) -> None:
-        """Write one event. `text` is clean already."""
+        """Write one event. `text` has to be clean."""
         self._event += 1
         line = {"what": what, "text": text}
         while len(data := _json({**self._times(), **line})) > EVENT_MOST:
@@ -233,10 +233,10 @@ def create(ring_name: str, directory: Path, run_id: str, clock: Clock) -> Record
 
 def sweep(now: float, gone: str = "") -> None:
     """Remove ring buffers that dead sentinels of this user left in /dev/shm more than KEPT_S ago.
-    Until then they are kept, because a resumed run continues its ring buffer. That of the run
-    `gone` is removed at once.
+    Until then they are kept, because a resumed run continues its ring buffer. The ring buffer of
+    the run `gone` is removed at once.
 
-    The copies on disk have their content except for the last second. Never raises.
+    The copies on disk have all but the last second. Never raises.
     """
     for path in SHM.glob(f"{PREFIX}{os.getuid()}.*.ring"):
         with contextlib.suppress(OSError):
@@ -248,7 +248,7 @@ def sweep(now: float, gone: str = "") -> None:
 
 
 def _is_written(path: Path) -> bool:
-    """Return whether the sentinel of a file lives; without a header it does not."""
+    """Return whether the sentinel that writes a file lives; False if the file has no header."""
     descriptor = open_untrusted(path, os.O_RDONLY)
     with open(descriptor, "rb") as file:
         head = file.read(HEADER.size)
@@ -300,7 +300,7 @@ def _create(path: Path) -> mmap.mmap:
 
 
 def shortened(page: dict[str, Any], most: int) -> bytes:
-    """Return JSON of at most `most` bytes: the longest lists lose their ends, and `cut` says so."""
+    """Return JSON of at most `most` bytes. The longest values are cut, and `cut` then says so."""
     data = _json(page)
     if len(data) <= most:
         return data

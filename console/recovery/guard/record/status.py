@@ -81,8 +81,8 @@ def parts(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def finite(value: float | None) -> float | None:
-    """Return a finite value or None: JSON has no infinity, so what never comes is null, like what
-    is not known."""
+    """Return a finite value or None: JSON has no infinity, so both "never" and "not known" are
+    null."""
     return round(value, 3) if value is not None and math.isfinite(value) else None
 
 
