@@ -18,7 +18,7 @@ from console.host import process
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, records
 from console.recovery.rollback.progress import unfinished
-from console.recovery.rollback.records import live_others
+from console.recovery.rollback.records import live_runs_of_others
 from console.recovery.rollback.trigger import flocks, is_held
 
 HINT = "omni-console attach joins it; omni-console abort stops it; omni-console rollback too"
@@ -114,7 +114,7 @@ def held_name() -> str:
 
 def refuse_others() -> None:
     """Raise HostBusy if another user's run is active."""
-    for found in live_others({os.getuid()}):
+    for found in live_runs_of_others({os.getuid()}):
         raise HostBusy(
             "another run holds this host", _words(found),
             "to run beside it, OMNI_HOST_DIR names another directory for the lock",

@@ -26,7 +26,7 @@ from console.journal.state import RunState
 from console.journal.store import Event, Reader, events
 from console.recovery.rollback import live, proof
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.progress import is_runners, read_lines
+from console.recovery.rollback.progress import is_of_runner, read_lines
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime import proxy
 
@@ -207,7 +207,7 @@ class Source:
 def _newest(lines: list[Line]) -> list[Line]:
     """The lines from the newest emergency on; empty if only the runner rolled back."""
     triggers = [str(line.get("trigger", "")) for line in lines]
-    emergencies = [t for t in triggers if not is_runners(t)]
+    emergencies = [t for t in triggers if not is_of_runner(t)]
     return lines[triggers.index(emergencies[-1]) :] if emergencies else []
 
 
@@ -323,7 +323,7 @@ def unrecorded_end(run: RunDir, view: RunView) -> Line:
     done = [line for line in lines if line.get("rung") == "done"]
     trigger = done[-1].get("trigger") if done else None
     known = any(line.get("trigger") == trigger for line in view.stages)
-    return done[-1] if done and not known and not is_runners(trigger) else {}
+    return done[-1] if done and not known and not is_of_runner(trigger) else {}
 
 
 def served_since(run: RunDir, view: RunView, alive: bool) -> float:

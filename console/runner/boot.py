@@ -63,7 +63,7 @@ def left_down(done: Collection[str] = ()) -> RunDir | None:
     mine = records.read(os.getuid())
     if mine is not None:
         run = RunDir(Path(mine.run_dir))
-        pointed = [run, *(RunDir(Path(p.run_dir)) for p in records.before(mine.uid, run.rollback))]
+        pointed = [run, *(RunDir(Path(p.run_dir)) for p in records.earlier(mine.uid, run.rollback))]
         left = (one for one in pointed if str(one.path) not in done)
         down = (one for one in left if outage_of(one, unknown=True))
         # The process that writes the end of a run that was rolled back just now is no active run.

@@ -81,7 +81,7 @@ def _refuse_beside_leftovers(run: RunDir) -> None:
     mine = records.read(os.getuid())
     if mine is None:
         return
-    for one in [mine, *records.before(mine.uid, Path(mine.run_dir) / sealed.ROLLBACK)]:
+    for one in [mine, *records.earlier(mine.uid, Path(mine.run_dir) / sealed.ROLLBACK)]:
         loaded = _left_loaded(RunDir(Path(one.run_dir))) if one.run_id != run.id else ""
         if loaded:
             which = f"--site {shlex.quote(one.site)}" if one is mine else "--if-interrupted"
@@ -135,7 +135,7 @@ def withdraw(run: RunDir) -> None:
     dismiss(run)
     records.clear(run.id)
     if records.read(os.getuid()) is None:
-        records.put_back(records.before(os.getuid(), run.rollback)[:1])
+        records.put_back(records.earlier(os.getuid(), run.rollback)[:1])
 
 
 def leave(run: RunDir) -> None:
@@ -143,7 +143,7 @@ def leave(run: RunDir) -> None:
     before, unless the baseline is back."""
     records.clear(run.id)
     if records.read(os.getuid()) is None:
-        earlier = records.before(os.getuid(), run.rollback)
+        earlier = records.earlier(os.getuid(), run.rollback)
         records.put_back(p for p in earlier if left_down(RunDir(Path(p.run_dir)), unknown=True))
 
 

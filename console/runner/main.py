@@ -340,7 +340,7 @@ def _end(context: Context, server: Server) -> None:
         dismiss(context.run)
     failed = context.view.state is RunState.ROLLBACK_FAILED
     if context.view.over and (failed or context.view.outage):
-        pointer.keep(context.run.id)  # the next rollback is of this run's baseline
+        pointer.mark_over(context.run.id)  # the next rollback is of this run's baseline
     elif context.view.over:
         leave(context.run)
     if context.view.over and not failed:

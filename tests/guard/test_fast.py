@@ -213,7 +213,7 @@ def test_an_idle_machine_is_not_taken_for_one_that_stands_still(
     reader, read_ = MemoryCollector(), os.pread
     assert reader.read(0.0) is not None
     kept = {reader._meminfo: reader._text, reader._pressure: reader._psi or b""}
-    moves = reader._moves
+    moves = reader._meminfo_changes
 
     def probes() -> bool:
         with monkeypatch.context() as patch:
@@ -221,6 +221,6 @@ def test_an_idle_machine_is_not_taken_for_one_that_stands_still(
             return moves()
 
     monkeypatch.setattr(os, "pread", lambda fd, size, at: kept.get(fd) or read_(fd, size, at))
-    monkeypatch.setattr(reader, "_moves", probes)
+    monkeypatch.setattr(reader, "_meminfo_changes", probes)
     assert all(reader.read(float(at)) is not None for at in range(1, 40))
     reader.close()

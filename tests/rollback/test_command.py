@@ -21,7 +21,7 @@ from console.recovery.rollback import command, records
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback.command import rollback
 from console.recovery.rollback.finder import Finder, SelectedPlan
-from console.recovery.rollback.progress import Result, asked
+from console.recovery.rollback.progress import Result, record_request
 from console.recovery.rollback.sealed_plan import SealedPlan
 from tests.rollback.conftest import NOBODY, Stage, as_root, open_up, selected
 from tests.runtime.serving import in_child
@@ -271,11 +271,11 @@ def test_plan_of_another_user_behind_ones_own_pointer(
 def test_asking_follows_no_link_and_waits_for_no_fifo(stage: Stage) -> None:
     outside = stage.root / "outside"
     (stage.plan.rollback_dir / "asked.jsonl").symlink_to(outside)
-    asked(stage.plan.rollback_dir, "me", 1.0)
+    record_request(stage.plan.rollback_dir, "me", 1.0)
     assert not outside.exists()
     (stage.plan.rollback_dir / "asked.jsonl").unlink()
     os.mkfifo(stage.plan.rollback_dir / "asked.jsonl")
-    asked(stage.plan.rollback_dir, "me", 1.0)
+    record_request(stage.plan.rollback_dir, "me", 1.0)
 
 
 def old_plan(stage: Stage, name: str, site: str, at: float) -> Path:

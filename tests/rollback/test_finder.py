@@ -220,7 +220,7 @@ def test_a_run_that_ended_without_its_baseline_is_the_one_to_roll_back(stage: St
     site.touch()
     stage.seal(site_path=str(site), sealed_at=9e9)
     stage.point()
-    records.keep(stage.plan.run_id)
+    records.mark_over(stage.plan.run_id)
     made = replace(stage.plan.baseline, name="made")
     now = stage.of_site(baseline=made, candidates=())
 
@@ -366,6 +366,6 @@ def test_a_site_that_is_asked_for_and_broken_has_the_plan_that_was_sealed_of_it(
         sealed.write(mine, run / "rollback/plan.json")
     found = selected(broken, True, notes.append, site=str(asked))
     run_dir = str(run) if run_is_there else ""
-    assert found.plan == replace(mine.of_old, run_dir=run_dir)
+    assert found.plan == replace(mine.name_first, run_dir=run_dir)
     words = ("no plan can be made", "the site file cannot be used")
     assert any(all(word in note for word in words) for note in notes)

@@ -245,14 +245,14 @@ def test_a_lock_that_a_stopped_script_holds_is_known_as_such(stage: Stage) -> No
     lock = Lock(stage.plan.rollback_dir)
     stage.until_said("stop")
     assert not lock.taken()
-    assert not lock.holder_stopped()
+    assert not lock.holder_is_stopped()
     # The shell that was called only waits for the one that restores.
     [pid] = [one.pid for one in process.all_stats() if one.parent == pid]
     os.kill(pid, signal.SIGSTOP)
     until(lambda: is_stopped(pid), "it is stopped, and what it has started goes on")
-    assert lock.holder_stopped()
+    assert lock.holder_is_stopped()
     os.kill(pid, signal.SIGCONT)
-    until(lambda: not lock.holder_stopped(), "it goes on")
+    until(lambda: not lock.holder_is_stopped(), "it goes on")
     lock.close()
 
 
@@ -309,7 +309,7 @@ def test_full_disk_costs_the_lines_only(stage: Stage) -> None:
 def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(procedure, "ENGINE_WORD_S", 0.2)
+    monkeypatch.setattr(procedure, "ENGINE_REPORT_S", 0.2)
     monkeypatch.setattr(context, "RawEngine", lambda path: RawEngine(path, 1.2))
     path = str(stage.root / "hung.sock")
     with socket.socket(socket.AF_UNIX) as daemon:

@@ -25,7 +25,7 @@ from console.journal.lock import ladder_busy
 from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, trigger
 from console.recovery.rollback import sealed_plan as sealed
-from console.recovery.rollback.context import RollbackContext, together
+from console.recovery.rollback.context import RollbackContext, run_all
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import PROGRESS_FILE, Report, new_trigger
 from console.recovery.rollback.sealed_plan import EngineAddress
@@ -107,7 +107,7 @@ def test_no_thread_left_is_no_obstacle(stage: Stage, monkeypatch: pytest.MonkeyP
     assert not process.alive(*candidate)
     assert not process.alive(*step)
     assert (stage.plan.rollback_dir / PROGRESS_FILE).read_text().count('"rung": "done"') == 1
-    assert together([], 1.0)
+    assert run_all([], 1.0)
     stage.close()
     while process._unwatched:  # without a thread, nothing has waited for the started processes
         process._unwatched.pop().wait(60)
@@ -225,9 +225,9 @@ def test_memory_that_is_not_back_is_said(stage: Stage, monkeypatch: pytest.Monke
     context.available, context.held = 10 << 30, 300 << 30
     monkeypatch.setattr(drain, "available", lambda: 100 << 30)
     words = "179.8 GiB of the 300.0 GiB that candidates held is not free yet"
-    assert words in drain.lacking(context)
+    assert words in drain.not_freed(context)
     monkeypatch.setattr(drain, "available", lambda: 290 << 30)
-    assert drain.lacking(context) == ""
+    assert drain.not_freed(context) == ""
 
 
 def test_command_that_outlives_sigkill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,7 +234,7 @@ def test_what_another_users_rollback_prints_takes_no_memory(
 def test_one_that_prints_for_ever_is_not_waited_for() -> None:
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as child:
         with pytest.raises(subprocess.TimeoutExpired):
-            records.last_said(child, 0.1)
+            records.last_output(child, 0.1)
         child.kill()
 
 

@@ -77,7 +77,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert sealed.read(path) == FULL
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert os.listdir(path.parent) == ["plan.json"]
-    sealed.write(FULL.of_old, path)
+    sealed.write(FULL.name_first, path)
     assert sealed.read(path).baseline.ways == (FULL.baseline.container_name, "ab" * 32)
 
 

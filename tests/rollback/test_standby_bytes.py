@@ -168,7 +168,7 @@ def test_one_that_let_go_of_the_lock_has_ended_without_its_last_line(bench: Benc
     assert bench.lock.taken()
     bench.lines.seen = 1
     assert follower.step(ALIVE_S) is Answer.WAITING
-    bench.lock.let_go()
+    bench.lock.release()
     assert follower.step(2 * ALIVE_S) is Answer.GONE
 
 
@@ -190,7 +190,7 @@ def test_where_the_lock_counts_a_silent_one_is_waited_for_while_it_is_held(bench
     follower = bench.follower(lock_counts=True)
     assert bench.lock.taken()
     assert [follower.step(at) for at in (FIRST_S, QUIET_S - 1)] == [Answer.WAITING] * 2
-    bench.lock.let_go()
+    bench.lock.release()
     assert follower.step(QUIET_S - 0.5) is Answer.GONE
 
 

@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 from console.common.errors import Exit, InvalidFile
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe
-from console.recovery.rollback.finder import _belongs
+from console.recovery.rollback.finder import _belongs_to
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Result, Trigger
 from console.recovery.rollback.script import write
@@ -119,7 +119,7 @@ def test_a_baseline_that_does_not(
     (stage.root / "bin").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(stage.root / "bin"))
-        patch.setattr(Procedure, "_probe", lambda *_: None)  # its note may come at any moment
+        patch.setattr(Procedure, "_ping_engine", lambda *_: None)  # its note may come at any moment
         lines = roll_back(stage, baseline=container, engine=engine)
     waits = sum("start note: no container engine" in one for one in lines)
     assert 10 < waits < 40, "an engine may come back, but it is waited for once"
@@ -155,7 +155,7 @@ def test_memory_that_comes_back(
 
     def used(*figures: int | None) -> None:
         left = chain(figures, repeat(figures[-1]))
-        monkeypatch.setattr(drain, "used", lambda gpus, call_s: next(left))
+        monkeypatch.setattr(drain, "vram_used", lambda gpus, call_s: next(left))
 
     after, slow = "sentinel-1", (10 * GIB, 10 * GIB + 40 * MIB, 12 * GIB)
     found = {
@@ -216,4 +216,4 @@ def test_the_script(snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_run_of_another(snapshot: SnapshotAssertion) -> None:
-    assert _belongs("run r1", 0) == snapshot
+    assert _belongs_to("run r1", 0) == snapshot

@@ -18,7 +18,7 @@ from console.frontends.tui.watch import progress
 from console.frontends.tui.watch.emergency import Emergency
 from console.host import process
 from console.recovery.rollback import trigger
-from console.recovery.rollback.progress import PROGRESS_FILE, asked, read_lines, who_asked
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, record_request, who_asked
 from console.recovery.rollback.trigger import LOCK, Lock
 from tests.children import end
 from tests.rollback.conftest import Stage
@@ -181,13 +181,13 @@ def test_a_note_that_cannot_be_written_delays_nothing(
     stage: Stage, warmed: Child, key: Key, gate: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    real = asked
+    real = record_request
 
     def slow_disk(*args: Any) -> None:
         gate.wait()
         real(*args)
 
-    monkeypatch.setattr(module, "asked", slow_disk)
+    monkeypatch.setattr(module, "record_request", slow_disk)
     emergency = key()
     serves(emergency.press().progress)
     gate.set()

@@ -190,7 +190,7 @@ def test_a_follower_waits_for_a_rollback_and_for_the_closer_it_starts(
             closer = begin("sleep", "600")
             start = process.start_time(closer.pid) or 0
             live.append(made.run.live, live.closer(closer.pid, start))
-            rollback.let_go()
+            rollback.release()
         elif len(polls) == 6:
             made.state("rolled_back", "emergency")
             made.add("run.finished")

@@ -77,7 +77,7 @@ def _set_aside() -> list[str]:
     from console.recovery.rollback.sealed_plan import ROLLBACK
 
     mine = records.read(os.getuid())
-    before = records.before(mine.uid, Path(mine.run_dir) / ROLLBACK) if mine is not None else []
+    before = records.earlier(mine.uid, Path(mine.run_dir) / ROLLBACK) if mine is not None else []
     return [one.run_dir for one in (mine, *before) if one is not None] if before else []
 
 

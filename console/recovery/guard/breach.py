@@ -155,7 +155,7 @@ class BreachHandler:
         ended = operation is None or operation.over
         if operation is not None and not operation.over:
             ended = operation.advance()
-            self._stages(operation)
+            self._report_stages(operation)
             if ended:
                 operation.close()
                 self._say_end(operation)
@@ -169,7 +169,7 @@ class BreachHandler:
             self._write()
         self.over = self._written and self._settled
 
-    def _stages(self, operation: KillOperation) -> None:
+    def _report_stages(self, operation: KillOperation) -> None:
         for one in operation.killed:
             for stage in (*one.stages, *([f"stuck: {one.stuck}"] if one.stuck else [])):
                 if (one.who, stage) not in self._said:

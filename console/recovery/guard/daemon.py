@@ -156,7 +156,7 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
     if killer.reaper is not None and killer.reaper.pid:
         set_nice(NICE, killer.reaper.pid)  # others wait for the memory that it frees
     collector.prepare_child(lambda pid: lower_priority(pid, got))
-    _say_ready(directory, got)
+    _report_ready(directory, got)
     try:
         loop.run()
     finally:
@@ -169,7 +169,7 @@ def watch_over(directory: Path, config: GuardConfig) -> None:
             os.unlink(ring.path)  # the copy on disk is complete
 
 
-def _say_ready(directory: Path, got: Protections) -> None:
+def _report_ready(directory: Path, got: Protections) -> None:
     pid = os.getpid()
     page = {"pid": pid, "start": process.start_time(pid) or 0, **got.to_json()}
     write_atomically(directory / READY, json.dumps(page, indent=1) + "\n", 0o600)

@@ -127,17 +127,17 @@ class GuardLoop:
         """Run until the sentinel is over. A missed tick is not repeated."""
         due = self._clock.monotonic()
         while not self.over:
-            self._go_on_after(self.tick)
+            self._run_safely(self.tick)
             due = max(due + self._wait_s, self._clock.monotonic())
             while (left := due - self._clock.monotonic()) > 0 and not self.over:
-                if not self._go_on_after(self._hear, left):
+                if not self._run_safely(self._wait_for_messages, left):
                     self._clock.sleep(min(left, POLL_S))
 
-    def _hear(self, seconds: float) -> None:
+    def _wait_for_messages(self, seconds: float) -> None:
         if self._wait([self._deps.inbox.descriptor, *self._deps.collector.descriptors()], seconds):
             self._listen()
 
-    def _go_on_after(self, act: Callable[..., None], *given: float) -> bool:
+    def _run_safely(self, act: Callable[..., None], *given: float) -> bool:
         """Run one action and record its exception, because a guard goes on after an error; viewers
         see that its status page grows old. Returns whether the action succeeded."""
         try:
@@ -163,7 +163,7 @@ class GuardLoop:
         if deps.alive.tick(now):
             self._targets_changed()
         if now - self._second_at >= SECOND_S:
-            self._second(now)
+            self._every_second(now)
         memory = deps.collector.memory()
         deps.collector.quick.tick(memory.at if memory is not None else now)
         self._decide(deps.collector.snapshot(memory))
@@ -202,7 +202,7 @@ class GuardLoop:
             },
         )  # fmt: skip
 
-    def _second(self, now: float) -> None:
+    def _every_second(self, now: float) -> None:
         deps, self._second_at = self._deps, now
         deps.collector.tend()
         reap(deps.killer, deps.ring.event)
@@ -297,9 +297,9 @@ class GuardLoop:
     def _listen(self) -> None:
         self._deps.collector.tend()
         for message in self._deps.inbox.read():
-            self._take(message)
+            self._handle_message(message)
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         now, word, on = self._clock.monotonic(), message["do"], message.get("on") is True
         if word == "beat":  # the only message that no decision depends on
             self._deps.collector.beat_at = now

@@ -21,9 +21,9 @@ from console.recovery.rollback.progress import (
     Emit,
     Result,
     Trigger,
-    asked,
     new_trigger,
     quiet_limit,
+    record_request,
     through_standby,
 )
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -99,7 +99,7 @@ def rollback(
     trigger = new_trigger(clock, True, "command")
 
     def note(detail: str) -> None:
-        _say(emit, clock, trigger, "note", detail)
+        _emit_line(emit, clock, trigger, "note", detail)
 
     who = requester()
     if os.getuid() == 0:
@@ -113,11 +113,11 @@ def rollback(
         for _ in range(MOST_ROLLBACKS):
             selected = finder.find()
             if selected is None:
-                result = Result(False, nothing_to_do=True, detail=_nothing())
-                _say(emit, clock, trigger, "ok", result.detail, **result.fields())
+                result = Result(False, nothing_to_do=True, detail=_nothing_to_do())
+                _emit_line(emit, clock, trigger, "ok", result.detail, **result.fields())
             else:
                 note(f"plan: {selected.source}, {selected.plan.run_id or selected.plan.site_name}")
-                asked(selected.plan.rollback_dir, who, clock.now())
+                record_request(selected.plan.rollback_dir, who, clock.now())
                 result = _run(selected, emit, clock, trigger)
             if selected is not None and selected.first:
                 words = f"site {selected.plan.site_name}: {result.detail}"
@@ -126,10 +126,10 @@ def rollback(
             if not finder.has_begun(selected):
                 break
             note("a run has begun meanwhile")
-    return _all_in_all(finder, failed, result)
+    return _combined_result(finder, failed, result)
 
 
-def _nothing() -> str:
+def _nothing_to_do() -> str:
     """Say that there is nothing to do, and which places were searched: the user behind sudo may
     keep files in places that only that user's own environment names."""
     words = f"nothing to do: no run, and no site file {paths.default_site()}"
@@ -137,7 +137,7 @@ def _nothing() -> str:
     return f"{words}, nor one in the home of {who}; --site names another" if who else words
 
 
-def _all_in_all(finder: Finder, failed: Result | None, result: Result) -> Result:
+def _combined_result(finder: Finder, failed: Result | None, result: Result) -> Result:
     """Return the last result; or the failure of the site that was rolled back first; or a failure
     for other users' runs that were not rolled back, if there was nothing else to do. If a baseline
     serves, those runs are only named: anybody can forge an interrupted run that nothing ends."""
@@ -165,7 +165,7 @@ def _run(selected: SelectedPlan, emit: Emit | None, clock: Clock, trigger: Trigg
     return Procedure(plan, clock=clock, trigger=trigger, emit=emit).run()
 
 
-def _say(
+def _emit_line(
     emit: Emit | None, clock: Clock, trigger: Trigger, state: str, detail: str, **fields: object
 ) -> None:
     if emit is None:

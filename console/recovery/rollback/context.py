@@ -45,7 +45,7 @@ class RollbackContext:
     """The stop stage has given up on the engine: later calls to it must not delay the baseline."""
     denied_since: float | None = None
     """Since when the engine has refused this user without a break; None while it has not."""
-    hurried: bool = False
+    no_grace: bool = False
     """RAM is nearly full: candidates are killed without a grace period."""
     stopped: int = 0
     containers: list[str] = field(default_factory=list)
@@ -63,12 +63,12 @@ class RollbackContext:
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def ended(self, count: int = 1) -> None:
+    def count_ended(self, count: int = 1) -> None:
         """Count what has ended; stages call this from several threads."""
         with self._lock:
             self.stopped += count
 
-    def told(self, holding: Resident) -> None:
+    def count_held(self, holding: Resident) -> None:
         """Add the RAM of what was told to stop; stages call this from several threads."""
         with self._lock:
             self.held += holding.own
@@ -76,7 +76,7 @@ class RollbackContext:
     @property
     def grace_s(self) -> float:
         """Seconds that a candidate gets to end before it is killed."""
-        return 0.0 if self.hurried else self.plan.grace_s
+        return 0.0 if self.no_grace else self.plan.grace_s
 
     @property
     def uses_engine(self) -> bool:
@@ -99,7 +99,7 @@ class RollbackContext:
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
 
-    def note_away(self, stage: str, error: EngineError, limit_s: float) -> bool:
+    def report_engine_away(self, stage: str, error: EngineError, limit_s: float) -> bool:
         """Report that the engine does not answer and for how long it is asked again. The first
         time, also report the commands for an operator who does not want to wait. Return False once
         the engine has refused this user for DENIED_S without a break, which does not pass."""
@@ -167,7 +167,7 @@ class RollbackContext:
         base = self.plan.baseline
         return container in {base.container_name, base.container_id, *self.plan.protected} - {""}
 
-    def outlives(self, service: str) -> bool:
+    def may_stay(self, service: str) -> bool:
         """Whether a service may stay up: it has `keep: true`, and this is not an emergency."""
         return service in self.plan.keep and not self.report.trigger.emergency
 
@@ -206,12 +206,12 @@ def engine_of(plan: SealedPlan, report: Report) -> RawEngine | None:
         return None
 
 
-def together(tasks: list[Callable[[], None]], limit_s: float) -> bool:
+def run_all(tasks: list[Callable[[], None]], limit_s: float) -> bool:
     """Run all tasks at the same time, each in a thread; False if one still runs after `limit_s`."""
-    return joined([thread for task in tasks if (thread := beside(task)) is not None], limit_s)
+    return join_all([thread for task in tasks if (thread := in_thread(task)) is not None], limit_s)
 
 
-def joined(threads: list[threading.Thread], limit_s: float) -> bool:
+def join_all(threads: list[threading.Thread], limit_s: float) -> bool:
     """Wait for all threads; False if one still runs after `limit_s` seconds.
 
     The wait is cut into slices of SLICE_S, because Python handles a Ctrl-C that comes right before
@@ -224,7 +224,7 @@ def joined(threads: list[threading.Thread], limit_s: float) -> bool:
     return not any(thread.is_alive() for thread in threads)
 
 
-def beside(task: Callable[[], None]) -> threading.Thread | None:
+def in_thread(task: Callable[[], None]) -> threading.Thread | None:
     """Run a task in a thread and return that; if none can be started, run it here, return None."""
     thread = threading.Thread(target=task, daemon=True)
     try:

@@ -99,7 +99,7 @@ class Finder:
             return selected
         for other in pointers.find_all():
             if other.uid != os.getuid() and process.alive(other.pid, other.start):
-                self.note(_belongs(f"run {other.run_id}", other.uid))
+                self.note(_belongs_to(f"run {other.run_id}", other.uid))
         return None
 
     def _as_root(self) -> SelectedPlan | None:
@@ -110,7 +110,7 @@ class Finder:
         sudo_uid = int(sudo) if sudo.isascii() and sudo.isdigit() else 0
         mine = [found for uid in {0, sudo_uid} if (found := pointers.read(uid)) is not None]
         others = self.others = OtherUsers({0, sudo_uid}, self.note)
-        belongings = _belongings(sudo_uid) if sudo_uid and not self.explicit_site else ""
+        belongings = _evidence_for(sudo_uid) if sudo_uid and not self.explicit_site else ""
         if mine or belongings or self._has_own():
             runs = others.before(mine)
         else:
@@ -146,8 +146,8 @@ class Finder:
         site = os.path.realpath(path) if os.path.exists(path) else ""
         for selected in self._plans():
             if not site or self.site_seal is None or _is_of(selected.plan, site):
-                ended = replace(selected, plan=selected.plan.of_old)
-                return self._updated(ended, site, self.site_seal)
+                ended = replace(selected, plan=selected.plan.name_first)
+                return self._refreshed(ended, site, self.site_seal)
         return self._from_site(self.site_seal) if self.site_seal and self._has_site() else None
 
     def _from_site(self, seal: Seal, site: str = "") -> SelectedPlan:
@@ -159,20 +159,21 @@ class Finder:
             newest = next(self._plans(site), None)
             if newest is None:
                 raise
-            self.note(f"no plan can be made from the site file: {_words(error)}")
+            self.note(f"no plan can be made from the site file: {_error_words(error)}")
             there = newest.plan.run_dir if os.path.isdir(newest.plan.run_dir) else ""
-            return replace(newest, plan=replace(newest.plan.of_old, run_dir=there))
+            return replace(newest, plan=replace(newest.plan.name_first, run_dir=there))
 
-    def _updated(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
+    def _refreshed(self, selected: SelectedPlan, site: str, seal: Seal | None) -> SelectedPlan:
         """The plan, with its site file's baseline if that file has changed since the sealing."""
         if not site or seal is None or not selected.plan.is_older_than(Path(site)):
             return selected
         self.note(f"{site} changed after {selected.plan.run_id or 'the plan'} was sealed")
         try:
             made = seal()
-            return SelectedPlan(made if made.run_id else selected.plan.on(made), "the site file")
+            plan = made if made.run_id else selected.plan.with_baseline_of(made)
+            return SelectedPlan(plan, "the site file")
         except Exception as error:
-            self.note(f"no plan can be made from the changed site file: {_words(error)}")
+            self.note(f"no plan can be made from the changed site file: {_error_words(error)}")
             return selected
 
     def _select_for(self, pointer: Pointer, source: str = "this user's run") -> SelectedPlan | None:
@@ -191,7 +192,7 @@ class Finder:
             return selected
         if not never_sealed:
             return self._for_lost_plan(pointer)
-        earlier = pointers.put_back(pointers.before(os.getuid(), path.parent)[:1])
+        earlier = pointers.put_back(pointers.earlier(os.getuid(), path.parent)[:1])
         return self._select_for(earlier, source) if earlier is not None else None
 
     def _is_other_site(self, plan: SealedPlan) -> bool:
@@ -201,7 +202,7 @@ class Finder:
         try:
             return _differs(self.site_seal(), plan)
         except Exception as error:
-            self.note(f"no plan can be made from {self.site}: {_words(error)}")
+            self.note(f"no plan can be made from {self.site}: {_error_words(error)}")
             newest = next(self._plans(os.path.realpath(self.site)), None)
             return newest is not None and _differs(newest.plan, plan)
 
@@ -231,7 +232,7 @@ class Finder:
         now, such as a promoted candidate; the run's standby and journal still get the outcome."""
         site = selected.plan.site_path
         seal = partial(self.seal_at, site) if self.seal_at is not None and site else None
-        fresh = self._updated(selected, site, seal)
+        fresh = self._refreshed(selected, site, seal)
         return fresh if fresh is selected else replace(fresh, anew=True)
 
     def _for_lost_plan(self, pointer: Pointer) -> SelectedPlan:
@@ -264,7 +265,7 @@ class Finder:
             try:
                 return SelectedPlan(seal(), "the site file")
             except Exception as error:  # an older plan still restores a baseline
-                self.note(f"no plan can be made from the site file: {_words(error)}")
+                self.note(f"no plan can be made from the site file: {_error_words(error)}")
         return None
 
     def _read_plan(self, path: Path, source: str) -> SelectedPlan | None:
@@ -274,7 +275,7 @@ class Finder:
             self.note(str(error))
             return None
         if owner != os.getuid():
-            self.note(_belongs(str(path), owner))
+            self.note(_belongs_to(str(path), owner))
             return None
         return SelectedPlan(plan, source)
 
@@ -321,7 +322,7 @@ def _end_runner(pointer: Pointer, why: str, note: Callable[[str], None]) -> None
         time.sleep(0.005)
 
 
-def _belongs(what: str, uid: int) -> str:
+def _belongs_to(what: str, uid: int) -> str:
     name = name_of(uid)
     return f"{what} belongs to {name}: sudo omni-console rollback acts as {name}"
 
@@ -359,7 +360,7 @@ def _is_rehearsal(plan: SealedPlan) -> bool:
     return plan.site_path.startswith(f"{paths.rehearsal_dir()}/")
 
 
-def _words(error: Exception) -> str:
+def _error_words(error: Exception) -> str:
     return str(error) if isinstance(error, ConsoleError) else f"{type(error).__name__}: {error}"
 
 
@@ -370,7 +371,7 @@ def _names_in(directory: Path) -> list[str]:
     return []
 
 
-def _belongings(uid: int) -> str:
+def _evidence_for(uid: int) -> str:
     """Say what shows that a rollback under sudo is meant for this user; empty if nothing does."""
     try:
         home = Path(pwd.getpwuid(uid).pw_dir)

@@ -47,7 +47,7 @@ STOPPED_S = 2.0
 stopped (SIGSTOP), it is no longer waited for."""
 PROOFS = 3
 """How often a baseline is proven at most: one that ends right after its proof is proven again."""
-ENGINE_WORD_S = 1.5
+ENGINE_REPORT_S = 1.5
 """Seconds after which a hung engine is reported, even while the fence is still at work."""
 
 
@@ -121,14 +121,14 @@ class Procedure:
             if lock.taken():
                 result = follower.poll()
                 if result is None:
-                    lock.let_go()
+                    lock.release()
                 return result
             now = self.clock.monotonic()
             if follower.seen != seen:
                 heard, seen, ask_at = now, follower.seen, now + STOPPED_S
             is_stopped = False
             if now >= ask_at:
-                is_stopped, ask_at = lock.holder_stopped(), now + STOPPED_S
+                is_stopped, ask_at = lock.holder_is_stopped(), now + STOPPED_S
             # Two rollbacks at the same time do no harm, but waiting for one that hangs does.
             if is_stopped or now - heard >= quiet_limit(self.plan):
                 lock.given_up = True
@@ -142,7 +142,7 @@ class Procedure:
             manual=lambda: commands(self.plan),
         )  # fmt: skip
         baseline = Baseline(context)
-        self._probe(context)
+        self._ping_engine(context)
         if self.trigger.emergency:
             self._stage(context, "fence", lambda: fence.fence(context))
         else:
@@ -157,7 +157,7 @@ class Procedure:
         if self.trigger.emergency:
             if result.serving:
                 _dismiss(self.plan, self.trigger)
-            _finish(self.plan)
+            _start_closer(self.plan)
         if result.serving and self.plan.site_name:
             file = proof.proof_file(self.plan.site_name, self.plan.baseline.url)
             proof.remember(file, self.clock.now(), result.tok_s, result.degraded)
@@ -169,12 +169,12 @@ class Procedure:
         for _ in range(PROOFS):
             if not self._stage(context, "ready", readiness.prove):
                 break
-            result = self._serving(context, baseline)
+            result = self._measured_result(context, baseline)
             still_serves = baseline.serving() if result.tok_s is None else baseline.is_ours(OWNER_S)
             if still_serves:
                 return result
             context.report.note("serving", "not any more: the baseline ended after its completion")
-        return self._not_serving(context)
+        return self._failed_result(context)
 
     def _stage(self, context: RollbackContext, name: str, act: Callable[[], bool | None]) -> bool:
         """Run one stage. Whatever goes wrong in it is reported, and the rollback goes on."""
@@ -186,7 +186,7 @@ class Procedure:
             context.fail(name, f"{type(error).__name__}: {error}")
         return False
 
-    def _probe(self, context: RollbackContext) -> None:
+    def _ping_engine(self, context: RollbackContext) -> None:
         """Ping the engine in a thread while the fence runs, so that a hang is reported early."""
         engine = context.engine
         if engine is None:
@@ -194,7 +194,7 @@ class Procedure:
 
         def ping() -> None:
             try:
-                engine.ping(ENGINE_WORD_S)
+                engine.ping(ENGINE_REPORT_S)
             except EngineError as error:
                 context.report.note("stop", str(error))
 
@@ -202,7 +202,7 @@ class Procedure:
         with contextlib.suppress(OSError, RuntimeError):
             threading.Thread(target=ping, name="engine-ping", daemon=True).start()
 
-    def _serving(self, context: RollbackContext, baseline: Baseline) -> Result:
+    def _measured_result(self, context: RollbackContext, baseline: Baseline) -> Result:
         report, plan = context.report, self.plan.baseline
         seconds = report.elapsed_s()
         restore_s = round(seconds, 3) if baseline.started else None
@@ -230,7 +230,7 @@ class Procedure:
             detail=("DEGRADED: " if degraded else "") + words,
         )
 
-    def _not_serving(self, context: RollbackContext) -> Result:
+    def _failed_result(self, context: RollbackContext) -> Result:
         detail = context.failures[-1] if context.failures else "the baseline does not serve"
         return Result(
             serving=False,
@@ -281,7 +281,7 @@ def _dismiss(plan: SealedPlan, trigger: Trigger) -> None:
         trigger_fifo.say(Path(plan.run_dir, *trigger_fifo.INBOX), b'{"do": "quit"}\n')
 
 
-def _finish(plan: SealedPlan) -> None:
+def _start_closer(plan: SealedPlan) -> None:
     """Start the closer, which completes the killed run's journal. It runs detached and may fail.
 
     It is recorded in live.jsonl at once, so that whoever follows the run waits for it.

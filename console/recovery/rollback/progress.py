@@ -54,7 +54,7 @@ def new_trigger(clock: Clock, emergency: bool = True, who: str = "") -> Trigger:
     return Trigger(f"{word}-{unique}", emergency, clock.monotonic())
 
 
-def is_runners(trigger: object) -> bool:
+def is_of_runner(trigger: object) -> bool:
     """Whether this is the id of a rollback that the runner asked for."""
     return str(trigger).startswith(f"{RUNNER}-")
 
@@ -229,7 +229,7 @@ def read_lines(path: Path, offset: int = 0) -> tuple[list[Line], int]:
     return lines, offset + end
 
 
-def asked(directory: Path, who: str, at: float) -> None:
+def record_request(directory: Path, who: str, at: float) -> None:
     """Record for the run's journal who asked for a rollback at which Unix time. Never raises."""
     with contextlib.suppress(OSError):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -241,7 +241,7 @@ def asked(directory: Path, who: str, at: float) -> None:
 
 
 def who_asked(directory: Path) -> str:
-    """Who was the last to ask, as `asked` recorded it; empty if nobody did."""
+    """Who was the last to ask, as `record_request` recorded it; empty if nobody did."""
     lines, _ = read_lines(directory / ASKED)
     return one_line(str(lines[-1].get("who", "")), 80) if lines else ""
 
@@ -285,7 +285,7 @@ class Follower:
             if self._emit is not None:
                 with contextlib.suppress(Exception):
                     self._emit(line)
-            ignored = self._emergency and is_runners(line.get("trigger"))
+            ignored = self._emergency and is_of_runner(line.get("trigger"))
             if line.get("rung") == "done" and line.get("state") != "begin" and not ignored:
                 self.result = result_of(line)
                 break

@@ -73,17 +73,17 @@ def write(pointer: Pointer) -> Path:
     pointer goes to the user's own directory, where only this user and root look for it.
     """
     text = json.dumps(asdict(pointer)) + "\n"
-    for path in _places(pointer.uid)[:-1]:
+    for path in _pointer_paths(pointer.uid)[:-1]:
         with contextlib.suppress(OSError):
             write_atomically(path, text)
             return path
-    path = _places(pointer.uid)[-1]
+    path = _pointer_paths(pointer.uid)[-1]
     paths.make(path.parent)
     write_atomically(path, text)
     return path
 
 
-def _places(uid: int) -> list[Path]:
+def _pointer_paths(uid: int) -> list[Path]:
     """Where a user's pointer may be, the usual place first. The second place is in the user's state
     directory, in case somebody has blocked the first; root looks there, too."""
     own = [paths.own_host_dir() / "pointer.json"] if uid == os.getuid() else []
@@ -104,7 +104,7 @@ def set_aside(uid: int, directory: Path) -> None:
         write_atomically(directory / BEFORE, json.dumps(asdict(before)) + "\n", 0o600)
 
 
-def before(uid: int, directory: Path) -> list[Pointer]:
+def earlier(uid: int, directory: Path) -> list[Pointer]:
     """Return the pointer that the run of this directory set aside, then the one which that run had
     set aside, and so on; the newest comes first. Never raises."""
     found: dict[Path, Pointer] = {}
@@ -132,12 +132,12 @@ def clear(run_id: str, uid: int | None = None) -> None:
     """Remove a user's pointer, by default this user's, if it names this run. Never raises."""
     mine = read(os.getuid() if uid is None else uid)
     if mine is not None and mine.run_id == run_id:
-        for path in _places(mine.uid):
+        for path in _pointer_paths(mine.uid):
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
-def keep(run_id: str) -> None:
+def mark_over(run_id: str) -> None:
     """Mark this user's pointer as that of a run that is over but left the baseline down.
 
     Never raises.
@@ -150,7 +150,7 @@ def keep(run_id: str) -> None:
 
 def read(uid: int) -> Pointer | None:
     """The pointer of one user; None if there is none, or if it is forged or invalid."""
-    found = (_read(path, uid) for path in _places(uid))
+    found = (_read(path, uid) for path in _pointer_paths(uid))
     return next((one for one in found if one is not None), None)
 
 
@@ -261,7 +261,7 @@ KEPT = 4096
 """How many of the last bytes that it prints are kept."""
 
 
-def live_others(mine: Iterable[int]) -> list[Pointer]:
+def live_runs_of_others(mine: Iterable[int]) -> list[Pointer]:
     """The live runs of users who are not in `mine` (uids).
 
     A run counts if its runner is that user's process and holds that user's lock on this host.
@@ -270,13 +270,13 @@ def live_others(mine: Iterable[int]) -> list[Pointer]:
         found
         for found in find_all()
         if found.uid not in mine
-        and _holds_host(found)
+        and _holds_host_lock(found)
         and process.alive(found.pid, found.start)
         and process.user_of(found.pid) == found.uid
     ]
 
 
-def _holds_host(found: Pointer) -> bool:
+def _holds_host_lock(found: Pointer) -> bool:
     if found.lock:
         return (found.pid, found.lock) in flocks()
     return found.pid in holders(paths.host_lock(found.uid))
@@ -300,14 +300,14 @@ def roll_back_first(other: Pointer, note: Callable[[str], None]) -> bool:
     how = "is active" if process.alive(other.pid, other.start) else "was interrupted"
     note(f"run {one_line(other.run_id, 60)} of {who} {how}: it is rolled back first, as {who}")
     try:
-        said = decode(last_said(child, LIMIT_S)).strip().splitlines()
+        said = decode(last_output(child, LIMIT_S)).strip().splitlines()
         note(f"{who}: exit {child.returncode}, {one_line(said[-1], 200) if said else 'no output'}")
     except subprocess.TimeoutExpired:
         note(f"{who}: the rollback is not done after {LIMIT_S:.0f} s; going on without it")
     return child.returncode == 0
 
 
-def last_said(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
+def last_output(child: subprocess.Popen[bytes], limit_s: float) -> bytes:
     """Wait for another user's process, and return the last KEPT bytes that it printed; it may print
     without end. Raises TimeoutExpired."""
     assert child.stdout is not None
@@ -332,7 +332,7 @@ class OtherUsers:
 
     def __init__(self, own: Collection[int], note: Callable[[str], None]) -> None:
         self.note, self.failed, self.count = note, list[str](), False
-        self.live = live_others(own) if own else []
+        self.live = live_runs_of_others(own) if own else []
         found = find_all() if own else []
         dead = [one for one in found if one.uid not in own and one not in self.live]
         self.interrupted = [one for one in dead if not one.over]

@@ -137,7 +137,7 @@ class SealedPlan:
         return Path(base) if base else paths.state_dir() / "services"
 
     @property
-    def of_old(self) -> SealedPlan:
+    def name_first(self) -> SealedPlan:
         """This plan, used long after its run: the container with the sealed id may be unused by
         now, so the container with the name is tried first."""
         return replace(self, baseline=replace(self.baseline, by_name=True))
@@ -148,13 +148,13 @@ class SealedPlan:
         try:
             if self.run_dir:
                 with contextlib.suppress(ConsoleError):
-                    copy, _ = _content(Path(self.run_dir, SITE))
-                    return _content(site)[0].removeprefix(codecs.BOM_UTF8) != copy
+                    copy, _ = _read_bytes(Path(self.run_dir, SITE))
+                    return _read_bytes(site)[0].removeprefix(codecs.BOM_UTF8) != copy
             return site.stat().st_mtime > self.sealed_at
         except OSError:
             return False
 
-    def on(self, site: SealedPlan) -> SealedPlan:
+    def with_baseline_of(self, site: SealedPlan) -> SealedPlan:
         """This run's plan with the baseline of `site`, the plan of its changed site file. What the
         run may have left behind is still looked for."""
         has_engine = self.engine.socket or self.engine.docker_host
@@ -213,7 +213,7 @@ def copies() -> list[Path]:
 
 def read_owned(path: Path) -> tuple[SealedPlan, int]:
     """The plan in a file, and the uid that owns that very file. Raises InvalidFile."""
-    data, owner = _content(path)
+    data, owner = _read_bytes(path)
     try:
         value = json.loads(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
@@ -221,7 +221,7 @@ def read_owned(path: Path) -> tuple[SealedPlan, int]:
     return SealedPlan.from_json(value, str(path)), owner
 
 
-def _content(path: Path) -> tuple[bytes, int]:
+def _read_bytes(path: Path) -> tuple[bytes, int]:
     """The bytes in a file, and the uid that owns that very file. Raises InvalidFile."""
     try:
         with open_regular(path) as file:

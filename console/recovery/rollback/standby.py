@@ -38,10 +38,10 @@ from console.recovery.rollback.live import LIVE, Live
 from console.recovery.rollback.procedure import Procedure, load
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
-    asked,
-    is_runners,
+    is_of_runner,
     new_trigger,
     read_lines,
+    record_request,
     size_of,
 )
 from console.recovery.rollback.sealed_plan import PLAN, SealedPlan
@@ -115,9 +115,9 @@ class Standby:
             pending = self.pending or self._unanswered(self._wait_for_bytes(), known)
             self.pending = b""
             who = next((w for byte, w in WHO.items() if byte in pending), "")
-            if not pending and self._overdue():
+            if not pending and self._lease_expired():
                 who = LEASE
-                asked(self.directory, "the lease", self.clock.now())
+                record_request(self.directory, "the lease", self.clock.now())
             if who:
                 self._run(who)
                 if QUIT in pending and QUIT not in self.pending:
@@ -147,7 +147,7 @@ class Standby:
         lines = read_lines(self.directory / PROGRESS_FILE, known)[0] if pending else []
         lines = [line for line in lines if line.get("rung") == "done"]
         since = [line for line in lines if not _is_before(line.get("at"), self.written_at)]
-        ended = [is_runners(line.get("trigger")) for line in since]
+        ended = [is_of_runner(line.get("trigger")) for line in since]
         if ended:
             pending = pending.translate(None, delete=ASKED)
         if False in ended:
@@ -173,14 +173,15 @@ class Standby:
                 return False
         return relay.at(base.url) is None  # behind a relay, a candidate answers
 
-    def _overdue(self) -> bool:
+    def _lease_expired(self) -> bool:
         """Whether the lease has expired while neither runner nor sentinel lives to count it.
 
         This is checked whenever no byte came for LOOK_S. It is true only if this run is the active
         one and no rollback has run since the baseline was first seen down.
         """
         now, lease_s = self.clock.monotonic(), self.plan.lease_s
-        if not (lease_s and self._is_on()) or self._lives("runner", "sentinel") or self._serves():
+        counts = lease_s and self._is_active() and not self._lives("runner", "sentinel")
+        if not counts or self._serves():
             self.down_since = None
             return False
         progress_size = size_of(self.directory / PROGRESS_FILE)
@@ -188,7 +189,7 @@ class Standby:
             self.down_since, self.progress_size = now, progress_size
         return now - self.down_since >= lease_s and progress_size == self.progress_size
 
-    def _is_on(self) -> bool:
+    def _is_active(self) -> bool:
         """Whether this user's pointer names this run, and the run is not over. A standby does not
         end the outage of another run."""
         on = records.read(os.getuid())
@@ -201,12 +202,12 @@ class Standby:
         with ignore_hangup(signal.SIGTERM) as pressed:
             Procedure(
                 self.plan, clock=clock, trigger=begun, oom_score=self.oom_score,
-                settle=lambda: self._settle(emergency),
+                settle=lambda: self._drop_answered(emergency),
             ).run()  # fmt: skip
         if pressed:
             self.pending += QUIT
 
-    def _settle(self, emergency: bool) -> None:
+    def _drop_answered(self, emergency: bool) -> None:
         """Drop the requests that this rollback has answered: an emergency answers all of them,
         another rollback only the runner's. A quit is kept."""
         answered = EMERGENCY + SENTINEL + ASKED if emergency else ASKED

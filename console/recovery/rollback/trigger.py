@@ -45,7 +45,7 @@ class Lock:
             return True
         return True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
@@ -54,7 +54,7 @@ class Lock:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def holder_stopped(self) -> bool:
+    def holder_is_stopped(self) -> bool:
         """Whether the lock's holder was stopped (SIGSTOP), as far as this user may see."""
         found = _processes_with_lock(self._descriptor)
         # A holder's children have the lock, too, but start nothing new while the holder is stopped.

@@ -275,7 +275,7 @@ def _sealed_for(site: Path | None) -> SealedPlan | None:
             stamped.append((path.stat().st_mtime, path))
     for _, path in sorted(stamped, reverse=True)[:NEWEST]:
         with contextlib.suppress(ConsoleError, OSError):
-            plan = sealed.read(path).of_old
+            plan = sealed.read(path).name_first
             if site is None:
                 return plan
             same = os.path.realpath(plan.site_path) == os.path.realpath(site)

@@ -26,7 +26,7 @@ from console.host.privileges import requester
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback import sealed_plan as sealed
 from console.recovery.rollback import trigger
-from console.recovery.rollback.progress import PROGRESS_FILE, asked, quiet_limit, size_of
+from console.recovery.rollback.progress import PROGRESS_FILE, quiet_limit, record_request, size_of
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.sealed_plan import PLAN, ROLLBACK
 from console.recovery.rollback.trigger import Answer, StandbyFollower, is_held
@@ -168,7 +168,7 @@ class Emergency:
         if progress.by_standby and progress.directory is not None:
             # In a thread of its own: a hung disk must not delay the rollback.
             who = f"{requester()}, with the emergency key"
-            _in_thread(asked, progress.directory, who, self._clock.now())
+            _in_thread(record_request, progress.directory, who, self._clock.now())
             if self._follow_standby(progress, progress.directory):
                 return
         self._spawn(progress)

@@ -10,7 +10,7 @@ from typing import Any
 from console.common.clock import Clock
 from console.common.text import clean_lines, decode, one_line
 from console.journal.run_files import cleaned
-from console.recovery.rollback.progress import Result, is_runners, read_lines, result_of, size_of
+from console.recovery.rollback.progress import Result, is_of_runner, read_lines, result_of, size_of
 
 TAIL = 8
 TAIL_BYTES = 8192
@@ -74,7 +74,7 @@ class RollbackProgress:
         for line in new:
             self.lines.append(cleaned(line))
             # A rollback that the runner asked for is no answer: the one for this press comes next.
-            for_press = not is_runners(line.get("trigger"))
+            for_press = not is_of_runner(line.get("trigger"))
             if line.get("rung") == "done" and line.get("state") != "begin":
                 self._last = result_of(self.lines[-1])
                 if for_press and not self.spawned:

@@ -36,7 +36,7 @@ from console.journal.run_files import (
 from console.journal.run_view import RunView
 from console.journal.state import STANDING
 from console.recovery.rollback import records as pointers
-from console.recovery.rollback.progress import is_runners
+from console.recovery.rollback.progress import is_of_runner
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runner.control import send
 
@@ -82,7 +82,7 @@ class Snapshot:
         if not self.is_rolling_back:
             return ""
         asked = str(self.stages[-1].get("trigger", "")) if self.stages else ""
-        return "restoring" if is_runners(asked) else "rolling back"
+        return "restoring" if is_of_runner(asked) else "rolling back"
 
 
 class Watch(Generic[T]):

@@ -136,10 +136,10 @@ class Forecast:
             self._smooth = now if was is None else was + (now - was) * step / (SMOOTH_S + step)
         short, medium = self._short.push(at, demand), self._medium.push(at, demand)
         self.slopes = Slopes(short, medium, None if short is None else self._smooth)
-        self.on_course = self._holds(memory)
+        self.on_course = self._prediction_holds(memory)
         self._count_down(memory.available, short, medium)
 
-    def _holds(self, memory: Memory) -> bool:
+    def _prediction_holds(self, memory: Memory) -> bool:
         """Return whether the prediction holds. It is compared with demand: what was swapped out to
         make room still counts as taken."""
         if self._line is None or self.base is None:

@@ -65,7 +65,7 @@ class LimitState:
         self._now = METRICS[limit.metric].now if limit.metric else None
         self.fast = self._now is not None
         self.kills = limit.act == "kill"
-        self._excused = index < 0 and limit.metric == "host.swap_growth"
+        self._ignored_on_course = index < 0 and limit.metric == "host.swap_growth"
         self._below = -math.inf if limit.below is None else limit.below
         self._above = math.inf if limit.above is None else limit.above
         if limit.log:
@@ -147,7 +147,7 @@ class LimitState:
             return (
                 self._known_at is not None and metrics.snapshot.at - self._known_at > self.grace_s
             )
-        if self._excused and metrics.forecast.on_course:
+        if self._ignored_on_course and metrics.forecast.on_course:
             return False  # the load took no more than predicted: only cold pages were swapped out
         if limit.scarce and metrics.memory is not None and metrics.memory.available >= limit.scarce:
             return False

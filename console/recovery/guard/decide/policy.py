@@ -230,7 +230,7 @@ class Policy:
         if snapshot.at - self._deviation_at >= DEVIATION_S:
             self._deviation_at = snapshot.at
             self._deviation = self._deviation_words(snapshot)
-        fresh = self._latch(snapshot)
+        fresh = self._find_breach(snapshot)
         return self._decision(snapshot, fresh)
 
     def _deviation_words(self, snapshot: Snapshot) -> str:
@@ -238,7 +238,7 @@ class Policy:
         found = self.forecast.outside(memory, snapshot.cards) if memory and self.armed else None
         return f"not as predicted: {found}" if found else ""
 
-    def _latch(self, snapshot: Snapshot) -> bool:
+    def _find_breach(self, snapshot: Snapshot) -> bool:
         """Make a breach of the first limit that kills and has fired. Returns True if it is new."""
         if not self.armed or self.advised or self.breach is not None:
             return False

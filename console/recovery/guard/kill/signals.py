@@ -54,7 +54,7 @@ class UnixRequest:
         if self.over:
             return True
         try:
-            self._go_on()
+            self._exchange()
         except BlockingIOError:
             pass  # a full backlog or nothing to read yet
         except OSError as error:
@@ -63,7 +63,7 @@ class UnixRequest:
             self._end("no answer" if self.sent else "it accepts no request")
         return self.over
 
-    def _go_on(self) -> None:
+    def _exchange(self) -> None:
         if self._socket is None:
             self._socket = socket.socket(
                 socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC

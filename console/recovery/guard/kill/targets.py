@@ -76,7 +76,7 @@ class Deny:
     run: str = ""
     """The run's id."""
 
-    def names(self, target: Target) -> bool:
+    def covers(self, target: Target) -> bool:
         """Return whether a target is denied by its container's id."""
         return bool(target.container) and any(
             target.container.startswith(word)
@@ -188,7 +188,7 @@ def refreshed(
 
 def refusal(target: Target, deny: Deny, trees: tuple[Hierarchy, ...]) -> str:
     """Check the system again, and return in words why a target must not be killed; "" if it may."""
-    if deny.names(target):
+    if deny.covers(target):
         return "it is the baseline or protected"
     if target.container:
         return _refused_groups(target, deny, trees)
@@ -281,7 +281,7 @@ class LiveTargets:
     def _is_new(self, target: Target, now: float) -> bool:
         return now - self._since.get(target.container, now) < NEW_S
 
-    def _sort(self) -> None:
+    def _split_pending(self) -> None:
         """Find the pending targets. Each costs a stat call or two, so not every tick does this."""
         self._pending = tuple(one for one in self.targets if one.pending)
         self.any = len(self._pending) < len(self.targets)
@@ -299,7 +299,7 @@ class LiveTargets:
         for one in self.targets:
             if one.container:
                 self._since.setdefault(one.container, now)
-        self._sort()
+        self._split_pending()
         return denied
 
     def tick(self, now: float) -> bool:
@@ -321,7 +321,7 @@ class LiveTargets:
             self._leaderless_at = now + GROUP_S
         self.targets = tuple(one for one in self.targets if one not in gone)
         # the same container may get a new group under its id: it was restarted
-        self._sort()
+        self._split_pending()
         self._refresh(list(self._pending), False)
         for one in self.targets:
             if one in self._pending:
@@ -336,7 +336,7 @@ class LiveTargets:
         changed = {old: new for old, new in found.items() if not new.pending}
         if changed:
             self.targets = tuple(changed.get(one, one) for one in self.targets)
-            self._sort()
+            self._split_pending()
         return bool(changed)
 
     def _lives(self, target: Target, now: float) -> bool:

@@ -72,7 +72,7 @@ class Tail:
             try:
                 data = os.pread(self._file, min(BLOCK, until - self._at), self._at)
             except OSError as error:
-                return self._lose(error.strerror)
+                return self._report_unreadable(error.strerror)
             self.why = ""
             if not data:
                 return
@@ -101,7 +101,7 @@ class Tail:
             os.close(self._file)
             self._file = -1
 
-    def _lose(self, why: str | None) -> None:
+    def _report_unreadable(self, why: str | None) -> None:
         if not self.why:
             self._lost_at = time.monotonic()
         self.why = one_line(f"the log cannot be read: {why}")
@@ -120,10 +120,10 @@ class Tail:
             if self._file < 0 or (found.st_dev, found.st_ino) != self._identity:
                 return self._size() if self._open(end=False) else None
         except OSError as error:
-            self._lose(error.strerror)
+            self._report_unreadable(error.strerror)
             return None
         if size < self._at:
-            self._go_on()
+            self._find_place()
         return size
 
     def _open(self, end: bool) -> bool:
@@ -131,12 +131,12 @@ class Tail:
         try:
             descriptor = os.open(self.path, flags)
         except OSError as error:
-            self._lose(error.strerror)
+            self._report_unreadable(error.strerror)
             return False
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
-            self._lose("it is not a file")
+            self._report_unreadable("it is not a file")
             return False
         self.close()
         self._file, self.why = descriptor, ""
@@ -144,10 +144,10 @@ class Tail:
         if end:
             self._at = found.st_size
         else:
-            self._go_on()
+            self._find_place()
         return True
 
-    def _go_on(self) -> None:
+    def _find_place(self) -> None:
         """Find the place to continue in a truncated or new file: after what was read already, if
         the size limit of our own logs has kept that part; else the start."""
         needle, self._last, self._rest, self._at = self._last, b"", b"", 0
@@ -236,7 +236,7 @@ class Logs:
         found = [
             {
                 "limit": one.limit, "count": one.count, "line": one.line,
-                "why": self.bad.get(one.limit) or self._lost(one.service),
+                "why": self.bad.get(one.limit) or self._why_not_counted(one.service),
             }
             for one in self.limits if one.armed >= 0
         ]  # fmt: skip
@@ -251,7 +251,7 @@ class Logs:
         reasons = {name: one.why or one.trouble for name, one in self.tails.items()}
         return {name: why for name, why in reasons.items() if why}
 
-    def _lost(self, service: str) -> str:
+    def _why_not_counted(self, service: str) -> str:
         tail = self.tails.get(service)
         return tail.trouble if tail is not None else "no log of this service is known"
 

@@ -113,7 +113,7 @@ class MemoryCollector:
         if text != self._text or self._psi != before:
             self._text, self._moved_at, self._still = text, at, False
         elif not self._still and at - self._moved_at >= STILL_S:
-            self._still = not self._moves()
+            self._still = not self._meminfo_changes()
             self._moved_at = self._moved_at if self._still else at
         if self._still:
             self.why = f"meminfo has not changed for {at - self._moved_at:.0f} s"
@@ -124,7 +124,7 @@ class MemoryCollector:
             max(0, (swap or 0) - (free or 0)) * 1024, some, full,
         )  # fmt: skip
 
-    def _moves(self) -> bool:
+    def _meminfo_changes(self) -> bool:
         """Return whether meminfo changes when memory is allocated; True if no memory can be."""
         try:
             with mmap.mmap(-1, PROBE, flags=_TAKEN):

@@ -100,7 +100,7 @@ class Copy:
         """Raises OSError."""
         with open(self._ring, "rb") as file:
             data = file.read()
-        if self._file >= 0 and not self._stands():
+        if self._file >= 0 and not self._is_same_file():
             os.close(self._file)
             self._file, self._before = -1, b""
         if self._file < 0:
@@ -112,7 +112,7 @@ class Copy:
         os.fsync(self._file)
         self._before = data
 
-    def _stands(self) -> bool:
+    def _is_same_file(self) -> bool:
         """Return whether the name still belongs to the open file; somebody may have removed it."""
         try:
             return os.path.samestat(os.fstat(self._file), os.lstat(self._copy))

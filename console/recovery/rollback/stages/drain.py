@@ -40,11 +40,11 @@ def wait_for_vram(
 
     `pause` is called between two readings; a reading takes `call_s` seconds at most.
     """
-    begun, before = clock.monotonic(), used(gpus, call_s)
+    begun, before = clock.monotonic(), vram_used(gpus, call_s)
     limit_s = GPU_WAIT_S + (before or 0) / GIB * TEARDOWN_S
     while before is not None:
         pause()
-        now = used(gpus, call_s)
+        now = vram_used(gpus, call_s)
         if now is None:
             break
         waited = clock.monotonic() - begun
@@ -56,7 +56,7 @@ def wait_for_vram(
     return "GPU memory unknown; going on"
 
 
-def used(gpus: Sequence[str], call_s: float) -> int | None:
+def vram_used(gpus: Sequence[str], call_s: float) -> int | None:
     """The sum of the bytes in use on these GPUs; None if one GPU's are unknown.
 
     A child process asks NVML, because the call may hang forever.
@@ -121,7 +121,7 @@ def _while_rising(context: RollbackContext, first: int, now: int) -> str:
             context.report.note("memory", f"RAM is being freed: {format_bytes(now)} available")
 
 
-def lacking(context: RollbackContext) -> str:
+def not_freed(context: RollbackContext) -> str:
     """Say how much of the RAM that stopped candidates held is not free yet; empty if all of it is,
     or if that is unknown. The baseline starts all the same: another process may have taken the RAM.
     """
@@ -137,7 +137,7 @@ def lacking(context: RollbackContext) -> str:
     )
 
 
-def missing(context: RollbackContext, breach: Path) -> str:
+def missing_after(context: RollbackContext, breach: Path) -> str:
     """Say how much RAM is missing after the breach in this file; empty if none, or if unknown.
 
     Wait up to LATE_S for the RAM to be freed.

@@ -10,7 +10,7 @@ from console.common.errors import ServiceError
 from console.host import cgroup, memory, process
 from console.host.memory import kill_wait_s
 from console.recovery.rollback import records
-from console.recovery.rollback.context import RollbackContext, together
+from console.recovery.rollback.context import RollbackContext, run_all
 
 TERM_S = 3.0
 """Seconds between SIGTERM and SIGKILL for steps; they need no time to finish their work."""
@@ -48,7 +48,7 @@ def _kill_runners(context: RollbackContext) -> int:
         killed += 1
         if not _await_gone(context, pid, start, RUNNER_S):
             context.fail("fence", f"the runner, pid {pid}, outlived SIGKILL")
-    context.ended(killed)
+    context.count_ended(killed)
     return killed
 
 
@@ -82,7 +82,7 @@ def stray_steps(context: RollbackContext) -> int:
         if e.kind == "step" and e.pid and e.pid not in spared and context.members(e.pid, e.start)
     ]
     limit_s = TERM_S + kill_wait_s(memory.resident(pid for pid, _ in steps)) + 5
-    together([_group_task(context, step) for step in steps], limit_s)
+    run_all([_group_task(context, step) for step in steps], limit_s)
     for e in entries:
         if e.kind == "step" and e.group:
             cgroup.end(e.group, e.pid, e.start, spared)
@@ -94,11 +94,11 @@ def stray_steps(context: RollbackContext) -> int:
         for s in context.members(e.pid, e.start)
     }
     ended = len(steps) + _end_all(lambda: _strays(context, spared | candidates), context, TERM_S)
-    context.ended(ended)
+    context.count_ended(ended)
     return ended
 
 
-def contained(context: RollbackContext) -> int:
+def end_contained(context: RollbackContext) -> int:
     """End the run's processes inside containers because the engine does not. Return how many were
     alive. Only root can see them."""
     spared = context.spared()

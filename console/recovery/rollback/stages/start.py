@@ -143,16 +143,16 @@ class Baseline(Observed):
         refused = 0
         while True:
             try:
-                return self._by_engine()
+                return self._start_by_engine()
             except NoSuchContainer:
-                return self._by_compose()
+                return self._start_by_compose()
             except EngineRefused as error:
                 refused += 1
                 if refused >= REFUSED_TRIES:
                     raise
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
-                asks_again = context.note_away("start", error, START_WAIT_S)
+                asks_again = context.report_engine_away("start", error, START_WAIT_S)
                 # A start that timed out may have succeeded all the same.
                 if isinstance(error, EngineTimeout) and self.running():
                     self.started = True
@@ -162,20 +162,20 @@ class Baseline(Observed):
                     break
             context.clock.sleep(ENGINE_RETRY_S)
         try:
-            return self._by_command()
+            return self._start_by_command()
         except NoSuchContainer:
-            return self._by_compose()
+            return self._start_by_compose()
 
-    def _by_engine(self) -> str:
+    def _start_by_engine(self) -> str:
         engine = self.context.engine
         if engine is None:
-            return self._by_command()
+            return self._start_by_command()
         if self.context.engine_away:
-            stop.late(self.context, engine)
+            stop.end_left_over(self.context, engine)
         ways = list(self.plan.ways)
         if not ways and (made := engine.of_compose(self.plan.compose_argv)):
             ways = [made]
-        return self._first_of(ways, lambda name: self._start_or_unpause(engine, name))
+        return self._start_first(ways, lambda name: self._start_or_unpause(engine, name))
 
     def _start_or_unpause(self, engine: RawEngine, name: str) -> bool:
         """Start a container. A paused one is unpaused instead: it still has its model loaded."""
@@ -205,7 +205,7 @@ class Baseline(Observed):
         words = f"container {other[:12]}, whose network the baseline joins, runs"
         self.context.report.note("start", words)
 
-    def _first_of(self, ways: list[str], begin: Callable[[str], bool]) -> str:
+    def _start_first(self, ways: list[str], begin: Callable[[str], bool]) -> str:
         """Start the first container that exists. Raises NoSuchContainer when none does."""
         for at, name in enumerate(ways):
             word = name if name == self.plan.container_name else name[:12]
@@ -222,7 +222,7 @@ class Baseline(Observed):
             return f"container {word}" + ("" if fresh else " runs already")
         raise NoSuchContainer("no container that the plan names exists")
 
-    def _by_compose(self) -> str:
+    def _start_by_compose(self) -> str:
         if not self.plan.compose_argv:
             self.gone = True
             names = dict.fromkeys((self.plan.container_name, self.plan.container_id[:12]))
@@ -243,11 +243,11 @@ class Baseline(Observed):
                 return self.context.engine.of_compose(self.plan.compose_argv)
         return ""
 
-    def _by_command(self) -> str:
-        done = self._first_of(list(self.plan.ways), self._start_by_command)
+    def _start_by_command(self) -> str:
+        done = self._start_first(list(self.plan.ways), self._docker_start)
         return f"{done} by the docker command"
 
-    def _start_by_command(self, name: str) -> bool:
+    def _docker_start(self, name: str) -> bool:
         try:
             self.context.command(["docker", "start", name], 30.0)
         except EngineError as error:

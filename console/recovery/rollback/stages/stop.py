@@ -17,7 +17,7 @@ from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
 from console.host import cgroup, process
 from console.host.memory import kill_wait_s, pids_of_container, resident
-from console.recovery.rollback.context import RollbackContext, beside, joined, together
+from console.recovery.rollback.context import RollbackContext, in_thread, join_all, run_all
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.stages import drain, fence
@@ -42,20 +42,20 @@ VRAM_PAUSE_S = 0.2
 def stop(context: RollbackContext) -> None:
     """End candidate processes and containers in parallel; without an engine, those that it can."""
     context.report.begin("stop")
-    context.hurried = drain.is_scarce()
-    if context.hurried:
+    context.no_grace = drain.is_scarce()
+    if context.no_grace:
         context.report.note("stop", "RAM is nearly full: candidates are killed at once")
     before, failures = context.stopped, len(context.failures)
     context.available = drain.available()
     groups = _process_groups(context)
     context.groups += groups
     holding = resident(one.pid for group in groups for one in context.members(*group))
-    context.told(holding)
+    context.count_held(holding)
     limit_s = context.grace_s + kill_wait_s(holding) + 5
-    worker = beside(lambda: _stop_processes(context, groups, limit_s))
+    worker = in_thread(lambda: _stop_processes(context, groups, limit_s))
     _end_containers(context)
     if worker is not None:
-        joined([worker], limit_s)
+        join_all([worker], limit_s)
     if len(context.failures) > failures:
         return
     ended = context.stopped - before
@@ -84,7 +84,7 @@ def sweep(context: RollbackContext, when: str) -> None:
 def _candidate_processes(context: RollbackContext, spared: set[int]) -> list[Live]:
     return [
         e for e in context.live
-        if e.kind == "process" and e.pid and not context.outlives(e.name) and e.pid not in spared
+        if e.kind == "process" and e.pid and not context.may_stay(e.name) and e.pid not in spared
     ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _process_groups(context: RollbackContext) -> list[tuple[int, int]]:
     groups = [(found.pid, found.start) for found in relay.all_at(context.plan.baseline.url)]
     groups += [(e.pid, e.start) for e in _candidate_processes(context, spared)]
     for candidate in context.plan.candidates:
-        if candidate.kind == "process" and not context.outlives(candidate.service):
+        if candidate.kind == "process" and not context.may_stay(candidate.service):
             # A process that an earlier run left behind is not in this run's live.jsonl.
             recorded = process.read_record(context.plan.records_dir, candidate.service)
             groups += [recorded] if recorded else []
@@ -104,13 +104,13 @@ def _process_groups(context: RollbackContext) -> list[tuple[int, int]]:
 def _stop_processes(
     context: RollbackContext, groups: list[tuple[int, int]], limit_s: float
 ) -> None:
-    together([_process_task(context, group) for group in groups], limit_s)
+    run_all([_process_task(context, group) for group in groups], limit_s)
     spared = context.spared()
     # A process that left its session, parents and environment is still in its control group.
     for e in _candidate_processes(context, spared):
         left = cgroup.end(e.group, e.pid, e.start, spared)
         if left:
-            context.ended(left)
+            context.count_ended(left)
             context.report.note("stop", f"ended {left} process(es) that pid {e.pid} left behind")
 
 
@@ -118,7 +118,7 @@ def _process_task(context: RollbackContext, group: tuple[int, int]) -> Callable[
     def task() -> None:
         try:
             if context.stop_group(*group, context.grace_s):
-                context.ended()
+                context.count_ended()
         except ServiceError as error:
             context.fail("stop", str(error))
 
@@ -145,38 +145,38 @@ def _end_containers(context: RollbackContext) -> None:
             if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return
-            asks_again = context.note_away("stop", error, ENGINE_WAIT_S)
+            asks_again = context.report_engine_away("stop", error, ENGINE_WAIT_S)
             context.engine_away = True
             if context.plan.baseline.kind == "process":
-                _end_inside(context)
-                if not _still_held(context):
+                _end_without_engine(context)
+                if not _containers_run(context):
                     break
             if context.clock.monotonic() + ENGINE_RETRY_S >= deadline or not asks_again:
                 break
             context.clock.sleep(ENGINE_RETRY_S)
-    _end_inside(context)
+    _end_without_engine(context)
     if context.plan.baseline.kind == "container":
         _stop_by_command(context)
     else:
         context.fail("stop", "candidate containers could not be looked for: no engine answers")
 
 
-def _end_inside(context: RollbackContext) -> None:
-    if ended := fence.contained(context):
-        context.ended(ended)
+def _end_without_engine(context: RollbackContext) -> None:
+    if ended := fence.end_contained(context):
+        context.count_ended(ended)
         context.report.note("stop", f"ended {ended} process(es) of containers, without the engine")
 
 
-def _still_held(context: RollbackContext) -> bool:
+def _containers_run(context: RollbackContext) -> bool:
     """Whether a candidate's container has processes, which hold memory that the baseline needs.
 
     The kernel knows this without the engine.
     """
-    recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
+    recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
     return any(pids_of_container(one) for one in recorded)
 
 
-def late(context: RollbackContext, engine: RawEngine) -> None:
+def end_left_over(context: RollbackContext, engine: RawEngine) -> None:
     """End the candidates that an absent engine could not, before the baseline starts.
 
     Raises EngineError if it is still away.
@@ -191,7 +191,7 @@ def late(context: RollbackContext, engine: RawEngine) -> None:
 
 def _knows_no_container(context: RollbackContext) -> bool:
     containers = [c for c in context.plan.candidates if c.kind != "process"]
-    recorded = [e for e in context.live if e.container and not context.outlives(e.name)]
+    recorded = [e for e in context.live if e.container and not context.may_stay(e.name)]
     return context.plan.baseline.kind == "process" and not containers and not recorded
 
 
@@ -203,7 +203,7 @@ def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:
     that hangs inside the engine is killed here without it.
     """
     found = dict.fromkeys(_by_label(context, engine))
-    recorded = [e.container for e in context.live if e.container and not context.outlives(e.name)]
+    recorded = [e.container for e in context.live if e.container and not context.may_stay(e.name)]
     for word in dict.fromkeys(recorded):
         if word in found:
             continue
@@ -238,7 +238,7 @@ def _end_hung(
     it may still succeed later.
     """
     short, holding = identity[:12], resident(pids_of_container(identity))
-    context.told(holding)
+    context.count_held(holding)
     deadline = context.clock.monotonic() + HUNG_KILL_S + kill_wait_s(holding)
     left = _kill_inside(identity)
     if left:
@@ -248,7 +248,7 @@ def _end_hung(
             context.clock.sleep(0.05)
             left = _kill_inside(identity)
         if not left:
-            context.ended()
+            context.count_ended()
     words = "it still runs" if left else "it does not run now, but may still start"
     context.fail("stop", f"container {short}: {error}; {words}")
 
@@ -269,7 +269,7 @@ def _by_label(context: RollbackContext, engine: RawEngine) -> list[str]:
         for row in rows
         if row.labels.get(role_label()) in ROLES
         and not is_of_another(row.labels.get(OWNER_LABEL, ""), context.plan.site_name)
-        and not context.outlives(row.labels.get(SERVICE_LABEL, ""))
+        and not context.may_stay(row.labels.get(SERVICE_LABEL, ""))
         and not _untouchable(context, row.id, row.name)
     ]
 
@@ -284,11 +284,11 @@ def _stop_containers(context: RollbackContext, engine: RawEngine, targets: list[
     context.containers += targets
     holding = {one: resident(pids_of_container(one)) for one in targets}
     for one in holding.values():
-        context.told(one)
+        context.count_held(one)
     most_s = max((GONE_S + kill_wait_s(one) for one in holding.values()), default=0.0)
     limit_s = context.grace_s + most_s + 15
     tasks = [_container_task(context, engine, one, most_s) for one in targets]
-    if not together(tasks, limit_s):
+    if not run_all(tasks, limit_s):
         context.fail("stop", f"a container is still stopping after {format_duration(limit_s)}")
 
 
@@ -307,7 +307,7 @@ def _container_task(
             except EngineError as worse:
                 context.report.note("stop", f"{short}: {worse}")
         if _await_gone(context, engine, identity, gone_s):
-            context.ended()
+            context.count_ended()
         else:
             context.fail("stop", f"container {short} still runs")
 
@@ -333,7 +333,7 @@ def _await_gone(context: RollbackContext, engine: RawEngine, identity: str, limi
 
 def _stop_by_command(context: RollbackContext) -> None:
     """Stop containers with the docker command, which may reach an engine that our client cannot."""
-    ours = {e.container for e in context.live if e.container and not context.outlives(e.name)}
+    ours = {e.container for e in context.live if e.container and not context.may_stay(e.name)}
     labels = (role_label(), SERVICE_LABEL, OWNER_LABEL)
     marks = "\t".join(f'{{{{.Label "{label}"}}}}' for label in labels)
     argv = ["docker", "ps", "--no-trunc", "--format", "{{.ID}}\t" + marks + "\t{{.Names}}"]
@@ -341,14 +341,14 @@ def _stop_by_command(context: RollbackContext) -> None:
         targets = []
         for line in context.command(argv).splitlines():
             identity, role, service, owner, name = [*line.split("\t"), "", "", "", ""][:5]
-            marked = role in ROLES and not context.outlives(service)
+            marked = role in ROLES and not context.may_stay(service)
             marked = marked and not is_of_another(owner, context.plan.site_name)
             if (marked or identity in ours) and not _untouchable(context, identity, name):
                 targets.append(identity)
         if targets:
             grace = context.grace_s
             context.command(["docker", "stop", "-t", f"{grace:.0f}", *targets], grace + 30)
-            context.ended(len(targets))
+            context.count_ended(len(targets))
     except EngineError as error:
         context.fail("stop", f"candidate containers: {error}")
 
@@ -368,10 +368,10 @@ def memory(context: RollbackContext) -> None:
     if left:
         report.note("memory", f"pid {left[0][0]} is still there")
     words = drain.wait_for_ram(context, killed) or "everything that was stopped is gone"
-    lacking = drain.lacking(context)
-    if lacking:
-        report.note("memory", lacking)
-    short = drain.missing(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
+    not_freed = drain.not_freed(context)
+    if not_freed:
+        report.note("memory", not_freed)
+    short = drain.missing_after(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
     if context.plan.gpus and context.plan.exclusive:
         clock = context.clock
         back = drain.wait_for_vram(context.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))

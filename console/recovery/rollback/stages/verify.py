@@ -81,7 +81,7 @@ class Readiness:
             now = clock.monotonic()
             if state is Health.SERVING and not self.baseline.is_ours(OWNER_S):
                 if not self.baseline.may_be_published():
-                    return "ready", self._stranger()
+                    return "ready", self._explain_stranger()
                 state, detail = (
                     Health.LOADING,
                     "a container holds its port, and its start script is still busy",
@@ -101,8 +101,8 @@ class Readiness:
             if plan.kind == "process" or now - checked >= LOOK_S:
                 checked = now
                 if self.baseline.running() is False:
-                    return "ready", self._ended()
-                if elsewhere := self._elsewhere():
+                    return "ready", self._ended_words()
+                if elsewhere := self._where_published():
                     return "ready", elsewhere
             if now - begun >= limit_s:
                 waited = format_duration(limit_s)
@@ -124,14 +124,14 @@ class Readiness:
         until = self.context.clock.monotonic() + BETWEEN_S
         while not self.baseline.is_ours(OWNER_S):
             if not self.baseline.may_be_published() or self.context.clock.monotonic() >= until:
-                return "completion", self._stranger()
+                return "completion", self._explain_stranger()
             self.context.clock.sleep(LAST_PAUSE_S)
         now = self.baseline.life()
         if life and now and now != life:
             return "completion", "the baseline was restarted during its proof"
         return None
 
-    def _elsewhere(self) -> str:
+    def _where_published(self) -> str:
         """Say where the container is published instead of at its URL, as the engine last described
         it; "" if it is published there, or if that is not known."""
         port = published_elsewhere(self.baseline.inspected or {}, self.plan.url)
@@ -141,17 +141,17 @@ class Readiness:
         hint = elsewhere_hint(port)
         return f"the container is published at {port}, and not at {self.plan.url}: {hint}"
 
-    def _stranger(self) -> str:
+    def _explain_stranger(self) -> str:
         # A container that its engine is just restarting is not misplaced.
         runs = self.baseline.can_answer(OWNER_S) is True
         self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
-        if self.misplaced and (elsewhere := self._elsewhere()):
+        if self.misplaced and (elsewhere := self._where_published()):
             return elsewhere
         who = listener(self.plan.url)
         name = f": pid {who.pid}, {who.words}" if who else ""
         return f"something else answers at the baseline's address, {self.plan.url}{name}"
 
-    def _ended(self) -> str:
+    def _ended_words(self) -> str:
         lines = " | ".join(self.baseline.last_lines())
         return "the baseline ended" + (f"; its last lines: {one_line(lines, 300)}" if lines else "")
 
@@ -167,7 +167,7 @@ class Readiness:
                 model=proof.model,
                 prompt=proof.prompt,
                 max_tokens=proof.max_tokens,
-                timeout_s=_patience_s(proof.timeout_s, attempt),
+                timeout_s=_try_timeout_s(proof.timeout_s, attempt),
             )
             if answer.ok:
                 report.ok("completion", answer.detail)
@@ -184,7 +184,7 @@ class Readiness:
         return "completion", detail
 
 
-def _patience_s(timeout_s: float, attempt: int) -> float:
+def _try_timeout_s(timeout_s: float, attempt: int) -> float:
     """Seconds for a completion. Only a retry gets the whole timeout: the server was merely slow."""
     return timeout_s if attempt else min(HUNG_S, timeout_s)
 
@@ -203,7 +203,7 @@ def measure(context: RollbackContext) -> tuple[float | None, bool]:
             model=plan.completion.model,
             prompt=plan.completion.prompt,
             max_tokens=MEASURED_TOKENS,
-            timeout_s=_patience_s(plan.completion.timeout_s, number),
+            timeout_s=_try_timeout_s(plan.completion.timeout_s, number),
         )
         if answer.ok and answer.decode_tok_s is not None:
             rates.append(answer.decode_tok_s)
