@@ -164,7 +164,7 @@ is_elsewhere() {
     case "$one" in */tcp/*"/$PORT") ;; *) continue ;; esac
     at=${one#*/tcp/}; at=${at%/*}
     case "$at" in '') at=0.0.0.0 ;; *:*) at="[$at]" ;; esac
-    case "${DOORS:-|$at|}" in *"|$at|"*) return 1 ;; esac
+    case "${HOSTS:-|$at|}" in *"|$at|"*) return 1 ;; esac
   done
   return 0
 }

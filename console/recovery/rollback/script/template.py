@@ -9,13 +9,13 @@ from console.recovery.rollback.script.proof import PROOF
 
 _STOPS = r"""
 # Tools work on bytes: the kernel may cut a name inside a letter, which sed's `.` would not match.
-by_bytes() {
-  THEIRS=${LC_ALL-}; HAD=${LC_ALL+yes}
+use_bytes() {
+  OLD_LOCALE=${LC_ALL-}; HAD_LOCALE=${LC_ALL+yes}
   LC_ALL=C; export LC_ALL
 }
 
 # A process that outlives the script gets the locale with which the script was called.
-callers_locale() { if [ -n "$HAD" ]; then LC_ALL=$THEIRS; else unset LC_ALL; fi; }
+callers_locale() { if [ -n "$HAD_LOCALE" ]; then LC_ALL=$OLD_LOCALE; else unset LC_ALL; fi; }
 
 # Seconds since boot, a clock that nobody can set.
 uptime_s() { read -r since_boot idle </proc/uptime; echo "${since_boot%%.*}"; }
@@ -40,12 +40,12 @@ alive() {
 
 # The leader may be gone while its group lives: the kernel keeps the number for the group.
 group_lives() {
-  if alive "$1" "$2"; then LED="$1 $2"; return 0; fi
+  if alive "$1" "$2"; then SEEN="$1 $2"; return 0; fi
   if [ -e "/proc/$1" ] && [ "$(start_of "$1")" != "$2" ]; then return 1; fi
   kill -s 0 -- "-$1" 2>/dev/null || return 1
   # Every daemon is in a session without a leader, and the number may be a daemon's by now. Where
   # the leader was not seen alive, a cookie or the leader's control group has to prove the group.
-  if [ "${LED-}" != "$1 $2" ] && [ -z "$(started_by "$1" "$2")" ]; then return 1; fi
+  if [ "${SEEN-}" != "$1 $2" ] && [ -z "$(started_by "$1" "$2")" ]; then return 1; fi
   # Members are younger than their leader; if one is older, the number is another group's by now.
   [ -n "$(sed -n 's/.*) //p' /proc/[0-9]*/stat 2>/dev/null |
     while read -r state a group session b c d e f g h i j k l m n o p start rest; do
@@ -136,11 +136,11 @@ strays() {
 RELAY='^console[.]\(services[.]relay\|runtime[.]proxy\)$'
 
 # Whether a relay listens at the baseline's address. A host name may stand for any address.
-is_door() {
+is_at_address() {
   host=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" |
     sed -n "/$RELAY/{n;s/:$PORT\$//p;q}")
-  [ -n "$DOORS" ] || return 0
-  case "$DOORS" in *"|$host|"*) return 0 ;; esac
+  [ -n "$HOSTS" ] || return 0
+  case "$HOSTS" in *"|$host|"*) return 0 ;; esac
   case "$host" in localhost|\[*) return 1 ;; *[!0-9.]*) return 0 ;; esac
   return 1
 }
@@ -149,7 +149,7 @@ is_door() {
 stop_relays() {
   pids_with cmdline "/$RELAY/{n;/:$PORT\$/F}" | while read -r pid; do
     [ -O "/proc/$pid" ] || continue  # another user's, which could not be ended anyway
-    is_door "$pid" || continue
+    is_at_address "$pid" || continue
     start=$(start_of "$pid")
     if [ -n "$start" ]; then end_group "$pid" "$start" 2 stop; fi
   done
@@ -278,14 +278,14 @@ start_again() {
   start_process
 }
 
-answers() {
+prove_baseline() {
   wait_ready || return
   stop_containers
   prove
 }
 
 # Sends a message to the run's standby or sentinel, and does not wait for one that does not read.
-tell() {
+send_to() {
   [ -p "$1" ] || return 0
   timeout 2 sh -c 'printf "%s\n" "$2" 1<>"$1"' sh "$1" "$2" 2>/dev/null
   return 0
@@ -304,7 +304,7 @@ note_done() {
     printf '"detail": "%s", "serving": %s}\n' "$2" "$3"; } 2>/dev/null >>"$PROGRESS"
 }
 
-lost() {
+give_up() {
   note_done failed "rollback.sh did not bring the baseline back" false
   say done "FAILED: the baseline is not proven to serve. By hand:"
   printf '%s\n' "$BY_HAND"
@@ -313,7 +313,7 @@ lost() {
 
 # A shell that cannot fork ends at once, so `restore` runs in a child of this shell, which can still
 # report. This function starts no process either.
-ended() {
+on_exit() {
   trap - EXIT
   [ -z "$OVER" ] || return 0
   printf '%s\n' "$WHY By hand:" "$BY_HAND"
@@ -330,7 +330,7 @@ ended() {
 }
 
 # Only a second signal ends the rollback, as with the command: one left half done may be worst.
-asked() {
+on_signal() {
   if [ -z "$ASKED" ]; then
     ASKED=once
     printf '\nthe rollback goes on; %s again leaves it unfinished\n' "$1"
@@ -346,9 +346,9 @@ main() {
   command trap '' HUP TSTP PIPE XFSZ 2>/dev/null
   WORKER=''; ASKED=''; OVER=''; WHY="FAILED: the shell ended early: out of processes or files?"
   case "${1-}" in [23]) TRY=$1 ;; *) TRY=1 ;; esac
-  trap ended EXIT
-  trap 'asked Ctrl-C' INT; trap 'asked Ctrl-\\' QUIT; trap 'asked SIGTERM' TERM
-  by_bytes
+  trap on_exit EXIT
+  trap 'on_signal Ctrl-C' INT; trap 'on_signal Ctrl-\\' QUIT; trap 'on_signal SIGTERM' TERM
+  use_bytes
   restore &
   WORKER=$!
   # A signal ends the wait, but not the process that is waited for.
@@ -382,16 +382,16 @@ restore() {
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"
   elif [ "$KIND" = process ]; then start_process
-  else start_container || lost
+  else start_container || give_up
   fi
-  if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot check it"; lost; fi
-  answers; result=$?
-  if [ "$result" = 2 ] && [ -z "$FRESH" ] && start_again; then answers; result=$?; fi
-  [ "$result" = 0 ] || lost
+  if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot check it"; give_up; fi
+  prove_baseline; result=$?
+  if [ "$result" = 2 ] && [ -z "$FRESH" ] && start_again; then prove_baseline; result=$?; fi
+  [ "$result" = 0 ] || give_up
   say serving "$NAME serves"
   note_done ok "rollback.sh brought the baseline back" true
-  tell "$SENTINEL" '{"do": "quit"}'
-  tell "$LADDER" l
+  send_to "$SENTINEL" '{"do": "quit"}'
+  send_to "$LADDER" l
   exit 0
 }
 

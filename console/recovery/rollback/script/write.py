@@ -89,7 +89,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "KEPT": "".join(f"|{name}|" for name in kept if name),
         "PORT": str(relay.port_of(base.url)),
         "AT": _addresses(plan),
-        "DOORS": "".join(f"|{host}|" for host in relay.hosts(base.url)),
+        "HOSTS": "".join(f"|{host}|" for host in relay.hosts(base.url)),
         "HEALTH": f"{url}/{base.ready_path.lstrip('/')}",
         "ASK": f"{url}/v1/chat/completions",
         "BODY_HEAD": head,
