@@ -137,7 +137,7 @@ def test_where_nothing_says_what_to_bring_back_it_is_no_success(stage: Stage) ->
     step = stage.sleeper()
     stage.point()
     lose(stage, "state")
-    with pytest.raises(ConsoleError, match="nothing says what to bring back"):
+    with pytest.raises(ConsoleError, match="nothing says which baseline to restore"):
         rollback(None, False, stage.lines.append)
     assert not process.alive(*step)
 
@@ -207,7 +207,7 @@ def test_a_user_without_a_home_has_a_pointer(stage: Stage) -> None:
 
 @pytest.mark.usefixtures("homeless")
 def test_a_user_without_a_home_or_a_pointer_is_told_so() -> None:
-    with pytest.raises(ConsoleError, match="nothing says what to bring back") as raised:
+    with pytest.raises(ConsoleError, match="nothing says which baseline to restore") as raised:
         rollback(None, False, None)
     assert "HOME" in raised.value.detail
     assert "--site FILE" in raised.value.hint

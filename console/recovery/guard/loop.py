@@ -251,7 +251,7 @@ class GuardLoop:
 
     def _arm(self, snapshot: Snapshot) -> None:
         """Arm the policy when something new of the run comes alive. Each arming allows one kill.
-        After a kill, the next arming needs a request by the runner and a started rollback."""
+        After a kill, the next arming needs a request by the runner, and the breach to be over."""
         alive = self._deps.alive
         if not alive.armed(snapshot.at):
             killing = self._policy.breach and self._handler and not self._handler.over

@@ -247,7 +247,7 @@ class Finder:
             with contextlib.suppress(ConsoleError):
                 process.stop_group(*who, grace_s=RUNNER_S)
         raise ConsoleError(
-            "nothing says what to bring back",
+            "nothing says which baseline to restore",
             f"run {pointer.run_id} has lost its plan, and there is no site file; what was left of "
             "it is ended",
             "start the baseline by hand, or write a site file: omni-console rollback --site FILE",
@@ -298,7 +298,7 @@ def _require_home() -> None:
     """Raise ConsoleError if plans and site file were not found because no home is known."""
     if paths.is_homeless(paths.state_dir()):
         raise ConsoleError(
-            "nothing says what to bring back",
+            "nothing says which baseline to restore",
             f"HOME is not set, and no home directory is known of uid {os.getuid()}",
             "set HOME, or name the site file: omni-console rollback --site FILE",
         )

@@ -341,8 +341,8 @@ class OtherUsers:
 
     def before(self, mine: list[Pointer]) -> list[Pointer]:
         """Roll back what has to end before `mine`, the runs of root and of the user behind sudo.
-        Return the one of `mine` to act on, if any. If there is one, others' interrupted runs are
-        only reported, because anybody can forge them."""
+        Return those of `mine` to act on, in this order. If there is one, others' interrupted runs
+        are only reported, because anybody can forge them."""
         self._roll_back(self.live if mine else (*self.live, *self.interrupted))
         for one in self.interrupted if mine else ():
             who = name_of(one.uid)

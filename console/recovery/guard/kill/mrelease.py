@@ -38,7 +38,7 @@ free themselves quickly."""
 WORTH = 16 << 20
 """Bytes that a process must hold to be worth a call."""
 LATEST_S = 2.5
-"""How long the child waits for a process whose pidfd it has to be killed: an engine may be slow."""
+"""How long the child waits for a process to die once it has the pidfd, as an engine may be slow."""
 FREE, KILL, KILL_GROUP = b"f", b"k", b"g"
 ACK_S = 0.002
 """Seconds by which asking the child may delay a kill. A process switch takes a tenth of that."""

@@ -32,7 +32,7 @@ def silence(child: Child, seconds: float) -> str:
     """Say for how long a child has written nothing and how it ended; "" up to SILENT_S."""
     if seconds <= SILENT_S:
         return ""
-    return f"{seconds:.0f} s" + (f" ({child.how}, {child.died} times)" if child.died else "")
+    return f"{seconds:.0f} s" + (f" ({child.how}, deaths: {child.died})" if child.died else "")
 
 
 class SlowIo:
