@@ -324,7 +324,7 @@ def test_hung_engine_is_named_early_and_the_process_baseline_comes_back(
     named = [x["detail"] for x in stage.lines if "did not answer" in x["detail"]]
     assert "ping: nothing" in named[0]
     assert "within 0.20 s" in named[0], "before the stage that needs it has waited"
-    assert "engine away" in stage.said("stop", "failed")[0]
+    assert "no engine answers" in stage.said("stop", "failed")[0]
 
 
 def test_absent_engine_is_no_failure_when_nothing_needs_it(stage: Stage) -> None:

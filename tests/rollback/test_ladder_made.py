@@ -151,7 +151,7 @@ def test_an_engine_that_is_closed_to_this_user_is_not_waited_for_as_for_one_that
     result = yard.roll_back()  # which would never end if it waited as for one that is away
     assert not result.serving
     for stage in ("stop", "start"):
-        notes = [line for line in yard.said(stage, "note") if "asked again" in line]
+        notes = [line for line in yard.said(stage, "note") if "asking again" in line]
         assert "the docker group, or root, may use it" in notes[0]
 
 
@@ -199,7 +199,7 @@ def test_the_container_whose_network_the_baseline_joins_is_started_first(
     engine.answer = answer
     result = yard.roll_back()
     assert result.serving is is_there, yard.lines
-    gone = f"container {other[:12]}, whose network it joins, is gone"
+    gone = f"container {other[:12]}, whose network the baseline joins, is gone"
     assert (gone in result.detail) is not is_there
 
 
