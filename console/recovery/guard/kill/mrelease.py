@@ -6,9 +6,9 @@ A killed process frees its pages when it next runs, which is late on a busy mach
 processor at a time (some 80 ms a GiB on an idle machine, 400 with every core busy).
 process_mrelease(2), Linux 5.15, frees them from another process. The call lasts as long as the
 freeing, seconds for hundreds of GiB, so a child process makes it that was started beforehand and
-gets descriptors through a socket. Some 50 µs after the kill it is too late to help
-a process, so the child also sends the kill, and then frees the memory at once. The caller sends the
-kill again in any case.
+gets descriptors through a socket. Some 50 µs after the kill it is too late to help a process, so
+the child also sends the kill, and then frees the memory at once. The caller sends the kill again in
+any case.
 """
 
 from __future__ import annotations

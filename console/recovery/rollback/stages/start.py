@@ -22,8 +22,8 @@ ENGINE_RETRY_S = 2.0
 START_WAIT_S = 300.0
 """Seconds for which an engine that is away is asked again, since it usually comes back."""
 OTHERS_NETWORK = "container:"
-"""How the NetworkMode of a container begins that joins another container's network. It can start
-only while that other container runs."""
+"""Prefix of NetworkMode if a container joins another one's network; it can start only while that
+one runs."""
 GRACE_S = 10.0
 """Seconds that a baseline gets to end before its restart. (A candidate's grace may be zero.)"""
 REFUSED_TRIES = 3
