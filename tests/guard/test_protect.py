@@ -59,7 +59,7 @@ def test_an_ordinary_user_is_told_what_is_missing() -> None:
     assert found["nice"] > -20
     words = " ".join(found["missing"])
     assert "kill path: no pidfd_open" in words
-    assert f"nice {found['nice']} and not -20" in words
+    assert f"nice {found['nice']}, as -20 is not permitted" in words
     assert "oom_score_adj" in words
 
 

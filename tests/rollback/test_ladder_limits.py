@@ -274,6 +274,41 @@ esac"""
         stage.groups.append((pid, process.start_time(pid) or 0))
 
 
+def test_a_no_that_the_docker_command_brings_is_not_taken_for_an_engine_that_is_away(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """case "$*" in
+  "start "*) echo "Error response from daemon: port is already allocated" >&2; exit 1 ;;
+  "inspect "*) exit 1 ;;
+esac"""
+    monkeypatch.setenv("PATH", stage.tool("docker", body))
+    monkeypatch.setattr(start, "ENGINE_RETRY_S", 0.01)
+    stage.base(kind="container", container_id="base" + "0" * 60, container_name="base")
+    stage.seal(engine=EngineAddress(docker_host="tcp://192.0.2.1:2376"))
+    result = stage.roll_back()
+    assert not result.serving
+    assert "port is already allocated" in result.detail
+    assert not any("asking again" in line for line in stage.said("start", "note"))
+
+
+def test_processes_that_do_not_end_are_no_stopped_candidate(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hangs in the kernel: the stage says so, and the baseline is started all the same."""
+    released = threading.Event()
+    monkeypatch.setattr(stop, "kill_wait_s", lambda holding: 0.0)
+    monkeypatch.setattr(stop, "_stop_processes", lambda *_: released.wait(60))
+    monkeypatch.setattr(stop, "LEEWAY_S", 0.05)
+    stage.seal(grace_s=0.0)
+    try:
+        result = stage.roll_back()
+    finally:
+        released.set()
+    assert result.serving
+    [said] = stage.said("stop", "failed")
+    assert said.startswith("processes of the run have not ended after")
+
+
 def test_a_baseline_is_started_as_it_was_sealed(
     stage: Stage, restore: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

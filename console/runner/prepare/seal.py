@@ -133,7 +133,7 @@ def _switched(site: Site) -> SealedPlan | None:
         site.path
     ):
         return plan
-    return plan.on(sealed_plan(site, _facts_now(site)))
+    return plan.with_baseline_of(sealed_plan(site, _facts_now(site)))
 
 
 def _engine(site: Site, baseline: Baseline, specs: list[ServiceSpec]) -> EngineAddress:

@@ -254,6 +254,8 @@ class Baseline(Observed):
             if "no such container" in str(error).lower():
                 raise NoSuchContainer(error.title, error.detail) from error
             if "paused" not in str(error).lower():
+                if "error response from daemon" in str(error).lower():  # it answered, with a no
+                    raise EngineRefused(error.title, error.detail) from error
                 raise
             self.context.command(["docker", "unpause", name], 30.0)
         return True

@@ -29,6 +29,8 @@ ROLES = ("candidate", "oneoff")
 ENGINE_RETRY_S = 2.0
 ENGINE_WAIT_S = 60.0
 AWAY_CALL_S = 0.3
+LEEWAY_S = 5.0
+"""Seconds beyond the grace and the wait after a kill, for what those leave behind."""
 GONE_S = 20.0
 HUNG_KILL_S = 2.0
 """Seconds to kill a container that hangs inside the engine, besides those that its memory takes."""
@@ -51,11 +53,13 @@ def stop(context: RollbackContext) -> None:
     context.groups += groups
     holding = resident(one.pid for group in groups for one in context.members(*group))
     context.count_held(holding)
-    limit_s = context.grace_s + kill_wait_s(holding) + 5
+    limit_s = context.grace_s + kill_wait_s(holding) + LEEWAY_S
     worker = in_thread(lambda: _stop_processes(context, groups, limit_s))
     _end_containers(context)
-    if worker is not None:
-        join_all([worker], limit_s)
+    if worker is not None and not join_all([worker], limit_s):
+        context.fail(
+            "stop", f"processes of the run have not ended after {format_duration(limit_s)}"
+        )
     if len(context.failures) > failures:
         return
     ended = context.stopped - before
