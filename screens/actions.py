@@ -106,7 +106,7 @@ class Verbs(Base[None]):
 
     def _reject(self, snapshot: Snapshot) -> None:
         lines = [clean(snapshot.view.detail)]
-        question = Question("Turn it down", lines, "why (may stay empty)")
+        question = Question("Turn it down", lines, "why (optional)")
         self._question(snapshot, "reject", question)
 
     def _approve(self, snapshot: Snapshot) -> None:

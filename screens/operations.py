@@ -365,7 +365,7 @@ class OperationsScreen(Guarded):
 
     def action_report(self) -> None:
         if self.shot.run is None:
-            self.console.say("no run, no report: 2 picks a playbook")
+            self.console.say("no run yet, so no report: 2 picks a playbook")
             return
         from screens.runs import ReportScreen
 

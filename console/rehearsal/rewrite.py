@@ -182,7 +182,7 @@ class Rewriter:
             return  # what lies below the work directory is a path that was moved: nothing is there
         asked["repo"] = str(put_checkpoint(asked.get("engine") in GGUF_ENGINES))
         _drop(asked, "include")
-        self.notes.append(f"{where}: a made-up checkpoint; no real one is judged by it")
+        self.notes.append(f"{where}: a made-up checkpoint; nothing is said about a real one")
 
     def _build(self, build: Tree) -> None:
         name = str(build.get("tag"))
@@ -219,7 +219,7 @@ class Rewriter:
         if unless.get("run"):
             unless["run"] = [self._argument(one) for one in unless["run"]]
         if _make(unless.get("file"), unless.get("min_bytes"), self.mapping):
-            self.notes.append(f"{unless['file']} stands there: that work is taken as done")
+            self.notes.append(f"{unless['file']} exists: that work counts as done")
 
     def _host(self, host: Tree, where: str, base: Path) -> None:
         """Point a host step at the rehearsal's ports, images, files and disks."""

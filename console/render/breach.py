@@ -106,7 +106,7 @@ def cause_of(found: dict[str, Any], events: Iterable[dict[str, Any]] = ()) -> st
 
 def _above(found: Found) -> Iterable[Words]:
     events = found.recorded.events if found.recorded is not None else ()
-    yield cause_of(found.breach, events) or "A limit was passed; which one was not written.", "bad"
+    yield cause_of(found.breach, events) or "A limit was passed; which one was not recorded.", "bad"
     at = wall_of(found.breach)
     killed = deeds(found.breach)
     yield from ((text, "bold") for text in killed)
@@ -114,7 +114,7 @@ def _above(found: Found) -> Iterable[Words]:
     if not killed and found.breach.get("cause") == "lease":
         yield "the lease ran out: the rollback stops what runs and brings the baseline back", "bold"
     elif not killed:
-        yield "nothing is written of what was killed", "warn"
+        yield "what was killed was not recorded", "warn"
     yield from _since(found, at)
 
 

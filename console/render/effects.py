@@ -33,7 +33,7 @@ def _look(step: Step) -> Iterator[str]:
         yield f"looks at this machine: {', '.join(_host(step.host)) or 'memory, CPU, GPUs'}"
     elif step.imports is not None:
         yield _imports(step.imports)
-    yield f"on NO-GO: {step.on_no_go}; on HOLD (also what is not known): {step.on_hold}"
+    yield f"on NO-GO: {step.on_no_go}; on HOLD (also when a fact is not known): {step.on_hold}"
 
 
 def _checkpoint(asked: measuring.CheckpointStep) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _benchmark(bench: measuring.BenchmarkStep) -> Iterator[str]:
         yield f"then the prompt rate, with {PROMPT_ROUNDS} prompts each of {lengths} tokens"
     if bench.concurrency:
         levels = ", ".join(map(str, bench.concurrency))
-        yield f"then {levels} streams at once, told beside the figures of one"
+        yield f"then {levels} streams at once, reported beside the figures of one"
     if bench.against:
         yield "compared with the baseline, measured the same way"
 

@@ -213,7 +213,7 @@ def limit_words(limit: Limit) -> str:
         if limit.scarce:
             what += f", while RAM available is below {format_bytes(limit.scarce)}"
     does = "kills the load, rolls back" if limit.act == "kill" else "warns"
-    blind = "; no figure counts as breached" if limit.missing == "breach" else ""
+    blind = "; an unreadable figure counts as breached" if limit.missing == "breach" else ""
     source = f" ({one_line(limit.source, 80)})" if limit.source else ""
     return f"{what}: {does}{blind}{source}"
 

@@ -49,7 +49,7 @@ def input_error(context: Context, changes: dict[str, Any], why: str) -> str:
     moved = moved_thresholds(context.plan, fresh)
     if moved and not why.strip():
         gate, words = moved[0]
-        return f"this moves what gate {gate} asks for ({words}): it needs a reason"
+        return f"this changes what gate {gate} asks for ({words}): it needs a reason"
     return ""
 
 

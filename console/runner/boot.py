@@ -123,6 +123,6 @@ def text_of(one: Unit, site: str | None, environment: dict[str, str]) -> str:
 
 def _quoted(text: str) -> str:
     if not text.isprintable():
-        raise UsageError("a control character cannot stand in a unit file", one_line(text, 80), "")
+        raise UsageError("a unit file cannot hold a control character", one_line(text, 80), "")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'

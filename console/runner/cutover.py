@@ -54,7 +54,7 @@ def words(step: Step, site: Site, services: dict[str, ServiceSpec]) -> Iterator[
     to = services.get(cut.to)
     where = f" ({relay.address(to.url)})" if to is not None else ""
     yield f"CLIENTS REACH {cut.to} HERE: a relay hands {door(site, cut)} to it{where}"
-    yield "  requests under way are cut; who names the baseline's container instead is not moved"
+    yield "  requests under way are cut; clients that name the baseline's container are not moved"
     yield f"proves it: {site.model.baseline.url} has to answer a completion"
     yield (
         f"watches it for {format_duration(cut.watch)}: health, a completion every "

@@ -68,7 +68,7 @@ class Runner:
             self.context.note(
                 self.control.step, self.control.attempt, StepState.FAILED,
                 cause=str(Cause.INTERNAL),
-                detail=one_line(f"a fault of this console: {words}", 300),
+                detail=one_line(f"an error in this console: {words}", 300),
             )  # fmt: skip
             return Flow.ROLLBACK if self.context.view.outage else Flow.END
 
@@ -170,7 +170,7 @@ class Runner:
         if self.context.meta.headless:
             self.failed = True
             return Flow.END
-        verb = self._pause(Pause.IN_DOUBT, f"{planned.id} may or may not have happened")
+        verb = self._pause(Pause.IN_DOUBT, f"{planned.id} may or may not have taken effect")
         flow = self._settle(planned, verb)
         return self._step(planned) if flow is None else flow
 

@@ -59,7 +59,7 @@ def settle_intents(context: Context, from_step: str = "") -> None:
         if KINDS[planned.kind].repeatable or proven:
             _note(context, view, StepState.PENDING, f"{planned.kind}: run again")
         else:
-            words = "the runner died during it: it may or may not have happened"
+            words = "the runner died during it: it may or may not have taken effect"
             _note(context, view, StepState.IN_DOUBT, words)
 
 

@@ -144,7 +144,7 @@ class RawEngine:
         reply = self._call("list", "GET", f"/containers/json?all={every}&filters={filters}")
         rows = self._json("list", reply)
         if not isinstance(rows, list):
-            raise EngineError("the container engine answered nonsense", "its list is no list")
+            raise EngineError("the container engine's answer makes no sense", "its list is no list")
         return [_found(row) for row in rows if isinstance(row, dict) and row.get("Id")]
 
     def of_compose(self, argv: Sequence[str]) -> str:
@@ -165,7 +165,9 @@ class RawEngine:
         """Everything the engine knows about a container (id or name), in its own JSON."""
         value = self._json(f"inspect {name}", self._call("inspect", "GET", _of(name, "json")))
         if not isinstance(value, dict):
-            raise EngineError("the container engine answered nonsense", "an inspect is no object")
+            raise EngineError(
+                "the container engine's answer makes no sense", "an inspect is no object"
+            )
         return value
 
     def image_exists(self, image: str) -> bool:
@@ -256,7 +258,7 @@ class RawEngine:
             return json.loads(reply.body)
         except (ValueError, RecursionError):
             detail = f"{what}: {one_line(decode(reply.body[:200]), 80)}"
-            raise EngineError("the container engine answered nonsense", detail) from None
+            raise EngineError("the container engine's answer makes no sense", detail) from None
 
 
 _JSON = {"Content-Type": "application/json"}

@@ -113,7 +113,7 @@ def models(facts: Facts, check: Check) -> Iterator[Finding]:
             yield check.failed(f"{path}: no answer within {ASK_S:g} s", "a dead mount? findmnt -T")
         elif not there and not _is_demo(facts):
             yield check.failed(
-                f"{path} is not there", "no run starts without; correct the site file"
+                f"{path} is not there", "no run starts without it; correct the site file"
             )
         elif not there:
             yield check.note(f"{path} is made by `omni-console demo`")

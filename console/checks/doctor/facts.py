@@ -204,7 +204,9 @@ class Docker(RawEngine):
         """A JSON object from the engine. Raises EngineError."""
         value = self._json(f"GET {path}", self._call(f"GET {path}", "GET", path))
         if not isinstance(value, dict):
-            raise EngineError("the container engine answered nonsense", f"{path} is no object")
+            raise EngineError(
+                "the container engine's answer makes no sense", f"{path} is no object"
+            )
         return value
 
 

@@ -54,7 +54,7 @@ def priority(facts: Facts, check: Check) -> Iterator[Finding]:
     else:
         words = f"at nice {ceiling} at best" if ceiling < 0 else "at the priority of any program"
         yield check.warning(
-            f"the sentinel runs {words}: with every core busy it may look late",
+            f"the sentinel runs {words}: with every core busy it may react late",
             f"{UNIT}LimitNICE={HIGHEST}; or CAP_SYS_NICE",
         )
 

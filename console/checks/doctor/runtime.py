@@ -200,7 +200,7 @@ def named(facts: Facts, check: Check) -> Iterator[Finding]:
         if there:
             uuids = ", ".join(f"{{uuid: {uuid}}}" for uuid in there)
             yield check.note(
-                "the site names no card: their memory is not awaited between two models",
+                "the site names no card: nothing waits for their memory between two models",
                 f"gpus: [{uuids}]   in the site file",
             )
         return

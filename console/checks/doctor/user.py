@@ -31,7 +31,7 @@ def python(facts: Facts, check: Check) -> Iterator[Finding]:
     try:
         own = f"omni-console {version('omni-console')}"
     except PackageNotFoundError:
-        own = "omni-console out of a source tree"
+        own = "omni-console from a source tree"
     words = f"{'.'.join(map(str, sys.version_info[:3]))}, {own}"
     if sys.version_info[:2] < OLDEST_PYTHON:
         yield check.failed(words, "Python 3.11 or newer is needed")
@@ -54,7 +54,7 @@ def terminal(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.note(
             f"TERM={term} is not in this machine's terminfo; the console works without, less and "
             "editors may not",
-            "infocmp -x | ssh THIS-MACHINE tic -x -   (run where you sit)",
+            "infocmp -x | ssh THIS-MACHINE tic -x -   (run it on the machine you sit at)",
         )
     else:
         yield check.ok(f"TERM={term}, {colours(os.environ)}")
@@ -101,7 +101,7 @@ def line(facts: Facts, check: Check) -> Iterator[Finding]:
         yield check.ok(f"local; {_MOUSE}")
     elif detachment().warning:
         where = f"inside {inside}" if inside else "ssh without tmux"
-        yield check.note(f"{where}; what logind does at logout stands below")
+        yield check.note(f"{where}; what logind does at logout is said below")
     elif inside:
         yield check.ok(f"inside {inside}: screens and runs survive a lost line; {_MOUSE}")
     else:

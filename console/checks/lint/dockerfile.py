@@ -229,7 +229,7 @@ def _broken(found: list[Instruction]) -> Iterator[Hit]:
         if not one.keyword or one.keyword.startswith(_TEMPLATE):
             continue
         if one.keyword not in known:
-            yield Hit(one.place, f"{one.keyword} is no instruction of a Dockerfile")
+            yield Hit(one.place, f"{one.keyword} is not an instruction of a Dockerfile")
             return
         if wrong := _wrong(one):
             yield Hit(one.place, f"{one.keyword} {wrong}")
@@ -241,7 +241,7 @@ def _wrong(one: Instruction) -> str:
     """Why an instruction is invalid, "" if it is valid."""
     text = one.args.text.strip()
     if not text and one.keyword not in ("SHELL", "CMD", "ENTRYPOINT"):
-        return "without anything behind it"
+        return "without anything after it"
     if one.keyword == "FROM" and len(text.split()) not in (1, 3):
         return "wants IMAGE, or IMAGE AS NAME, and nothing else"
     if not one.closed:

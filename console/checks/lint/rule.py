@@ -168,7 +168,7 @@ def apply_suppressions(
         out.append(one)
     for idle in good:
         if idle not in used:
-            words, fix = f"nothing here is found by {idle.rule}", "take the comment out"
+            words, fix = f"nothing here is found by {idle.rule}", "remove the comment"
             out.append(unit.finding(idle.place, UNUSED, INFO, words, fix))
     return out
 

@@ -187,9 +187,9 @@ def of_unit(unit: Unit, facts: Facts) -> list[Finding]:
     """Each finding once, suppressions applied, in order."""
     found = dict.fromkeys(findings(unit, facts))
     if unit.cut:
-        words = "too long: the end of it is not looked at"
+        words = "too long: its end is not checked"
         found[unit.finding(Place(1, 1), CUT, Severity.WARNING, words, "split it")] = None
     for one in unit.broken:
-        fix = "mend it: nothing behind it may have been understood"
+        fix = "mend it: what follows it may have been misread"
         found[unit.finding(one.place, BROKEN, Severity.ERROR, one.what, fix)] = None
     return sorted(rule.apply_suppressions(unit, found, rules()), key=lambda one: one.order)

@@ -129,7 +129,7 @@ class _Builder:
         if kind == "AliasEvent":
             known = self.anchors.get(event.anchor)
             if known is None:
-                raise NotYaml("an alias of nothing", place)
+                raise NotYaml("an alias without its anchor", place)
             self._hang(known, place)
             return
         node = Node(place, last_line=place.line)

@@ -168,7 +168,7 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
     ]  # fmt: skip
     if listing.refused is not None or not chosen.whole:
         why = "the hub shows the files of this repository, not what is in them"
-        why = why if listing.refused is not None else "a part of a set says too little"
+        why = why if listing.refused is not None else "one part of a set says too little"
         return Preflight(contents, chosen, found, machine, None, tuple(findings), why)
     facts, why = None, ""
     try:

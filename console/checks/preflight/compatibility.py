@@ -153,7 +153,7 @@ def check(question: Question, rows: Table | None = None) -> tuple[Finding, ...]:
     kept = [one for rule, one in found if rule.level != "ok" or not covered[rule.about]]
     kept += _uncovered(question, covered, untried)
     if not kept:
-        words = "the table has nothing that applies to what is known here"
+        words = "the table has no row for what is known here"
         return (Finding(Level.UNKNOWN, f"engine {engine}", words),)
     order = (Level.FAIL, Level.WARN, Level.UNKNOWN, Level.OK)
     return tuple(sorted(kept, key=lambda one: order.index(one.level)))
@@ -226,7 +226,7 @@ def _uncovered(
         value = getattr(question, name)
         title = _title(question, name)
         if value and name not in covered:
-            yield Finding(Level.UNKNOWN, title, "the table says nothing on it")
+            yield Finding(Level.UNKNOWN, title, "the table says nothing about it")
         elif not value and untried.get(name):
             words = f"not known, and {untried[name]} of the refusals in the table ask for it"
             yield Finding(Level.UNKNOWN, title, words)

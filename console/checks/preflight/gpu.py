@@ -88,7 +88,7 @@ def check_cuda(cards: Sequence[Card], cuda: Pair | None, what: str) -> tuple[Fin
         name = f"sm_{capability[0]}{capability[1]}"
         row = next((one for one in table().cards if _version(one.sm) == capability), None)
         if row is None:
-            words = f"the table does not say from which CUDA on there is {name}"
+            words = f"the table does not say which CUDA is the first with {name}"
             found.append(Finding(Level.UNKNOWN, title, words))
         elif cuda < _version(row.cuda):
             words = f"{cuda[0]}.{cuda[1]} has no {name}; the first that has it is {row.cuda}"

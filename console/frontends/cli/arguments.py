@@ -10,6 +10,11 @@ from typing import Any, NoReturn
 from console.common.errors import EXIT_MEANING, Exit
 
 VERSION = "0.1.0"
+SITE_HELP = (
+    "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else the demo's)"
+)
+INPUT_HELP = "give an input of the playbook a value"
+ONLY_HELP = "only the files that match"
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,12 +49,14 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"omni-console {VERSION}")
     parser.set_defaults(handler="console:open_console", json=False)
     parser.add_argument(
-        "--site", dest="console_site", metavar="FILE", help="site file (default: OMNI_SITE, …)"
+        "--site", dest="console_site", metavar="FILE", help=SITE_HELP
+    )  # fmt: skip
+    parser.add_argument(
+        "--readonly", action="store_true", help="open screens that only show, and change nothing"
     )
     parser.add_argument(
-        "--readonly", action="store_true", help="screens that only show, and change nothing"
+        "--rehearse", action="store_true", help="open the screens on the rehearsal, not the site"
     )
-    parser.add_argument("--rehearse", action="store_true", help="show the rehearsal, not the site")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     meant = [make for make, names in GROUPS if argv[:1] and argv[0] in names]
     for make in meant or [make for make, _ in GROUPS]:
@@ -65,20 +72,20 @@ def _add(
     parser.set_defaults(handler=handler)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     if site:
-        parser.add_argument("--site", metavar="FILE", help="site file (default: OMNI_SITE, …)")
+        parser.add_argument("--site", metavar="FILE", help=SITE_HELP)
     return parser
 
 
 def _run_commands(commands: Any) -> None:
     run = _add(commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True)
     run.add_argument("playbook", metavar="PLAYBOOK")
-    run.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
-    run.add_argument("--yes", action="store_true", help="approve everything that asks (recorded)")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help=INPUT_HELP)
+    run.add_argument("--yes", action="store_true", help="approve whatever asks (recorded)")
     run.add_argument("--step", action="store_true", help="pause before every step")
-    run.add_argument("--detach", action="store_true", help="do not follow")
+    run.add_argument("--detach", action="store_true", help="return as soon as it runs")
     run.add_argument(
         "--lease", metavar="TIME",
-        help="bring the baseline back once nobody was attached for TIME (30m; 0: never)",
+        help="bring the baseline back when nobody has been attached for TIME (30m; 0: never)",
     )  # fmt: skip
     run.add_argument(
         "--override", action="append", default=[], metavar="RULE=WHY",
@@ -90,11 +97,13 @@ def _run_commands(commands: Any) -> None:
     attach.add_argument("run", nargs="?", metavar="RUN")
     resume = _add(commands, "resume", "run:resume", "resume a run whose runner died")
     resume.add_argument("run", nargs="?", metavar="RUN")
-    resume.add_argument("--from", dest="from_step", metavar="STEP", help="run again from STEP")
-    resume.add_argument("--detach", action="store_true", help="do not follow")
+    resume.add_argument(
+        "--from", dest="from_step", metavar="STEP", help="run STEP and what follows it again"
+    )
+    resume.add_argument("--detach", action="store_true", help="return as soon as it runs")
     abort = _add(commands, "abort", "run:abort", "stop a run and roll back what it started")
     abort.add_argument("run", nargs="?", metavar="RUN")
-    abort.add_argument("--reason", default="", metavar="TEXT")
+    abort.add_argument("--reason", default="", metavar="TEXT", help="why (recorded)")
     tell = _add(commands, "tell", "run:tell", "tell a run: next, auto, pause, approve, …")
     tell.add_argument("run", metavar="RUN")
     tell.add_argument(
@@ -104,7 +113,9 @@ def _run_commands(commands: Any) -> None:
     )  # fmt: skip
     tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
     tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
-    tell.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    tell.add_argument(
+        "--input", action="append", default=[], metavar="NAME=VALUE", help="change an input (retry)"
+    )
     tell.add_argument("--step", help="only if this is the current step")
     tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
     tell.add_argument("--evidence", metavar="HASH", help="only if the evidence is still this")
@@ -118,9 +129,12 @@ def _run_commands(commands: Any) -> None:
 
 def _rehearsal(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--rehearse", action="store_true", help="stand-ins for images and GPUs; the rest is real"
+        "--rehearse", action="store_true",
+        help="rehearse it: images and GPUs are stand-ins, the rest is real",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fault", default="", metavar="NAME", help="with --rehearse: what goes wrong"
     )
-    parser.add_argument("--fault", default="", metavar="NAME", help="with --rehearse: what fails")
 
 
 def _look_commands(commands: Any) -> None:
@@ -128,7 +142,7 @@ def _look_commands(commands: Any) -> None:
         commands, "plan", "check:plan", "what a playbook would do, effect by effect", site=True
     )
     plan.add_argument("playbook", metavar="PLAYBOOK")
-    plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE")
+    plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help=INPUT_HELP)
     _rehearsal(plan)
     lint = _add(
         commands, "lint", "check:lint",
@@ -191,65 +205,90 @@ def _machine_commands(commands: Any) -> None:
     )
     bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
     bench.add_argument("url", metavar="URL")
-    bench.add_argument("--runs", type=int, default=9)
+    bench.add_argument("--runs", type=int, default=9, metavar="N", help="default: 9")
     bench.add_argument(
-        "--max-runs", type=int, metavar="N", help="most runs if they vary (default: a third more)"
-    )
-    bench.add_argument("--timeout", default="10m", metavar="DURATION", help="of one request")
-    bench.add_argument("--max-tokens", type=int, default=256)
-    bench.add_argument("--model", default="")
-    bench.add_argument("--endpoint", choices=["chat", "completions"], default="chat")
-    bench.add_argument(
-        "--prompt-lengths", type=int, nargs="+", default=[], metavar="TOKENS",
-        help="then the prompt rate, with prompts of TOKENS tokens",
+        "--max-runs", type=int, metavar="N",
+        help="at most N runs when they vary (default: a third more than --runs)",
     )  # fmt: skip
     bench.add_argument(
-        "--concurrency", type=int, nargs="+", default=[], metavar="N", help="then N streams at once"
+        "--timeout", default="10m", metavar="DURATION", help="of one request (default: 10m)"
     )
+    bench.add_argument(
+        "--max-tokens", type=int, default=256, metavar="N", help="of one answer (default: 256)"
+    )
+    bench.add_argument("--model", default="", metavar="NAME", help="the model to ask for")
+    bench.add_argument(
+        "--endpoint", choices=["chat", "completions"], default="chat", help="default: chat"
+    )
+    bench.add_argument(
+        "--prompt-lengths", type=int, nargs="+", default=[], metavar="TOKENS",
+        help="afterwards, the prompt rate with prompts of TOKENS tokens",
+    )  # fmt: skip
+    bench.add_argument(
+        "--concurrency", type=int, nargs="+", default=[], metavar="N",
+        help="afterwards, the same with N requests at once",
+    )  # fmt: skip
 
 
 def _check_commands(commands: Any) -> None:
     check = commands.add_parser(
-        "check", help="preflight: a GGUF's architecture, a checkpoint's fit, this host",
+        "check", help="preflight: a GGUF's architecture, a checkpoint's fit, this host, imports",
         description="what can be known before anything is downloaded or started",
     )  # fmt: skip
     parts = check.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
-    gguf = _add(parts, "gguf", "check:gguf", "the architecture, asked of the installed build",
-                site=True)  # fmt: skip
+    gguf = _add(parts, "gguf", "check:gguf",
+                "whether a build of llama.cpp knows a GGUF's architecture", site=True)  # fmt: skip
     gguf.add_argument("what", metavar="PATH|URL|REPO")
     gguf.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
     gguf.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
     gguf.add_argument("--service", default="baseline", metavar="NAME", help="the service to ask")
-    gguf.add_argument("--include", action="append", default=[], metavar="GLOB")
-    fit = _add(parts, "checkpoint", "check:checkpoint", "true size, fit and arithmetic", site=True)
+    gguf.add_argument("--include", action="append", default=[], metavar="GLOB", help=ONLY_HELP)
+    fit = _add(parts, "checkpoint", "check:checkpoint",
+               "a model's true size, and whether it fits, with the arithmetic",
+               site=True)  # fmt: skip
     fit.add_argument("what", metavar="REPO[@REV]|URL|PATH")
-    fit.add_argument("--include", action="append", default=[], metavar="GLOB")
-    fit.add_argument("--exclude", action="append", default=[], metavar="GLOB")
+    fit.add_argument("--include", action="append", default=[], metavar="GLOB", help=ONLY_HELP)
+    fit.add_argument("--exclude", action="append", default=[], metavar="GLOB",
+                     help="not the files that match")  # fmt: skip
     fit.add_argument("--loader", choices=["", "mmap", "resident", "convert"], default="",
-                     metavar="mmap|resident|convert")  # fmt: skip
+                     metavar="mmap|resident|convert", help="how it is loaded")  # fmt: skip
     fit.add_argument("--engine", default="", metavar="NAME", help="llama.cpp, sglang, kt-kernel, …")
     fit.add_argument("--ctx", type=int, metavar="N", help="tokens of context")
     fit.add_argument("--to", default="", metavar="DIR", help="where it would be downloaded to")
-    fit.add_argument("--line", default="", metavar="RATE", help="like 500Mbit/s")
-    fit.add_argument("--beside", action="store_true", help="the baseline goes on serving")
+    fit.add_argument("--line", default="", metavar="RATE",
+                     help="speed of your line, like 500Mbit/s")  # fmt: skip
+    fit.add_argument("--beside", action="store_true", help="the baseline goes on serving beside it")
     fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
-                     help="the engine's own arguments: everything after --args")  # fmt: skip
-    host = _add(parts, "host", "check:host", "what this machine has of what you ask for", site=True)
-    host.add_argument("--method", default="", metavar="NAME", help="kt-kernel's, like AMXINT8")
-    host.add_argument("--port", action="append", type=int, default=[], metavar="N")
-    host.add_argument("--image", action="append", default=[], metavar="REF")
-    host.add_argument("--torch", action="append", default=[], metavar="REF",
-                      help="image whose PyTorch needs kernels for the cards")  # fmt: skip
-    host.add_argument("--compose", action="append", default=[], metavar="FILE")
-    host.add_argument("--disk", default="", metavar="DIR")
-    host.add_argument("--need", default="", metavar="BYTES", help="free at --disk, like 700GB")
-    host.add_argument("--cuda", default="", metavar="VERSION")
-    host.add_argument("--compute", default="", metavar="VERSION", help="least, like 12.0")
-    host.add_argument("--driver", default="", metavar="VERSION", help="oldest, like 580.126.09")
-    host.add_argument("--sched-ext", action="store_true", help="whether the kernel has it")
-    imports = _add(parts, "imports", "check:imports", "the import chain in an image", site=True)
+                     help="the engine's own arguments: everything that follows")  # fmt: skip
+    _check_host(parts)
+    imports = _add(parts, "imports", "check:imports", "whether modules of an image can be imported",
+                   site=True)  # fmt: skip
     imports.add_argument("image", metavar="IMAGE")
     imports.add_argument("modules", nargs="+", metavar="MODULE")
+
+
+def _check_host(parts: Any) -> None:
+    host = _add(parts, "host", "check:host", "whether this machine has what you ask for", site=True)
+    host.add_argument(
+        "--method", default="", metavar="NAME", help="kt-kernel's method, like AMXINT8"
+    )
+    host.add_argument("--port", action="append", type=int, default=[], metavar="N",
+                      help="a port that has to be free")  # fmt: skip
+    host.add_argument("--image", action="append", default=[], metavar="REF",
+                      help="an image that has to be here")  # fmt: skip
+    host.add_argument("--torch", action="append", default=[], metavar="REF",
+                      help="an image whose PyTorch needs kernels for the cards")  # fmt: skip
+    host.add_argument("--compose", action="append", default=[], metavar="FILE",
+                      help="a compose file that has to be valid")  # fmt: skip
+    host.add_argument("--disk", default="", metavar="DIR", help="a directory whose disk is checked")
+    host.add_argument("--need", default="", metavar="BYTES", help="free at --disk, like 700GB")
+    host.add_argument("--cuda", default="", metavar="VERSION",
+                      help="CUDA version that cards and driver have to suit")  # fmt: skip
+    host.add_argument("--compute", default="", metavar="VERSION",
+                      help="lowest compute capability that will do, like 12.0")  # fmt: skip
+    host.add_argument("--driver", default="", metavar="VERSION",
+                      help="oldest driver that will do, like 580.126.09")  # fmt: skip
+    host.add_argument("--sched-ext", action="store_true", help="the kernel has to have sched_ext")
 
 
 def _emergency_commands(commands: Any) -> None:
@@ -269,9 +308,13 @@ def _emergency_commands(commands: Any) -> None:
         "accept the candidate that a cutover left on the production port", site=True,
     )  # fmt: skip
     promote.add_argument("--why", default="", metavar="TEXT", help="recorded reason (required)")
-    promote.add_argument("--yes", action="store_true", help="agree in advance, without a terminal")
+    promote.add_argument(
+        "--yes", action="store_true", help="do not ask (for use without a terminal)"
+    )
     demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
-    demo.add_argument("--candidate", choices=["fast", "slow"], default="fast")
+    demo.add_argument(
+        "--candidate", choices=["fast", "slow"], default="fast", help="default: fast (slow: NO-GO)"
+    )
     demo.add_argument("--plain", action="store_true", help="lines instead of screens")
     demo.add_argument("--stop", action="store_true", help="end the demo and leave nothing behind")
 
@@ -279,15 +322,17 @@ def _emergency_commands(commands: Any) -> None:
 def _boot_commands(commands: Any) -> None:
     boot = commands.add_parser(
         "boot", help="bring the baseline back if the machine reboots in an outage",
-        description="the unit that brings the baseline back if the machine reboots in an outage",
+        description="the systemd unit that brings the baseline back after a reboot in an outage",
     )  # fmt: skip
     parts = boot.add_subparsers(required=True, metavar="PART")
-    starts = "install the unit; starts nothing"
+    starts = "install the unit; it acts at the next boot"
     install = _add(parts, "install", "machine:install", starts, site=True)
     remove = _add(parts, "remove", "machine:remove", "disable and delete the unit")
-    _add(parts, "status", "machine:status", "whether a unit would act after a reboot")
+    _add(parts, "status", "machine:status", "whether the unit would act after a reboot")
     for part in (install, remove):
-        part.add_argument("--system", action="store_true", help="a system unit, for boot (root)")
+        part.add_argument(
+            "--system", action="store_true", help="a system unit instead of your own (root)"
+        )
 
 
 def _clean_commands(commands: Any) -> None:
@@ -295,7 +340,7 @@ def _clean_commands(commands: Any) -> None:
         commands, "clean", "clean:clean",
         "what old trials left, with paths and bytes; removes only what is named", site=True,
     )  # fmt: skip
-    clean.add_argument("--yes", nargs="*", metavar="ID", help="remove these; never everything")
+    clean.add_argument("--yes", nargs="*", metavar="ID", help="remove these, never everything")
 
 
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (

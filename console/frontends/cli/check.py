@@ -165,7 +165,7 @@ def lint(args: Namespace) -> int:
     if not args.paths:
         raise UsageError("lint needs a PATH", hint="omni-console lint .  or  lint --rules")
     if args.sarif and args.json:
-        raise UsageError("--sarif and --json are two forms", hint="give one of them")
+        raise UsageError("--sarif and --json exclude each other", hint="give only one of them")
     facts = _facts(args)
     outcome = look([Path(one) for one in args.paths], facts)
     problems = _strict(outcome, args.site)

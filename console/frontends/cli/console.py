@@ -85,7 +85,7 @@ def _run(snapshot: Snapshot) -> list[str]:
     if view.cutover:
         found.append(f"{cut_over(view)}: {BACK}")
     elif view.outage and snapshot.word == "interrupted":
-        found.append("the baseline was down when its runner died; how it is now stands above")
+        found.append("the baseline was down when its runner died; its present state is above")
     elif view.outage:
         back = f", back in {format_duration(snapshot.restore_s)}" if snapshot.restore_s else ""
         found.append(f"THE BASELINE IS DOWN: omni-console rollback restores it{back}")
@@ -134,7 +134,9 @@ def _finish_start(watchers: Watchers) -> None:
     """Wait for a run that was being started when the console was closed."""
     if watchers.starting is None or not watchers.starting.is_alive():
         return
-    _print_if_open("a run is being started: the baseline is asked first; Ctrl-C does not wait")
+    _print_if_open(
+        "a run is being started: its baseline is asked first; Ctrl-C leaves without waiting"
+    )
     watchers.starting.join()
     for line in watchers.started.splitlines():
         _print_if_open(clean(line, 400))
@@ -204,9 +206,11 @@ def _utf8() -> bool:
 def _plain(args: Namespace) -> int:
     term = os.environ.get("TERM", "")
     dumb = sys.stdout.isatty() and term in DUMB
-    why = f"TERM={term} cannot draw screens" if dumb else "this is no terminal"
+    why = f"TERM={term} cannot draw screens" if dumb else "this is not a terminal"
     print("\n".join(lines(args.site)))
-    sys.stderr.write(f"omni-console: {why}; every part runs without screens: omni-console --help\n")
+    sys.stderr.write(
+        f"omni-console: {why}; every command works without screens: omni-console --help\n"
+    )
     return int(Exit.OK)
 
 

@@ -91,7 +91,7 @@ def _stop(args: Namespace) -> int:
     """End every process of the demo and remove what it made: models, records, its runs."""
     out = sys.stderr if args.json else sys.stdout
     if not paths.demo_dir().exists():
-        print("no demo is here; omni-console demo starts one", file=out)
+        print("no demo is running here; omni-console demo starts one", file=out)
         return int(Exit.OK)
     site = load_site(demo_site())
     runs = [run for run in all_runs() if run.meta().site == str(site.path.resolve())]

@@ -51,11 +51,11 @@ def lessons(args: Namespace) -> int:
 
 def _check(args: Namespace) -> None:
     if args.run and not args.due:
-        raise UsageError("--run goes with --due", hint="omni-console lessons --due --run")
+        raise UsageError("--run needs --due", hint="omni-console lessons --due --run")
     if args.draft is not None and (args.due or args.query):
-        raise UsageError("--draft is asked for alone", hint="omni-console lessons --draft RUN")
+        raise UsageError("--draft takes no other option", hint="omni-console lessons --draft RUN")
     if args.as_ and args.draft is None:
-        raise UsageError("--as goes with --draft", hint="omni-console lessons --draft RUN --as S")
+        raise UsageError("--as needs --draft", hint="omni-console lessons --draft RUN --as S")
     if args.due and args.query:
         raise UsageError("--due takes no query", hint="omni-console lessons --due")
 

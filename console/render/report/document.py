@@ -95,11 +95,11 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     lines += memory_lines(view, found.gauges)
     lines += drawn.get("memory", [])
     if view.peaks and folder and not found.gauges:
-        lines += ["The gauges over the run are not there any more: no chart.", ""]
+        lines += ["The gauges over the run are no longer there, so there is no chart.", ""]
     for part in (timeline.host_lines, timeline.step_lines, timeline.failures, timeline.ran_lines,
                  timeline.verb_lines):  # fmt: skip
         lines += part(view)
-    lines += _bullets("What of the journal makes no sense", view.trouble[:MOST_TROUBLE])
+    lines += _bullets("Parts of the journal that make no sense", view.trouble[:MOST_TROUBLE])
     lines += _bullets("What stood in for what", view.rehearsal.get("notes") or [])
     lines += _bullets("Lesson candidates", candidates(view, found.gauges))
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -121,7 +121,7 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Ite
         for kind in kinds:
             yield from drawn.get(file_name(kind, scope), [])
         if scope in soaks and asked and not any(file_name(kind, scope) in drawn for kind in kinds):
-            yield from ("Its samples are not there any more: no chart.", "")
+            yield from ("Its samples are no longer there, so there is no chart.", "")
 
 
 def _rehearsed(view: RunView) -> list[str]:

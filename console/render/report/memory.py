@@ -187,11 +187,11 @@ def _verdict(
     view: RunView, step: str, envelope: Envelope, rise: Rise | None, names: dict[str, str]
 ) -> str:
     if rise is None and load_step(view, step) is None:
-        return "No service was started after it: there is nothing to hold it against."
+        return "No service was started after it: there is nothing to compare it with."
     if rise is None:
         return "Nobody sampled the machine while the load ran: not compared."
     outside = above(envelope, rise, names)
-    lead = "Measured is what was in use above the moment before the start."
+    lead = "Measured: what was in use beyond what was in use just before the start."
     if outside:
         return f"{lead} **Above the prediction**: {prose(outside)}."
     if rise.taken.keys() <= {"ram", "swap"} and envelope.peak.vram:

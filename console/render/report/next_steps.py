@@ -210,7 +210,7 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
     """What is missing for a criterion on HOLD, and how to get it."""
     owner, _, name = metric.partition(".")
     if owner in ("gpu", "host"):
-        return "the machine has to be read all through the run: see the memory section"
+        return "the machine has to be sampled throughout the run: see the memory section"
     found, step = of_metric(view, metric), view.step(owner)
     wanted = _targets(view, gate, metric)
     if number(found.get("value")) is None or not found.get("n"):

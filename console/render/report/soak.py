@@ -56,7 +56,8 @@ def live_words(tally: Tally, t: float, duration_s: float, silent_s: float = 0.0)
     if tally.rss:
         parts.append(f"RSS {format_bytes(tally.rss[-1][1])}")
     over = t >= duration_s and bool(silent_s)
-    last = "over, one is still out" if over else f"{format_duration(max(0.0, duration_s - t))} left"
+    left = f"{format_duration(max(0.0, duration_s - t))} left"
+    last = "over, one request is still out" if over else left
     return " · ".join([*parts, f"{format_duration(t)}, {last}"])
 
 

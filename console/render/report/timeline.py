@@ -109,7 +109,7 @@ def host_lines(view: RunView) -> list[str]:
     """The machine and the trial's baseline, as recorded when the run began."""
     machine, base = view.header.get("machine") or {}, view.header.get("baseline") or {}
     if not machine and not base:
-        return ["## Host", "", "This run did not note its machine.", ""]
+        return ["## Host", "", "This run did not record its machine.", ""]
     rows = list(_machine_rows(machine))
     if base:
         known = number(base.get("reference"))

@@ -215,7 +215,7 @@ class _Watch:
         if not self.waiting:
             self._ask()
         while self.waiting:
-            self._turn("the last one is out", LOOK_S / 10)
+            self._turn("the last request is still out", LOOK_S / 10)
 
     def _turn(self, words: str, pause_s: float) -> None:
         self._look()

@@ -226,7 +226,7 @@ def test_a_fault_of_the_console_fails_the_step_and_is_named(
     assert done.json["state"] == "rolled_back", done
     up = next(s for s in done.json["steps"] if s["id"] == "up")
     assert (up["state"], up["cause"]) == ("failed", "internal")
-    assert "a fault of this console: KeyError: 'up'" in up["detail"]
+    assert "an error in this console: KeyError: 'up'" in up["detail"]
     assert world.serves()
     assert world.done() == []
     report = world.run.report.read_text()

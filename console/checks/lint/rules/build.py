@@ -324,7 +324,7 @@ def kt_archs(unit: Unit, facts: Facts) -> Iterator[Hit]:
     title="An installation that is commented out",
     why="A phase 1 image whose engine was a comment was taken for the whole one: "
     "ModuleNotFoundError in phase 2.",
-    fix="take the comment out, or install it, and tag the image by its phase",
+    fix="remove the comment, or install it, and tag the image by its phase",
 )  # fmt: skip
 def commented_out(unit: Unit, facts: Facts) -> Iterator[Hit]:
     if unit.source.kind is not Kind.DOCKERFILE:

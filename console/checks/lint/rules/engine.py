@@ -29,7 +29,7 @@ _EXPERIMENTAL = re.compile(r"v\d(?:\.\d)?-exp\b|v3\.2\S*mxfp4|mxfp4\S*v3\.2", re
     title="An FP8 KV cache on compute 12.0",
     why="It is broken there: SGLang and vLLM have to keep the cache in BF16.",
     fix="--kv-cache-dtype bf16",
-    needs="cards of compute 12.0; told as info without",
+    needs="cards of compute 12.0; reported as info if unknown",
 )  # fmt: skip
 def fp8_cache(unit: Unit, facts: Facts) -> Iterator[Hit]:
     sm120 = vocabulary.for_sm120(unit, facts)
@@ -116,7 +116,7 @@ def fp8_conversion(unit: Unit, facts: Facts) -> Iterator[Hit]:
     why="SGLang and vLLM hold every weight in memory before they place any. 642 GiB took "
     "377 GB of RAM, then swap, then SSH; INT8 in the name says nothing about the size.",
     fix="`omni-console check checkpoint`; a GGUF with llama.cpp, which streams from the disk",
-    needs="RAM and swap; told as info without",
+    needs="RAM and swap; reported as info if unknown",
 )  # fmt: skip
 def too_large(unit: Unit, facts: Facts) -> Iterator[Hit]:
     for command in unit.commands:

@@ -73,7 +73,7 @@ def judge(container: dict[str, Any], now: float) -> tuple[str, str]:
     """The same for one inspected container; `now` in Unix seconds."""
     state = container.get("State")
     if not isinstance(state, dict):
-        return UNKNOWN, "the container engine answered nonsense"
+        return UNKNOWN, "the container engine's answer makes no sense"
     if state.get("Paused") is True:
         return DOWN, "container paused"
     if state.get("Restarting") is True:
@@ -144,7 +144,7 @@ class BaselineLog:
         while not self._closed.is_set():
             try:
                 self._follow(file)
-                words = "the container does not run; its log goes on when it does"
+                words = "the container does not run; its log continues when it runs again"
             except ConsoleError as error:
                 words = one_line(str(error), 300)
             if words != said and not self._closed.is_set():
