@@ -72,7 +72,7 @@ def become(uid: int) -> None:
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        raise ConsoleError("the run belongs to nobody known", f"uid {uid}") from None
+        raise ConsoleError("the run's owner is not a known user", f"uid {uid}") from None
     os.initgroups(entry.pw_name, entry.pw_gid)
     os.setgid(entry.pw_gid)
     os.setuid(uid)

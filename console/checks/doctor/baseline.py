@@ -147,7 +147,7 @@ def health(facts: Facts, check: Check) -> Iterator[Finding]:
             f"{said}; {live.run_id} is on", "omni-console attach shows where it stands"
         )
     elif state is probe.Health.LOADING:
-        yield check.warning(said, "wait; omni-console doctor again")
+        yield check.warning(said, "wait, then run omni-console doctor again")
     elif _is_demo(facts):
         yield check.note(f"{said}; `omni-console demo` starts it")
     else:

@@ -16,7 +16,7 @@ from console.common.units import plural
 
 NOT_RULES = (
     ("F-005", "more models than memory", "a sum over services: `check checkpoint`, guards"),
-    ("F-006B", "a Node version of a command line tool", "on no path of a playbook"),
+    ("F-006B", "a Node version of a command line tool", "playbooks do not use it"),
     ("F-007", "httpx.AsyncClient against llama.cpp", "in Python programs, which are not read"),
     ("S-002", "the CPU executor", "a configuration that works, not a fault"),
     ("S-004", "an internal network", "a configuration that works, not a fault"),
@@ -89,33 +89,33 @@ _HEAD = f"""\
 <!-- omni-console lint --rules prints this page -->
 
 `omni-console lint PATH…` reads playbooks, Dockerfiles, compose files and shell scripts, and looks
-for the faults of the lessons registry. Directories are walked: YAML by what is in it, Dockerfiles
-and scripts by their names; a script that is named itself may also be known by its first line.
+for faults that the lessons registry knows. In a directory it recognises YAML by its content,
+Dockerfiles and scripts by their names; a script that you name is also known by its first line.
 Every text is parsed: shell in RUN, CMD, `script:`, `command:` and health checks as well as in
 files, and what `sh -c`, `docker exec` and ssh carry. Links are not followed. A file that cannot be
-read, or is named and of no kind that lint knows, is said (exit code 2), and the rest is looked at.
-What no builder and no shell takes is an error of its own (`{BROKEN}`): an instruction that does not
-exist, half a list, a quote or an `if` that does not end. Of shell, bash is asked (`bash -n`).
+read, or that you name and lint does not know, is reported (exit code 2), and the rest is checked.
+What no builder and no shell accepts is an error of its own (`{BROKEN}`): an unknown instruction,
+half a list, a quote or an `if` that does not end. Shell is checked with `bash -n`.
 
 Errors and warnings end with exit code 9; info alone does not. `--json` prints one object, `--sarif`
-SARIF 2.1.0. What is known of the machine comes from the site file: a rule that needs it is silent
-without, unless it says otherwise.
+SARIF 2.1.0. Facts about the machine come from the site file: without one, a rule that needs them is
+silent, unless it says otherwise.
 
 `omni-console run` lints the playbook, and the Dockerfiles, compose files and scripts that it names
-or its steps run. An error stops it, unless `--override RULE=reason` is given: that is kept with the
-run and stands in its report; the console asks for the reason. Warnings are told.
+or its steps run. An error stops the run, unless `--override RULE=reason` is given. The reason is
+kept with the run and appears in its report; the console asks for it. Warnings are printed.
 
-A run also asks about known blockers: a lesson that the playbook names, that still is blocked,
-deferred or rejected, and that bears on a step that acts. `--override {BLOCKER}=reason` goes on.
-The plan shows them from the start ([lessons.md](lessons.md)).
+A run also asks about known blockers: lessons that the playbook names, that are still blocked,
+deferred or rejected, and that apply to a step that acts. `--override {BLOCKER}=reason` runs it all
+the same. The plan shows them from the start ([lessons.md](lessons.md)).
 
 ## In place
 
     {FORM}
 
-on the line, or in a comment above the line, instruction or value. The lesson is one of the rule's
-own. Without it or the reason it counts for nothing (`{BAD}`, warning); one that
-nothing needs is said, too (`{UNUSED}`, info).
+on the line, or in a comment above the line, instruction or value. LESSON is one that the rule
+cites. Without it or without the reason, the comment has no effect (`{BAD}`, warning);
+one that suppresses nothing is reported, too (`{UNUSED}`, info).
 
 ## Rules
 """.splitlines()
@@ -123,7 +123,7 @@ nothing needs is said, too (`{UNUSED}`, info).
 _TAIL = [
     "## Not rules",
     "",
-    "Lessons that no text shows:",
+    "Lessons that no rule can find in a text:",
     "",
     "| lesson | what | why not |",
     "|---|---|---|",

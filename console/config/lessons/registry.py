@@ -326,7 +326,7 @@ def load_registry() -> Registry:
 
 def _misnamed(path: Path) -> Problem:
     meant = typed(path.stem) or "a letter of FSPAD and three digits, like F-028"
-    return Problem(str(path), 0, 0, "its name is no lesson's, so it is not read",
+    return Problem(str(path), 0, 0, "its name is not that of a lesson, so it is not read",
                    f"{meant}{ENDING}")  # fmt: skip
 
 

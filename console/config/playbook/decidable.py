@@ -103,7 +103,7 @@ def never_passes(
     """Why no figure in `unit` could be GO or differ from NO-GO; None if one could."""
     go, no_go, metric = criterion.go, criterion.no_go, _Metric(criterion.metric, unit, bounds)
     if most is not None and criterion.min_samples > most:
-        return f"min_samples {criterion.min_samples} can never be had: there are {most} at most"
+        return f"min_samples {criterion.min_samples} can never be reached: there are {most} at most"
     if go is not None and metric.impossible(go):
         return f"go {go} can never be met"
     if no_go is not None and metric.certain(no_go):

@@ -76,7 +76,7 @@ def check_rules(
     for loc, step in step_locs(model):
         if step.id in seen:
             line, _ = document.place((*seen[step.id], "id"))
-            document.refuse((*loc, "id"), f"step id '{step.id}' twice", hint=f"line {line}")
+            document.refuse((*loc, "id"), f"step id '{step.id}' is used twice", hint=f"line {line}")
         seen.setdefault(step.id, loc)
         if step.id in RESERVED:
             document.refuse((*loc, "id"), f"step id '{step.id}' is the plan's own")

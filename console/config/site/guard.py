@@ -183,16 +183,18 @@ def _any_day(metric: str, value: float) -> str:
             f"{format_bytes(LEAST_SERVICE_RAM)} is the least"
         )
     if METRICS[metric].unit == "%" and value <= 0:
-        return f"{metric} above 0 % is breached on any day: every task waits for memory at times"
+        return (
+            f"{metric} above 0 % would be breached every day: every task waits for memory at times"
+        )
     if metric == "runner.silent" and value < LEAST_SILENT_S:
         return (
-            f"{metric} above {value:g} s is breached on any day: the runner says a word once a "
-            f"second; {LEAST_SILENT_S:g} s is the least"
+            f"{metric} above {value:g} s would be breached every day: the runner reports once "
+            f"a second; {LEAST_SILENT_S:g} s is the least"
         )
     if metric == "host.time_to_full" and value > MOST_FORECAST_S:
         return (
-            f"{metric} below {format_duration(value)} is breached on any day: it is foretold from "
-            f"the last seconds; {format_duration(MOST_FORECAST_S)} is the most"
+            f"{metric} below {format_duration(value)} would be breached every day: it is "
+            f"predicted from the last seconds; {format_duration(MOST_FORECAST_S)} is the most"
         )
     return ""
 
@@ -237,7 +239,7 @@ def trouble(limit: Limit, machine: Machine) -> str:
     if most is None or value < most:
         return ""
     side, fault = ("above", "never breached") if limit.below is None else (
-        "below", "breached on any day")  # fmt: skip
+        "below", "would be breached every day")  # fmt: skip
     has = f"{name} has {format_bytes(most)}"
     return f"{limit.metric} {side} {format_bytes(value)} is {fault}: {has}"
 

@@ -141,7 +141,7 @@ class ProcessModel(Strict):
     def _no_shell(self) -> ProcessModel:
         home = next((arg for arg in self.argv if arg.startswith("~/")), None)
         if home is not None:
-            raise ValueError(f"!an argv is no shell: write {home} out in full")
+            raise ValueError(f"!no shell reads an argv: write {home} out in full")
         return self
 
     def spec(self, base: Path) -> ProcessSpec:

@@ -223,7 +223,9 @@ def _facts(site: Site, cut: CutOver, answered: str, cost: str) -> list[str]:
 def _agreed(cut: CutOver) -> bool:
     """Ask for a typed word: Enter alone accepts nothing. Raises UsageError without a terminal."""
     if not sys.stdin.isatty():
-        raise UsageError("nobody is there to agree", hint="--yes says so beforehand")
+        raise UsageError(
+            "there is no terminal to agree at", hint="omni-console promote --yes --why TEXT"
+        )
     print(f"type {cut.relay.service} to promote it: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip() == cut.relay.service
 

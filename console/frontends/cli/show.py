@@ -180,7 +180,7 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
         out.append(f"the baseline was down when the runner died, and served again at {at}")
     verbs = possible_verbs(view.state, view.reason) if not (view.over or gone) else []
     if verbs:
-        out.append(f"go on with: omni-console tell {short} {' | '.join(verbs)}")
+        out.append(f"to go on, type: omni-console tell {short} {' | '.join(verbs)}")
     if gone:
         up = ", ".join(clean(name) for name in view.services)
         left = f"; omni-console rollback ends what may be up ({up})" if up else ""
@@ -271,7 +271,9 @@ HEAD = f"{'UTC':<13} {'level':<6} {'RAM left':>10} {'swap used':>10} {'some':>7}
 def recorder(args: Namespace) -> int:
     """The recording of a run, or of the newest that has one, as a table or an object."""
     if not 0 < args.seconds < 86_400:
-        raise UsageError("--seconds wants seconds", "between 0 and a day", "--seconds 120")
+        raise UsageError(
+            "--seconds takes a number of seconds", "between 0 and a day", "--seconds 120"
+        )
     found = find(args.run, args.seconds)
     print(json.dumps(as_json(found)) if args.json else "\n".join(lines(found)))
     return int(Exit.OK)
@@ -284,7 +286,7 @@ def lines(found: Recorded) -> list[str]:
     if shown:
         out += [HEAD, *(_line(sample) for sample in shown)]
     else:
-        out.append("no sample is whole")
+        out.append("no complete sample is in it")
     for name in ("spared", "trouble"):
         out += [f"{name}: {text}" for text in each(found.status.get(name))]
     seconds = [text for one in found.slow if (text := second_words(one))]

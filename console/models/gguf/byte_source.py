@@ -347,7 +347,7 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
     except ValueError:
-        raise _unusable("its host or port is none") from None
+        raise _unusable("its host or port is not valid") from None
     scheme = parts.scheme.lower()
     if scheme not in PORTS or not _HOST.fullmatch(host):
         raise _unusable("only http:// and https:// with a host are read")

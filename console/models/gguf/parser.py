@@ -204,7 +204,7 @@ class _Parser:
             raise self._error(Kind.MALFORMED, "an empty key")
         raw, key = window.name(self._count(size, MAX_KEY, "bytes of a key"), "a key")
         if raw in self._seen:
-            raise self._error(Kind.MALFORMED, f"the key {key} stands twice")
+            raise self._error(Kind.MALFORMED, f"the key {key} is there twice")
         self._seen.add(raw)
         kind = window.u32()
         self._keep(size)

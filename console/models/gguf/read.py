@@ -245,7 +245,7 @@ def check_shards(
             found.append(f"{shown} lacks {needed - size} bytes")
         for tensor in header.tensors or ():
             if seen.setdefault(tensor.name, number) != number:
-                found.append(f"{tensor.name} stands in shards {seen[tensor.name]}, {number}")
+                found.append(f"{tensor.name} is in shards {seen[tensor.name]}, {number}")
     due = headers[0].integer("split.tensors.count")
     have = sum(header.tensor_count for header in headers)
     if due is not None and len(headers) == count and due != have:
@@ -340,7 +340,7 @@ def _without_architecture(reading: Reading) -> GgufError:
     number, of = header.integer("split.no"), header.integer("split.count")
     if number:
         words = f"it is shard {number + 1} of {of}"
-        hint = "the architecture stands in the first shard: read that one"
+        hint = "the architecture is in the first shard: read that one"
     else:
         words = f"general.type is {header.text('general.type') or 'missing'}"
         hint = "is it a model? adapters and importance matrices are GGUF files too"

@@ -42,7 +42,11 @@ class RemoteFile:
     def __init__(self, url: str, token: str, clock: Clock | None, deadline_s: float) -> None:
         self._start = self._at = parse_address(url)
         if token and not _TOKEN.fullmatch(token):
-            raise GgufError(Kind.REFUSED, "the token cannot be sent", "it is no printable word")
+            raise GgufError(
+                Kind.REFUSED,
+                "the token cannot be sent",
+                "it holds spaces or unprintable characters",
+            )
         self._token = token
         self._clock = clock or SystemClock()
         self._wire = Wire(self._clock, deadline_s)

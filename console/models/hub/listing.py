@@ -161,7 +161,9 @@ def _ask(asked: errors.Asked, token: str) -> dict[str, Any]:
         ) from None
     except OSError as failure:
         raise HubError(
-            "the hub cannot be asked", failure.strerror or "", "is Python whole?"
+            "the hub cannot be asked",
+            failure.strerror or "",
+            "is the Python installation complete?",
         ) from None
     text = decode(out)
     if token:  # a server may send back what it was sent

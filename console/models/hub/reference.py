@@ -67,7 +67,7 @@ def parse(text: str) -> Reference:
         hint = "give the quantization as an include pattern, like --include '*Q4_K_M*'"
         raise BadReference("this names no repository", one_line(text), hint)
     if "@" in text and not revision:
-        raise _bad("nothing stands after the @", text)
+        raise _bad("nothing follows the @", text)
     return RepoReference(check_repo(repo), check_revision(revision) if revision else "")
 
 

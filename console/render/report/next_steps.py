@@ -28,7 +28,7 @@ from console.render.report.guard import guard_next
 from console.render.report.markdown import change, given, plain
 
 TRY = {
-    "tok_s": "what bounds generation is how fast weights are read: fewer layers or experts on the "
+    "tok_s": "generation is bound by how fast weights are read: fewer layers or experts on the "
     "CPU, a smaller quantisation; `omni-console check checkpoint` shows where the weights lie",
     "prompt_tok_s": "larger batch and ubatch, flash attention, more of the model on the cards",
     "ttft_s": "larger batch and ubatch; on a cold server the weights are still being read",
@@ -108,7 +108,7 @@ def _open_run(view: RunView) -> Iterator[str]:
     run = view.run_id[-4:]
     if view.state is RunState.PAUSED:
         yield (
-            f"The run stands still ({plain(view.reason, 40)}): `omni-console attach {run}`, or "
+            f"The run is paused ({plain(view.reason, 40)}): `omni-console attach {run}`, or "
             f"`omni-console tell {run} retry`, `skip`, `abort` or `rollback`."
         )
     else:

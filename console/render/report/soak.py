@@ -109,7 +109,10 @@ def soak_lines(view: RunView, step_id: str) -> Iterator[str]:
         yield from (prose("; ".join(step.effects), 400) + ".", "")
     if soak.get("early"):
         why = prose(soak["early"], 300)
-        yield from (f"**It ended early**: {why}. Its figures are to be read, not judged by.", "")
+        yield from (
+            f"**It ended early**: {why}. Its figures are shown, but no gate may judge by them.",
+            "",
+        )
     found = view.metrics.get(step_id, {})
     names = [n for n in ORDER if n in found] + [n for n in found if n not in ORDER]
     rows = []

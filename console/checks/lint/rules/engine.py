@@ -174,7 +174,7 @@ def exllama(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 @rule(
     "docker-exec-d-download", WARNING, "S-012",
-    title="A download that docker exec -d sent away",
+    title="A download that docker exec -d started in the background",
     why="Nothing waits for it and no restart policy brings it back: after a reboot the container "
     "ran and the download did not.",
     fix="a `download` step; or tmux in the container, or a service with a restart policy",
@@ -207,8 +207,8 @@ def hf_transfer(unit: Unit, facts: Facts) -> Iterator[Hit]:
 @rule(
     "download-before-architecture", WARNING, "F-008",
     title="A GGUF is downloaded before its architecture is known",
-    why="342 GB of deepseek3_2 came before llama.cpp said that it knows deepseek2 only. The header "
-    "tells it from a few KiB.",
+    why="342 GB of deepseek3_2 came before llama.cpp said that it knows deepseek2 only. A few KiB "
+    "of the header would have told.",
     fix="a `gguf` step before it, or `omni-console check gguf REPO`",
 )  # fmt: skip
 def unchecked(unit: Unit, facts: Facts) -> Iterator[Hit]:

@@ -20,7 +20,7 @@ OLDEST = (12, 8)
 
 @rule(
     "kernel-6.12-ppa", ERROR, "F-018 F-023 D-002",
-    title="A kernel from outside for sched_ext",
+    title="A kernel from outside the distribution for sched_ext",
     why="A 6.12 kernel of a PPA breaks the NVIDIA driver (no DKMS fixes), gets no security "
     "updates, and the machine that serves has to boot it. What is missing is a module of "
     "ktransformers, not the kernel's scheduler of that name.",
@@ -157,7 +157,7 @@ def prebuilt(unit: Unit, facts: Facts) -> Iterator[Hit]:
 @rule(
     "gvisor-with-gpu", ERROR, "F-004",
     title="gVisor in front of a GPU",
-    why="runsc does not hand /dev/nvidia* through: the container starts and sees no card.",
+    why="runsc does not pass /dev/nvidia* through: the container starts and sees no card.",
     fix="the standard runtime for what computes; gVisor for code that is not trusted",
 )  # fmt: skip
 def gvisor(unit: Unit, facts: Facts) -> Iterator[Hit]:

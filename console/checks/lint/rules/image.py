@@ -67,7 +67,7 @@ def generic(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 @rule(
     "single-platform-image", ERROR, "F-006",
-    title="An image that is not there for linux/amd64",
+    title="An image that was not published for linux/amd64",
     why="Only another platform was published: no matching manifest. An issue that was closed as "
     "resolved did not change it.",
     fix="another image; a playbook can prove it with `check: {image: …, platform: linux/amd64}`",
