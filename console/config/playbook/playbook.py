@@ -155,8 +155,8 @@ HEAD = """\
 # The format of a playbook
 
 Written by `omni-console schema --markdown` from the models that check a file; `omni-console schema`
-prints the same as a JSON Schema for editors. What the parts mean together stands in
-[playbooks.md](playbooks.md).
+prints the same as a JSON Schema for editors. [playbooks.md](playbooks.md) says what the parts mean
+together.
 
 A key that is not listed is refused. `${{ inputs.NAME }}` may stand for any value.
 """
