@@ -231,7 +231,7 @@ def test_a_fault_of_the_console_fails_the_step_and_is_named(
     assert world.done() == []
     report = world.run.report.read_text()
     assert "emergency" not in report
-    assert "a fault of this console" in report
+    assert "an error in this console" in report
 
 
 @pytest.mark.parametrize("resumed", [False, True])
