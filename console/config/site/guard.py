@@ -238,10 +238,10 @@ def trouble(limit: Limit, machine: Machine) -> str:
     most, name = _most(limit, machine)
     if most is None or value < most:
         return ""
-    side, fault = ("above", "never breached") if limit.below is None else (
+    side, fault = ("above", "is never breached") if limit.below is None else (
         "below", "would be breached every day")  # fmt: skip
     has = f"{name} has {format_bytes(most)}"
-    return f"{limit.metric} {side} {format_bytes(value)} is {fault}: {has}"
+    return f"{limit.metric} {side} {format_bytes(value)} {fault}: {has}"
 
 
 def _most(limit: Limit, machine: Machine) -> tuple[int | None, str]:

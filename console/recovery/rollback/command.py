@@ -91,9 +91,8 @@ def rollback(
     `site_seal` makes a plan from the site file if no run has a fitting one; `seal_at` makes one
     from the site file of a run that has lost its plan or left the baseline down. `run_dir` names
     the run to roll back if the pointer names another or none. `site` is the site file that was
-    asked for: a run in its outage at another site is rolled back first, and exit code 0 then
-    covers both. Raises only ConsoleError, if no plan can be made, and KeyboardInterrupt, after a
-    second Ctrl-C.
+    asked for: a run in its outage at another site is rolled back first, and exit code 0 then covers
+    both. Raises only ConsoleError (no plan can be made) and KeyboardInterrupt (a second Ctrl-C).
     """
     clock = clock or SystemClock()
     trigger = new_trigger(clock, True, "command")

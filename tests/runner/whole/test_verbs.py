@@ -176,7 +176,7 @@ def test_a_threshold_that_is_moved_needs_a_reason_and_marks_the_go(world: World)
     world.detach(world.write("b.yaml", text))
     world.state("paused:hold")
     lower = ("retry", "--input", "bar=>= 10 tok/s")
-    refused(world, "moves what gate go asks for (say.rate >= 20 tok/s", *lower)
+    refused(world, "this changes what gate go asks for (say.rate >= 20 tok/s", *lower)
     ok(world, *lower, "--reason", "a trial")
     assert str(world.over().state) == "succeeded"
     shown = world.show()
