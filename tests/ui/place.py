@@ -180,7 +180,8 @@ def fresh_modes() -> list[Any]:
 def restored(terminal: Terminal) -> None:
     sent = bytes(terminal.raw)
     assert sent.rindex(LEFT) > sent.rindex(b"\x1b[?1049h")
-    assert b"\x1b" not in sent[sent.rindex(LEFT) + len(LEFT + b"\x1b[?1004l") :]
+    after = sent[sent.rindex(LEFT) + len(LEFT + b"\x1b[?1004l") :]
+    assert b"\x1b" not in after, sent[-600:]
     for mode in (b"2004", b"7", b"25", b"1004", b"1049"):
         last = re.findall(rb"\x1b\[\?" + mode + rb"([hl])", sent)[-1]
         assert last == (b"h" if mode in (b"7", b"25") else b"l"), mode

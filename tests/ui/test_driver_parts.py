@@ -211,3 +211,21 @@ def test_an_app_that_an_error_ended_ends_with_1(
     monkeypatch.setattr("console.render.cells.use_ascii", lambda on: None)
     monkeypatch.setattr("console.frontends.tui.terminal.driver.ConsoleDriver.ascii_only", False)
     assert _screens(None) == expected  # type: ignore[arg-type]
+
+
+def test_a_dropped_frame_ends_before_the_terminal_is_given_back() -> None:
+    """What comes after the modes would reach the shell."""
+    pipe = Pipe()
+    for _ in range(100):
+        for data in ("\x1b[?2026h", "x" * 4000, "\x1b[?2026l"):
+            pipe.writer.write(data)
+    until(pipe.full, "the terminal takes nothing more")
+    pipe.writer.write("\x1b[?1049l")
+    stopping = threading.Thread(target=pipe.writer.stop, args=(60.0,))
+    stopping.start()
+    got = bytearray()
+    while stopping.is_alive():
+        if select.select([pipe.read], [], [], 0.01)[0]:
+            got += os.read(pipe.read, 65536)
+    got += pipe.close()
+    assert got.endswith(b"\x1b[?2026l\x1b[?1049l")

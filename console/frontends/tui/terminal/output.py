@@ -123,6 +123,9 @@ class TerminalWriter:
             if any(not held.mode for held in self._queue):
                 self._drop()
                 self._dropped = True
+            if self._dropped and self._sync:  # before the modes that give the terminal back
+                self._queue.appendleft(_Item(SYNC_END.encode(), time.monotonic(), True))
+                self._waiting += len(SYNC_END)
             self._give_up_at = time.monotonic() + limit_s
             self._ready.notify()
         if self._thread.is_alive():
@@ -155,7 +158,7 @@ class TerminalWriter:
         try:
             if item is not None:
                 self._send(item.data)
-            elif self._sync:
+            elif self._sync and not closing:
                 self._send(SYNC_END.encode())
         except OSError:
             # a terminal that is gone: nothing may pile up, and whoever writes must not notice
