@@ -216,10 +216,10 @@ def test_an_app_that_an_error_ended_ends_with_1(
 def test_a_dropped_frame_ends_before_the_terminal_is_given_back() -> None:
     """What comes after the modes would reach the shell."""
     pipe = Pipe()
-    for _ in range(100):
-        for data in ("\x1b[?2026h", "x" * 4000, "\x1b[?2026l"):
+    for _ in range(40):
+        for data in ("\x1b[?2026h", "x" * 4006, "\x1b[?2026l"):
             pipe.writer.write(data)
-    until(pipe.full, "the terminal takes nothing more")
+    until(pipe.full, "the terminal takes nothing more", 10.0)
     pipe.writer.write("\x1b[?1049l")
     stopping = threading.Thread(target=pipe.writer.stop, args=(60.0,))
     stopping.start()
