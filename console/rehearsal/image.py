@@ -76,9 +76,14 @@ MODULES = {
     + _SERVER.format(name="ktransformers.server.main"),
     "sglang/__init__.py": "__version__ = '0.5.7.stand.in'\n",
     "sglang/launch_server.py": _SERVER.format(name="sglang.launch_server"),
+    "vllm/__init__.py": "__version__ = '0.stand.in'\n",
+    "vllm/entrypoints/__init__.py": "",
+    "vllm/entrypoints/openai/__init__.py": "",
+    "vllm/entrypoints/openai/api_server.py": _SERVER.format(name="vllm"),
 }
 """Python modules of the stand-in image, by path; each announces that it stands in."""
-COMMANDS = ("llama-server", "llama-bench", "llama-sweep-bench", "cuobjdump", "nvidia-smi")
+COMMANDS = ("llama-server", "llama-bench", "llama-sweep-bench", "vllm", "cuobjdump",
+            "nvidia-smi")  # fmt: skip
 PYTHONS = ("/usr/local/bin/python", "/usr/local/bin/python3", "/usr/local/bin/python3.11",
            "/usr/bin/python3", "/opt/venv/bin/python", "/opt/venv/bin/python3")  # fmt: skip
 SEARCH = "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -24,7 +24,13 @@ from console.runtime.docker.client import engine_host
 from console.runtime.docker.compose import base_argv, compose
 from console.runtime.docker.engine_state import silent
 
-SERVERS = ("sglang.launch_server", "ktransformers.server.main")
+SERVERS = (
+    "sglang.launch_server",
+    "ktransformers.server.main",
+    "vllm.entrypoints.openai.api_server",
+)
+PROGRAMS = ("llama-server", "vllm")
+"""Model servers: modules of Python, and programs."""
 HOST = "host-process"
 NEVER_READY_S = 20
 DISK = "1GiB"
@@ -129,7 +135,7 @@ class Rewriter:
         """Turn a model server into a container, for its quota; others stay processes."""
         argv = [self._argument(one) for one in service["process"].get("argv") or ()]
         program = Path(str(argv[0])).name if argv else ""
-        if not (set(SERVERS) & set(argv) or program == "llama-server"):
+        if not (set(SERVERS) & set(argv) or program in PROGRAMS):
             service["process"]["argv"] = argv
             return
         name = "python3" if program.startswith("python") else program

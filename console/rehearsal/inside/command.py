@@ -43,6 +43,13 @@ def llama_server(arguments: Sequence[str]) -> int:
     return server.main("llama-server", arguments)
 
 
+def vllm(arguments: Sequence[str]) -> int:
+    """`vllm serve MODEL …`."""
+    from console.rehearsal.inside import server
+
+    return server.main("vllm", arguments)
+
+
 def cuobjdump(arguments: Sequence[str]) -> int:
     """The architectures that the build claims, as `--list-elf` prints them."""
     announce("cuobjdump")
@@ -80,9 +87,9 @@ def nvidia_smi(arguments: Sequence[str]) -> int:
 
 
 def entry(arguments: Sequence[str]) -> int:
-    """The image's entrypoint: options alone are llama-server's, anything else is a command."""
+    """The image's entrypoint: options alone are the server's, anything else is a command."""
     if not arguments or arguments[0].startswith("-"):
-        return llama_server(arguments)
+        return (vllm if "vllm" in settings().image else llama_server)(arguments)
     try:
         os.execvp(arguments[0], list(arguments))
     except OSError as error:
@@ -195,6 +202,7 @@ def sweep(arguments: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "entry": entry,
     "llama-server": llama_server,
+    "vllm": vllm,
     "llama-bench": bench,
     "llama-sweep-bench": sweep,
     "cuobjdump": cuobjdump,

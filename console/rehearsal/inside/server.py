@@ -1,7 +1,8 @@
 """A stand-in server: a real llama.cpp on a tiny generated model, with a real server's arguments.
 
 Host, port, model name, context and slots are taken from the command line as the real servers take
-them; other options are accepted and named in the log. A rehearsal may inject one fault here.
+them; other options are accepted and named in the log. What stands for another engine answers in its
+dialect (`relay`). A rehearsal may inject one fault here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from console.rehearsal.demo import engine
+from console.rehearsal.inside.dialect import DIALECTS, KT_NAME, KTRANSFORMERS, Dialect, Server
 from console.rehearsal.inside.settings import (
     HOLDS,
     MODEL,
@@ -41,9 +43,8 @@ CHUNK = 16 << 20
 ABORTED, SEGFAULT = 134, 139
 """Exit codes as of a signal: process 1 of a container cannot send itself one."""
 
-DEFAULT_PORT = {
-    "llama-server": 8080, "sglang.launch_server": 30000, "ktransformers.server.main": 10002,
-}  # fmt: skip
+LLAMA_PORT = 8080
+CONTEXTS = ("-c", "--ctx-size", *{one.context for one in DIALECTS.values()})
 MOST_CONTEXT = 4096
 
 
@@ -60,12 +61,15 @@ class Loading(BaseHTTPRequestHandler):
     do_POST = do_GET
 
 
-def load_for_ever(host: str, port: int) -> None:
-    """Answer 503 until SIGTERM or SIGINT."""
+def load_for_ever(host: str, port: int, *, answers: bool = True) -> None:
+    """Load until SIGTERM or SIGINT; llama-server answers 503 meanwhile, others refuse."""
     print("stand-in: loading, and never done", flush=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
-    HTTPServer((host, port), Loading).serve_forever()
+    if answers:
+        HTTPServer((host, port), Loading).serve_forever()
+    while True:
+        signal.pause()
 
 
 def _eat_ram(bytes_s: int) -> None:
@@ -107,7 +111,6 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
         print(f"version: 0 (stand-in of {program})")
         return 0
     told = settings()
-    model = value(given, "-m", "--model", "--model-path", "--model_path")
     asked = " ".join(given) or "nothing"
     print(f"{program}: asked for {asked}; a tiny model is served", flush=True)
     try:
@@ -115,31 +118,64 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
     except OutOfMemory as error:
         print(error, file=sys.stderr, flush=True)
         return 1
+    dialect = DIALECTS.get(program)
     host = value(given, "--host", default=os.environ.get("LLAMA_ARG_HOST", engine.LOOPBACK))
-    usual = os.environ.get("LLAMA_ARG_PORT") or str(DEFAULT_PORT.get(program, 8080))
+    usual = os.environ.get("LLAMA_ARG_PORT") or str(dialect.port if dialect else LLAMA_PORT)
     port = int(value(given, "--port", default=usual))
     if told.fault == "ram":
         _eat_ram(told.eat_bytes_s)
     if told.fault == "never-ready":
-        load_for_ever(host, port)
+        load_for_ever(host, port, answers=dialect is None)
+    if dialect is not None:
+        try:
+            host, port = _in_front(dialect, given, host, port)
+        except OSError as error:
+            print(f"{program}: port {port}: {error.strerror}", file=sys.stderr, flush=True)
+            return 1
     work = {"cuda-error": _cuda_error, "crash": _crash}.get(told.fault)
     if work is not None:  # the fault of a server that serves
         threading.Thread(target=work, args=(told, port), daemon=True).start()
-    code = engine.main(_own(given, model, host, port))
+    code = engine.main(_own(given, host, port))
     if held >= 0:
         os.close(held)
     return code
 
 
-def _own(given: Sequence[str], model: str, host: str, port: int) -> list[str]:
+def _in_front(dialect: Dialect, given: Sequence[str], host: str, port: int) -> tuple[str, int]:
+    """Answer there in this dialect; return where llama.cpp has to serve. Raises OSError if the
+    address is taken."""
+    from console.rehearsal.inside.relay import LOOPBACK, Relay, free_port
+
+    path = _model(given)
+    if dialect is KTRANSFORMERS:
+        name = value(given, "--model_name", default=KT_NAME)
+    else:
+        name = value(given, "--served-model-name", default=path)
+    told = Server(dialect, name, path, _context(given), dialect.reports in given)
+    inner = free_port()
+    relay = Relay((host, port), told, inner)
+    threading.Thread(target=relay.serve, daemon=True).start()
+    return LOOPBACK, inner
+
+
+def _model(given: Sequence[str]) -> str:
+    """The model as it was given: `vllm serve MODEL` has no option for it."""
+    first = given[1] if given[:1] == ["serve"] and len(given) > 1 else ""
+    bare = "" if first.startswith("-") else first
+    return value(given, "-m", "--model", "--model-path", "--model_path", default=bare)
+
+
+def _context(given: Sequence[str]) -> int:
+    return min(int(value(given, *CONTEXTS, default="0")) or MOST_CONTEXT, MOST_CONTEXT)
+
+
+def _own(given: Sequence[str], host: str, port: int) -> list[str]:
     """The demo engine's arguments, from those of a real server."""
     slots = int(value(given, "-np", "--parallel", default="1"))
-    context = int(value(given, "-c", "--ctx-size", "--context-length", default="0")) or MOST_CONTEXT
-    alias = value(given, "-a", "--alias", "--served-model-name", default=Path(model).stem)
+    alias = value(given, "-a", "--alias", "--served-model-name", default=Path(_model(given)).stem)
     return [
         "--model", MODEL, "--host", host, "--port", str(port), "--alias", alias or "stand-in",
-        "--ctx", str(min(context, MOST_CONTEXT) * slots), "--parallel", str(slots),
-        "--cache-ram", "0",
+        "--ctx", str(_context(given) * slots), "--parallel", str(slots), "--cache-ram", "0",
     ]  # fmt: skip
 
 
