@@ -183,7 +183,7 @@ def test_what_is_refused_is_refused_in_the_engines_own_words(at: Callable[[str],
 def test_a_rate_of_prompts_is_estimated_as_with_the_real_sglang(at: Callable[[str], str]) -> None:
     protocol = Protocol(
         prompts=("Hello",), max_tokens=16, runs=3, max_runs=3, endpoint="completions",
-        prompt_lengths=(1024,),
+        prompt_lengths=(512,),
     )  # fmt: skip
     result = Benchmark(at("sglang"), protocol).run()
     assert (result.voids, result.model, result.build_info) == ([], "/models/r1", "")
