@@ -109,7 +109,8 @@ class Waiting:
 class ChatRequest:
     """One user message, or with `endpoint` completions one bare prompt, without a chat template.
 
-    `extras` adds the keys that only llama.cpp and vLLM know.
+    `extras` adds the keys that only llama.cpp and vLLM know; `cached`: the prompt's beginning may
+    come from a cache.
     """
 
     prompt: str
@@ -118,6 +119,7 @@ class ChatRequest:
     model: str = ""
     extras: bool = True
     endpoint: Endpoint = "chat"
+    cached: bool = False
 
     def body(self) -> dict[str, Any]:
         options: dict[str, Any] = {"include_usage": True}
@@ -135,7 +137,7 @@ class ChatRequest:
         }
         if self.extras:
             options["continuous_usage_stats"] = True
-            body |= {"cache_prompt": False, "ignore_eos": True, "timings_per_token": True}
+            body |= {"cache_prompt": self.cached, "ignore_eos": True, "timings_per_token": True}
         return body
 
 

@@ -58,10 +58,11 @@ SOAK_METRICS = {
     "requests": "count", "errors": "count", "error_rate": "ratio", "stability": "ratio",
     "tok_s": "tok/s", "tok_s_drift": "ratio", "ttft_s": "s", "observed_s": "s",
     "restarts": "count", "hangs": "count", "critical_lines": "count", "rss_growth": "B",
-    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B",
+    "rss_peak": "B", "vram_growth": "B", "vram_peak": "B", "context_peak": "count",
 }  # fmt: skip
 """Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
-against the first's (0.05: 5 % slower); growth over the soak, peaks in it."""
+against the first's (0.05: 5 % slower); growth over the soak, peaks in it; `context_peak`:
+most tokens of one prompt and its answer."""
 LEAST_PROMPT, MOST_PROMPT = 256, 131_072
 """Tokens of a prompt that measures the prompt rate: a shorter one measures the request."""
 PROMPT_ROUNDS = 5

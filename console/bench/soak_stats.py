@@ -5,8 +5,8 @@ observation (no runner lived, or it stood still) is a gap on that axis; every fi
 observed time, which has no gaps:
 
 - a request, written at its end: `ok`, `error` (its class), `words`, `tok_s`, `ttft_s`, `e2e_s`,
-  `void` (why its rate is not used), `late` and `missed` (arrivals at fixed moments), `retries` (an
-  empty 400 came first, and it was sent once more);
+  `void` (why its rate is not used), `context` (tokens of prompt and answer), `late` and `missed`
+  (arrivals at fixed moments), `retries` (an empty 400 came first, and it was sent once more);
 - a look at the server: `rss`, `anon`, `vram` in bytes or null; `up`: its start could be told;
   `log`: its log could be read;
 - an event: `began`, `server`, `restart`, `gone`, `hang`, `critical`, `gap`, `missed` (fixed moments
@@ -132,6 +132,8 @@ class Asked:
     error: str
     tok_s: float | None
     ttft_s: float | None
+    context: int | None = None
+    """Tokens of prompt and answer, by the server's count."""
 
 
 @dataclass(slots=True)
@@ -223,7 +225,8 @@ class Tally:
 
     def _request(self, line: Line) -> None:
         error = str(line.get("error", ""))
-        asked = Asked(line["t"] - self.gap_s, error, line.get("tok_s"), line.get("ttft_s"))
+        figures = (line.get(name) for name in ("tok_s", "ttft_s", "context"))
+        asked = Asked(line["t"] - self.gap_s, error, *figures)
         self.requests.append(asked)
         self.late += bool(line.get("late"))
         self.missed += int(line.get("missed", 0))
@@ -307,6 +310,7 @@ class Tally:
             "tok_s": self._described("tok_s"),
             "ttft_s": self._described("ttft_s"),
             "tok_s_drift": self._drift(),
+            "context_peak": self._context(),
             "observed_s": _metric("observed_s", self.observed if asked else None, asked, why=none),
             "restarts": _metric(
                 "restarts", anew if anew or (up.count and not no_start) else None, up.count + anew,
@@ -321,6 +325,15 @@ class Tally:
             ),
         }  # fmt: skip
         return found | self._memory("rss", self.rss) | self._memory("vram", self.vram)
+
+    def _context(self) -> dict[str, Any]:
+        found = [one.context for one in self.requests if one.context is not None]
+        why = (
+            "the server does not count the tokens of a prompt"
+            if self.good
+            else "nothing was answered"
+        )
+        return _metric("context_peak", max(found, default=None), len(found), why=why)
 
     def _memory(self, name: str, seen: list[tuple[float, float]]) -> dict[str, dict[str, Any]]:
         unseen = {"rss": "its memory was not read", "vram": "no card was read, or not all of them"}

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from console.bench.metrics import LEAST_PROMPT
 from console.common import paths
 from console.common.errors import ServiceError, UsageError
 from console.common.units import parse_duration
@@ -162,6 +161,10 @@ RUNS, TOKENS = 5, 32
 SOAK_TOKENS = 2
 SOAK_S, ANSWER_S = 20.0, 0.7
 """A soak's least duration, and the most that one of its short answers takes, seconds."""
+FILL, FILL_S = 7000, 60.0
+"""Most tokens of a stand-in's context that a soak fills, and how long it takes at most to do so."""
+PROMPT = 1024
+"""Most tokens of a prompt: so many take long enough for an estimate of the rate by their time."""
 STABLE_S, WATCH_S = 2.0, 10.0
 SAMPLES = 10
 
@@ -236,8 +239,10 @@ def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
     """A duration for as many requests as the gates want, each of two tokens."""
     soak = step["soak"]
     needs = max([SAMPLES, *_asked(steps, str(step.get("id")))])
+    least_s = FILL_S if "context" in soak else SOAK_S
+    _cap(soak, "context", FILL, 0, where, notes)
     _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)
-    _cap_time(soak, "duration", max(SOAK_S, needs * ANSWER_S), f"{where} soak", notes)
+    _cap_time(soak, "duration", max(least_s, needs * ANSWER_S), f"{where} soak", notes)
     _cap_time(soak, "every", 0.05, f"{where} soak", notes, otherwise="5s")
     soak.pop("arrivals", None)
 
@@ -257,11 +262,13 @@ def _cap(table: Tree, key: str, most: int, otherwise: int, where: str, notes: li
 
 
 def _cap_prompts(benchmark: Tree, where: str, notes: list[str]) -> None:
-    """One length, the least that measures a prompt rate."""
+    """One length, the longest that is not too long."""
     written = benchmark.get("prompt_lengths")
-    if written and written != [LEAST_PROMPT]:
-        notes.append(f"{where} prompt_lengths {written} → {[LEAST_PROMPT]}")
-        benchmark["prompt_lengths"] = [LEAST_PROMPT]
+    lengths = [one for one in written if isinstance(one, int)] if isinstance(written, list) else []
+    shorter = [min(PROMPT, max(lengths, default=PROMPT))]
+    if lengths and written != shorter:
+        notes.append(f"{where} prompt_lengths {written} → {shorter}")
+        benchmark["prompt_lengths"] = shorter
 
 
 def _cap_time(

@@ -184,6 +184,10 @@ def _soak(soak: measuring.SoakStep) -> Iterator[str]:
     if soak.arrivals == "after_reply":
         pace = f"the next {format_duration(soak.every)} after each reply"
     yield f"{format_duration(soak.duration)} of requests to {soak.service}, {pace}"
+    if soak.context is not None:
+        share = f"{soak.context:.0%} of its context" if soak.context <= 1 else ""
+        filled = share or f"{soak.context:.0f} tokens of its context"
+        yield f"as conversations, each of which grows until {filled} are filled"
     if soak.max_errors is not None:
         yield f"ends early, as failed, above {soak.max_errors} errors"
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.bench.metrics import Sample
-from console.bench.soak import Answer, End, Look, Soak, SoakPlan
+from console.bench.soak import End, Look, Soak, SoakPlan
+from console.bench.soak_requests import Answer
 from console.bench.soak_stats import Line, Patience, Tally
 from tests.clock import FakeClock
 
@@ -28,7 +29,7 @@ class SoakClock(FakeClock):
 @dataclass(frozen=True)
 class Turn:
     """One request: `tokens` of text, the first after `ttft` seconds, over after `took`. It falls
-    silent for good before token `mute`. `error` is its class."""
+    silent for good before token `mute`. `error` is its class, `context` its prompt and answer."""
 
     took: float = 1.0
     ttft: float = 0.2
@@ -38,6 +39,7 @@ class Turn:
     void: str = ""
     mute: int | None = None
     retries: int = 0
+    context: int | None = None
 
 
 class Due(threading.Event):
@@ -76,6 +78,8 @@ class Scripted:
             tok_s=turn.tokens / turn.took,
             chunks=turn.tokens,
             transport_retries=turn.retries,
+            prompt_tokens=None if turn.context is None else turn.context - turn.tokens,
+            completion_tokens=turn.tokens,
         )
         return Answer(sample, void=turn.void)
 

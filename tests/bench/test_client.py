@@ -10,7 +10,7 @@ import pytest
 
 from console.bench import client
 from console.bench.client import ChatRequest, endpoint, stream_chat
-from console.bench.soak import EMPTY, Asker, Out
+from console.bench.soak_requests import EMPTY, Asker, Out
 from console.bench.sse import FailureKind
 from tests.bench.scripted import (
     DONE,

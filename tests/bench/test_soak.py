@@ -24,7 +24,7 @@ def test_an_hour_without_a_fault() -> None:
         "requests": 600, "errors": 0, "error_rate": 0.0, "stability": 1.0, "tok_s": 100.0,
         "tok_s_drift": 0.0, "ttft_s": 0.2, "observed_s": 3600.0, "restarts": 0, "hangs": 0,
         "critical_lines": 0, "rss_growth": 0.0, "rss_peak": 3 * GIB, "vram_growth": 0.0,
-        "vram_peak": 20 * GIB,
+        "vram_peak": 20 * GIB, "context_peak": None,
     }  # fmt: skip
     figures = tally.figures()
     assert (figures["requests"]["n"], figures["restarts"]["n"]) == (600, 721)

@@ -31,11 +31,14 @@ def test_every_metric_a_gate_can_name_is_there_in_its_unit() -> None:
     assert (figures["requests"]["value"], figures["requests"]["n"]) == (0, 0)
 
 
+ASKED: Line = {"tok_s": 50.0, "ttft_s": 0.1, "context": 40}
+
+
 def test_half_a_soak_is_never_go() -> None:
     """Every figure as good as can be, every threshold easy, and it ended early."""
     lines: list[Line] = [{"t": 0.0, "event": "began", "at": 1000.0}]
     for number in range(1, 121):
-        lines.append({"t": number * 5.0, "ok": True, "error": "", "tok_s": 50.0, "ttft_s": 0.1})
+        lines.append({"t": number * 5.0, "ok": True, "error": "", **ASKED})
         lines.append(
             {"t": number * 5.0, "rss": MIB, "anon": MIB, "vram": MIB, "up": True, "log": True}
         )

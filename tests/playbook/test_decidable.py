@@ -1,6 +1,7 @@
 """The grammar of thresholds, and gates that can never fail or pass by what a metric can be."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -88,6 +89,31 @@ def test_an_input_without_a_value_says_nothing_about_how_much_is_measured(book: 
     found = book.problems(text, {"runs": "2", "long": "1m"})
     assert len(found) == 2
     assert ("3 runs" in found[0], "13 fit" in found[1]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "written", ["100 %", "5 %", "'90'", "90.5.1 %", "0.9", "255", "true", "-90 %", "[90 %]", "''"]
+)
+def test_what_fills_no_context_is_refused_in_its_place(book: Book, written: str) -> None:
+    soak = f"{{id: s, soak: {{service: cand, duration: 1h, context: {written}}}}}"
+    (found,) = book.problems(SERVICES + steps_text(soak))
+    assert re.match(r"\d+:\d+: ", found)
+    assert "context" in found
+    assert "like 90 %" in found
+
+
+@pytest.mark.parametrize(
+    ("written", "limits"),
+    [("90 %", (7372, None)), ("12.5%", (1024, None)), ("7000", (7000, 7000))],
+)
+def test_a_share_of_the_servers_context_or_tokens(
+    book: Book, written: str, limits: tuple[int, int | None]
+) -> None:
+    soak = f"{{id: s, soak: {{service: cand, duration: 1h, context: {written}}}}}"
+    gate = "{id: g, gate: [{metric: s.context_peak, go: '>= 900'}]}"
+    made = book.steps(soak, gate)
+    asked = next(step.soak for _, step in made.steps() if step.soak is not None)
+    assert (asked.limit(8192), asked.limit(None)) == limits
 
 
 def test_a_soak_is_looked_at_as_often_as_is_reckoned_with() -> None:

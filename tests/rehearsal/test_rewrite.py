@@ -116,6 +116,30 @@ def test_times_are_shortened_and_gates_are_not() -> None:
     assert step(made, "go") == gate
 
 
+@pytest.mark.parametrize(
+    ("key", "written", "made"),
+    [("context", "90 %", "90 %"), ("context", 100_000, 7000), ("context", 2000, 2000)],
+)
+def test_a_soak_that_fills_the_context_has_time_for_it(key: str, written: Any, made: Any) -> None:
+    soak = {"service": "box", "duration": "1h", key: written}
+    tree = {"title": "t", "phases": [{"steps": [{"id": "soak", "soak": soak}]}]}
+    rewriter = Rewriter(Mapping("base:1"))
+    (found,) = steps(rewriter(tree, Path("/books")))
+    assert (found["soak"][key], found["soak"]["duration"]) == (made, "60s")
+    told = [note for note in rewriter.notes if key in note]
+    assert told == ([] if written == made else ["step soak: context 100000 → 7000"])
+
+
+@pytest.mark.parametrize(
+    ("written", "made"), [([512, 2048], [1024]), ([512], [512]), ([256, 512], [512]), ("x", "x")]
+)
+def test_prompts_stay_long_enough_for_an_estimate(written: Any, made: Any) -> None:
+    bench = {"service": "box", "prompt_lengths": written}
+    tree = {"title": "t", "phases": [{"steps": [{"id": "bench", "benchmark": bench}]}]}
+    (found,) = steps(Rewriter(Mapping("base:1"))(tree, Path("/books")))
+    assert found["benchmark"]["prompt_lengths"] == made
+
+
 def test_the_guard_acts_before_a_stand_in_hurts_this_machine() -> None:
     made, _ = rewritten()
     assert made["guards"][0]["below"] == "4096MiB"

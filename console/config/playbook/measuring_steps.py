@@ -202,11 +202,37 @@ class BenchmarkStep(Strict):
         return self.max_runs or self.runs + max(1, self.runs // 3)
 
 
+FILLING_FORM = "a share of the server's context from 10 % to 95 %, like 90 %, or a number of tokens"
+LEAST_CONTEXT, MOST_CONTEXT = 256, 10_000_000
+"""Tokens that a soak may be asked to fill."""
+
+
+def _filling(value: object) -> float:
+    """A share up to 1, or tokens."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not LEAST_CONTEXT <= value <= MOST_CONTEXT:
+            raise ValueError(f"{LEAST_CONTEXT} to {MOST_CONTEXT:,} tokens, or a share like 90 %")
+        return float(value)
+    found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%", value) if isinstance(value, str) else None
+    share = float(found[1]) / 100 if found else 0.0
+    if not 0.1 <= share <= 0.95:
+        raise ValueError(FILLING_FORM)
+    return share
+
+
+Filling = Annotated[
+    float, BeforeValidator(_filling),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["90 %"]}),
+]  # fmt: skip
+"""How much of a context is filled: a share up to 1, or tokens above it."""
+
+
 class SoakStep(Strict):
     """Sends requests for a long time. `every` with `arrivals: fixed` sends at fixed moments
     whatever the server does (a late one is sent at once and counted), with `after_reply` that long
     after the last answer. More than `max_errors` end it early, and the step fails. `critical`:
-    lines of the service's log that match are counted and shown."""
+    lines of the service's log that match are counted and shown. `context`: the requests are a
+    conversation that grows until so much of the server's context is filled, then another one."""
 
     service: str
     duration: Annotated[Duration, Field(gt=0)]
@@ -214,9 +240,16 @@ class SoakStep(Strict):
     arrivals: Literal["fixed", "after_reply"] = "after_reply"
     prompts: list[Text] = []
     max_tokens: int = Field(128, ge=2, le=32768)
+    context: Filling | None = None
     model: Text = ""
     max_errors: Count | None = None
     critical: Pattern = r"CUDA error|out of memory|segfault|SIGSEGV|ggml_abort|assert.* failed"
+
+    def limit(self, size: int | None) -> int | None:
+        """Tokens to fill of a context of that size; None if that cannot be told."""
+        if self.context is None or self.context > 1:
+            return int(self.context) if self.context else None
+        return None if size is None else int(self.context * size)
 
     @property
     def most_requests(self) -> int | None:

@@ -45,7 +45,7 @@ ABORTED, SEGFAULT = 134, 139
 
 LLAMA_PORT = 8080
 CONTEXTS = ("-c", "--ctx-size", *{one.context for one in DIALECTS.values()})
-MOST_CONTEXT = 4096
+MOST_CONTEXT = 8192
 
 
 class Loading(BaseHTTPRequestHandler):

@@ -26,6 +26,7 @@ ORDER = {
     "critical_lines": "log lines that match `critical`",
     "rss_growth": "memory of the server, last tenth over first", "rss_peak": "its most",
     "vram_growth": "the same of its VRAM", "vram_peak": "its most",
+    "context_peak": "most tokens of a prompt and its answer",
 }  # fmt: skip
 LINES = 20
 

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from console.bench.benchmark import PROMPTS, model_of
+from console.bench.growth import Growth, context_of
 from console.bench.metrics import SOAK_REQUEST_S
-from console.bench.soak import Asker, End, Soak, SoakPlan
+from console.bench.soak import End, Soak, SoakPlan
+from console.bench.soak_requests import Asker
 from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
 from console.common.logs.tail import read_last
@@ -87,8 +89,9 @@ def _soak(
     model = context.services.model(service, soak.model)
     live = _Live(attempt, soak, tally)
     asker = Asker(
-        url, soak.max_tokens, model or model_of(url), min(SOAK_REQUEST_S, attempt.limit_s)
-    )
+        url, soak.max_tokens, model or model_of(url), min(SOAK_REQUEST_S, attempt.limit_s),
+        growth=_growth(soak, url, attempt),
+    )  # fmt: skip
     running = Soak(
         plan_of(soak), context.clock, asker, watch, file.keep, live, tally,
         patience_for(context, service),
@@ -105,6 +108,25 @@ def _soak(
         running.take_looks()
     live.say(tally.observed, always=True)
     return end
+
+
+def _growth(soak: SoakStep, url: str, attempt: Attempt) -> Growth | None:
+    """The conversation that fills the context, if one is asked for. Raises StepFailed if the
+    server does not tell its context, or the answer alone fills it."""
+    if soak.context is None:
+        return None
+    size = context_of(url)
+    limit = soak.limit(size)
+    if limit is None:
+        hint = "its context is not in /props and not in /v1/models: give context: as tokens"
+        raise StepFailed(Cause.PRECONDITION, f"{soak.service} does not tell its context: {hint}")
+    if limit <= 2 * soak.max_tokens or (size is not None and limit > size):
+        told = f"{limit} tokens of context with max_tokens: {soak.max_tokens}"
+        of = f", and the server has {size}" if size is not None else ""
+        raise StepFailed(Cause.PRECONDITION, f"no conversation fits: {told}{of}")
+    of = f" of {size}" if size is not None else ""
+    attempt.say(f"conversations grow to {limit}{of} tokens", always=True)
+    return Growth(limit, soak.max_tokens)
 
 
 def plan_of(soak: SoakStep) -> SoakPlan:

@@ -90,3 +90,25 @@ def test_too_many_errors_end_it_with_their_classes(world: ScriptedWorld) -> None
     assert "4 server error" in step.detail
     assert "out of memory" in " ".join(step.lines)
     assert figure(world.view(), "errors") == 4
+
+
+def test_a_context_that_the_server_does_not_tell_ends_it_at_its_start(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(SIDE, soak("10h", ", context: 90 %"))))
+    step = world.at("soak")
+    assert (done.code, step.cause) == (5, "precondition"), done
+    assert "give context: as tokens" in step.detail
+
+
+def test_a_conversation_grows_to_the_tokens_that_were_given(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(SIDE, soak("60s", ", context: 300"))))
+    assert done.code == 0, done
+    assert "as conversations, each of which grows until 300 tokens" in str(done.json["steps"])
+    prompts = [line for line in lines(world) if line.get("ok")]
+    assert len(prompts) > 30
+
+
+def test_an_answer_that_alone_fills_it_is_no_conversation(world: World) -> None:
+    step = "id: soak, soak: {service: side, duration: 10h, context: 256, max_tokens: 200}"
+    done = world.go(world.write("b.yaml", book(SIDE, step)))
+    assert (done.code, world.at("soak").cause) == (5, "precondition"), done
+    assert "256 tokens of context with max_tokens: 200" in world.at("soak").detail

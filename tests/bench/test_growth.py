@@ -1,0 +1,128 @@
+"""A soak as a conversation that fills the context as far as asked, and then begins anew."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.bench.growth import REQUESTS, Growth, context_of
+from console.bench.metrics import Sample
+from console.bench.soak_requests import Asker
+from console.bench.soak_stats import Tally
+from tests.bench.embedded import embedded
+from tests.bench.scripted import reply, scripted, streams
+from tests.bench.soaking import HOUR, Server, Turn
+from tests.testbed.models import tiny_llama
+from tests.waiting import LIMIT_S
+
+LIMIT, ANSWER, TEMPLATE = 7372, 100, 11
+
+
+class Counts:
+    """A server that counts tokens: so many a word, and those of its template."""
+
+    def __init__(self, per_word: float) -> None:
+        self.per_word = per_word
+        self.prompts: list[str] = []
+
+    def sizes(self, growth: Growth, requests: int) -> list[int]:
+        """Tokens of every prompt of a soak."""
+        last: Sample | None = None
+        found = []
+        for _ in range(requests):
+            self.prompts.append(growth.next("Write a haiku", last))
+            found.append(round(len(self.prompts[-1].split()) * self.per_word) + TEMPLATE)
+            last = Sample(prompt_tokens=found[-1])
+        return found
+
+
+@pytest.mark.parametrize("per_word", [0.7, 1.3, 7.5, 14.0])
+def test_it_fills_what_was_asked_and_never_more_whatever_a_word_is(per_word: float) -> None:
+    server = Counts(per_word)
+    sizes = server.sizes(Growth(LIMIT, ANSWER), 4 * REQUESTS)
+    assert 0.9 * (LIMIT - ANSWER) < max(sizes) <= LIMIT - ANSWER
+    starts = [n for n, size in enumerate(sizes) if n and size < sizes[n - 1]]
+    assert 2 <= len(starts) <= 4, "it begins anew"
+    assert starts[0] <= 1.5 * REQUESTS
+
+
+def test_a_prompt_repeats_the_one_before_it_so_that_a_cache_helps() -> None:
+    server = Counts(1.3)
+    server.sizes(Growth(LIMIT, ANSWER), REQUESTS // 2)
+    for before, after in zip(server.prompts, server.prompts[1:], strict=False):
+        assert after.startswith(before)
+
+
+def test_a_failed_request_begins_another_conversation() -> None:
+    growth, server = Growth(LIMIT, ANSWER), Counts(1.3)
+    server.sizes(growth, 5)
+    anew = growth.next("Hello", None)
+    assert anew.split()[1:] == ["Hello"]
+    assert anew.split()[0] != server.prompts[-1].split()[0], "with a nonce of its own"
+
+
+def test_without_a_count_it_stays_below() -> None:
+    growth = Growth(LIMIT, ANSWER)
+    words = [len(growth.next("Hello", Sample()).split()) for _ in range(3 * REQUESTS)]
+    assert max(words) * 1.3 < LIMIT
+    assert max(words) > LIMIT / 16
+
+
+@pytest.mark.parametrize(
+    ("documents", "size"),
+    [
+        ({"/props": {"default_generation_settings": {"n_ctx": 8192}}}, 8192),
+        ({"/v1/models": {"data": [{"id": "r1", "max_model_len": 32768}]}}, 32768),
+        ({"/v1/models": {"data": [{"id": "r1", "name": "r1"}]}}, None),
+        ({"/v1/models": {"data": [None]}, "/props": {"default_generation_settings": []}}, None),
+        ({"/v1/models": {"data": [{"max_model_len": True}]}}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_the_servers_own_context(documents: dict[str, Any], size: int | None) -> None:
+    with scripted(streams(reply(1)), documents=documents) as server:
+        assert context_of(server.url) == size
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    model: Path = tmp_path_factory.mktemp("growth") / "tiny.gguf"
+    tiny_llama(model)
+    with embedded(model) as url:
+        yield url
+
+
+@pytest.mark.alone
+def test_a_real_servers_context_is_filled_and_its_rates_count(url: str) -> None:
+    size = context_of(url)
+    assert size == 4096
+    asker = Asker(url, 8, growth=Growth(int(0.9 * size), 8))
+    sizes = []
+    for _ in range(REQUESTS + 10):
+        out = asker("Hello")
+        assert out.ended.wait(LIMIT_S)
+        answer = out.answer()
+        assert (answer.error, answer.void) == ("", ""), "what was cached is no reason"
+        sizes.append(answer.sample.prompt_tokens or 0)
+    assert 0.8 * size < max(sizes) <= 0.9 * size
+    assert sizes[-1] < max(sizes), "another conversation"
+
+
+def test_the_peak_is_a_figure_of_every_soak() -> None:
+    server = Server(turn=lambda number, t: Turn(context=100 * (number % 50)))
+    tally, _ = server.soak(HOUR)
+    peak = tally.figures()["context_peak"]
+    assert (peak["value"], peak["unit"], peak["n"]) == (4900, "count", len(tally.requests))
+    again = Tally()
+    for line in server.lines:
+        again.take(line)
+    assert again.figures()["context_peak"] == peak, "the lines say it again"
+
+
+def test_where_no_tokens_are_counted_the_peak_is_unknown() -> None:
+    tally, _ = Server().soak(replace(HOUR, duration_s=60.0))
+    peak = tally.figures()["context_peak"]
+    assert (peak["value"], peak["n"]) == (None, 0)
+    assert "does not count" in peak["why"]
