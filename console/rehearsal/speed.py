@@ -161,8 +161,8 @@ RUNS, TOKENS = 5, 32
 SOAK_TOKENS = 2
 SOAK_S, ANSWER_S = 20.0, 0.7
 """A soak's least duration, and the most that one of its short answers takes, seconds."""
-FILL, FILL_S = 7000, 60.0
-"""Most tokens of a stand-in's context that a soak fills, and how long it takes at most to do so."""
+FILL, FILL_S = 7000, 120.0
+"""Most tokens of a stand-in's context that a soak fills, and how long a slow one takes to do so."""
 PROMPT = 1024
 """Most tokens of a prompt: so many take long enough for an estimate of the rate by their time."""
 STABLE_S, WATCH_S = 2.0, 10.0

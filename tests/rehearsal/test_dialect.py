@@ -18,10 +18,11 @@ import pytest
 
 from console.bench.benchmark import Benchmark, Protocol, model_of, tokenize
 from console.rehearsal.inside.dialect import CHAT, PLAIN, SGLANG, VLLM, Server
+from console.rehearsal.inside.settings import VARIABLE, Settings, packed
 from console.runtime.probe import Health, complete, health
 from tests.children import running
 from tests.ports import free_port
-from tests.testbed.models import visible_llama
+from tests.testbed.models import tiny_llama, visible_llama
 from tests.waiting import until
 
 pytestmark = pytest.mark.alone
@@ -220,3 +221,39 @@ def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
         )
     assert done.returncode == 1
     assert "Address already in use" in done.stderr
+
+
+@contextmanager
+def faulty(model: Path, fault: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A stand-in of SGLang in which something goes wrong, and its address."""
+    told = packed(Settings(fault=fault, soak_tokens=2))
+    port = free_port()
+    argv = [sys.executable, "-c", SERVE, str(model), *STARTS["sglang"], "--port", str(port)]
+    with (
+        model.with_suffix(".fault.log").open("wb") as out,
+        running(argv, stdout=out, stderr=out, env={**os.environ, VARIABLE: told}) as child,
+    ):
+        yield child, f"http://127.0.0.1:{port}"
+
+
+def test_a_crash_in_a_soak_is_that_of_the_whole_server(tmp_path: Path) -> None:
+    tiny_llama(model := tmp_path / "tiny.gguf")
+    with faulty(model, "crash") as (child, url):
+        until(lambda: health(url, ALIVE)[0] is Health.SERVING, "the stand-in answers")
+
+        def ended() -> bool:
+            complete(url, max_tokens=2, timeout_s=5.0)
+            return child.poll() is not None
+
+        until(ended, "it dies")
+        assert child.returncode == 139
+
+
+def test_what_never_loads_never_listens(tmp_path: Path) -> None:
+    tiny_llama(model := tmp_path / "tiny.gguf")
+    log = model.with_suffix(".fault.log")
+    with faulty(model, "never-ready") as (child, url):
+        until(lambda: "never done" in log.read_text(), "it loads")
+        assert health(url)[0] is Health.REFUSED
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(10) == 0

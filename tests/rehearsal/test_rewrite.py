@@ -125,7 +125,7 @@ def test_a_soak_that_fills_the_context_has_time_for_it(key: str, written: Any, m
     tree = {"title": "t", "phases": [{"steps": [{"id": "soak", "soak": soak}]}]}
     rewriter = Rewriter(Mapping("base:1"))
     (found,) = steps(rewriter(tree, Path("/books")))
-    assert (found["soak"][key], found["soak"]["duration"]) == (made, "60s")
+    assert (found["soak"][key], found["soak"]["duration"]) == (made, "120s")
     told = [note for note in rewriter.notes if key in note]
     assert told == ([] if written == made else ["step soak: context 100000 → 7000"])
 
