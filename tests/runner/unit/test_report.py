@@ -30,7 +30,7 @@ from console.render.report.document import (
     write_report,
 )
 from console.render.report.guard import guard_chart, guard_lines
-from console.render.report.soak import soak_of
+from console.render.report.soak import soak_lines, soak_of
 from console.render.report.svg import Panel, Svg, seconds_ticks, spread_out, ticks
 from tests.common.harmful import harmful
 from tests.runner.unit import reported
@@ -293,3 +293,11 @@ def test_a_panel_keeps_what_is_outside_at_its_edge() -> None:
     panel = Panel(10, 20, 100, 50, 10, 5)
     assert (panel.x(-5), panel.x(20), panel.y(-1), panel.y(99)) == (10, 110, 70, 20)
     assert Panel(0, 0, 10, 10, 0, 0).x(0) == 0
+
+
+def test_a_report_says_how_full_the_context_was() -> None:
+    made = reported.soaked()
+    made.metrics["soak"]["context_peak"] = {"value": 7245, "unit": "count", "n": 26, "void": 0}
+    [row] = [line for line in soak_lines(made, "soak") if "context_peak" in line]
+    assert "7245" in row.replace(",", "")
+    assert "most tokens of a prompt and its answer" in row
