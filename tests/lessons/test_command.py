@@ -1,6 +1,9 @@
 """`omni-console lessons`: what it finds and does, and how it ends."""
 
 import json
+import os
+import stat
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,9 +11,12 @@ from typing import Any
 import pytest
 
 from console.cli import main
-from console.config.lessons.registry import load_lesson
+from console.config.lessons.registry import known, load_lesson
+from console.frontends.cli import guide
 from console.frontends.cli import lessons as command
+from console.frontends.cli.arguments import described
 from console.journal.run_dir import RunDir
+from console.render.cells import cells
 from tests.clock import FakeClock
 from tests.lessons.conftest import Put
 from tests.runner.unit import reported
@@ -123,3 +129,78 @@ def test_a_draft_of_another_kind(capsys: Capture, put: Put, over: RunDir) -> Non
 def test_no_draft_from_a_run_that_goes_on_or_does_not_exist(capsys: Capture, over: RunDir) -> None:
     going = reported.kept(reported.trial())
     assert [said(capsys, "--draft", one)[0] for one in (going.id, "zzzz")] == [2, 2]
+
+
+def test_a_page_with_a_line_for_each_lesson_fits_the_terminal(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, whole, _ = said(capsys, "--brief")
+    assert code == 0
+    assert {line.split()[0] for line in whole.splitlines() if line[1:2] == "-"} == known()
+    head, _, works = whole.partition("\nWhat works\n")
+    assert "git clone --recursive" in head
+    assert "S-005" in works
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = said(capsys, "--brief")[1].splitlines()
+    assert (len(lines), max(map(cells, lines))) == (len(whole.splitlines()), 60)
+
+
+def test_a_page_of_what_matches(capsys: Capture, put: Put) -> None:
+    put("F-028", 'lesson: "leave it\\e[2J be"\n', title="Mine")
+    out = said(capsys, "--brief", "mine", "gravity")[1]
+    assert [line.split() for line in out.splitlines() if "F-028" in line] == [
+        ["F-028", "Mine", "leave", "it", "be"]
+    ]
+    assert said(capsys, "--brief", "zebra")[0] == 4
+    assert told(capsys, "--brief") == told(capsys)
+
+
+def test_a_file_for_agents_and_newcomers(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "AGENTS.md"
+    code, made = told(capsys, "--export", str(path))
+    assert (code, made) == (0, {"file": str(path), "lessons": 53})
+    text = path.read_text()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [
+        "## What not to do", "## Before you suggest it", "## What works",
+        "## How to reach this machine's console by one-shot ssh",
+    ]  # fmt: skip
+    for row in (
+        "| F-003 | Disable CUDA VMM in Docker | 300 % performance regression |",
+        "| What about vLLM? |", "| S-005 | NPS1 in the BIOS", "| `rollback` | bring the baseline",
+        "| 7 | rollback failed",
+    ):  # fmt: skip
+        assert row in text
+    assert [one.name for one in tmp_path.iterdir()] == ["AGENTS.md"], "nothing is left beside it"
+    assert said(capsys, "--export", "-")[1] == text
+
+
+def test_an_export_replaces_only_its_own(capsys: Capture, put: Put, tmp_path: Path) -> None:
+    path, link = tmp_path / "AGENTS.md", tmp_path / "CLAUDE.md"
+    path.write_text("# Ours\n")
+    link.symlink_to(path)
+    code, _, err = said(capsys, "--export", str(link))
+    assert (code, path.read_text(), "--force" in err) == (2, "# Ours\n", True)
+    assert said(capsys, "--export", str(link), "--force")[0] == 0
+    assert (link.is_symlink(), "F-022" in path.read_text()) == (True, True)
+    put("F-028", title="One more")
+    assert said(capsys, "--export", str(path))[0] == 0, "an export of its own is renewed"
+    mine = f"{path.read_text()}\nand this\n"
+    path.write_text(mine)
+    code, _, err = said(capsys, "--export", str(path))
+    assert (code, path.read_text(), "changed" in err) == (2, mine, True)
+
+
+def test_an_export_that_cannot_be_written(capsys: Capture, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("no/such/place", "fifo", "."):
+        assert said(capsys, "--export", str(tmp_path / name), "--force")[0] == 2
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
+    for words in (("--export", "x", "docker"), ("--force",), ("--brief", "--due")):
+        assert said(capsys, *words)[0] == 2
+
+
+def test_an_export_says_of_every_command_whether_it_is_safe() -> None:
+    told = [name for names in guide.KINDS.values() for name in names]
+    assert sorted(told) == sorted(described())

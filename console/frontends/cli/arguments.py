@@ -14,6 +14,7 @@ SITE_HELP = (
     "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else the demo's)"
 )
 INPUT_HELP = "give an input of the playbook a value"
+INTERNAL = "(internal)"
 ONLY_HELP = "only the files that match"
 
 
@@ -119,7 +120,7 @@ def _run_commands(commands: Any) -> None:
     tell.add_argument("--step", help="only if this is the current step")
     tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
     tell.add_argument("--evidence", metavar="HASH", help="only if the evidence is still this")
-    runner = _add(commands, "runner", "run:runner", "(internal)", hidden=True)
+    runner = _add(commands, "runner", "run:runner", INTERNAL, hidden=True)
     runner.add_argument("run")
     runner.add_argument("--ready-fd", type=int, default=-1)
     runner.add_argument("--resume", action="store_true")
@@ -170,6 +171,10 @@ def _look_commands(commands: Any) -> None:
     logs.add_argument("name", metavar="SERVICE|STEP")
     logs.add_argument("--run", metavar="RUN")
     logs.add_argument("--lines", type=int, default=50, metavar="N")
+    _add(commands, "keys", "console:keys", "every key of the screens, as a table")
+
+
+def _lesson_commands(commands: Any) -> None:
     lessons = _add(commands, "lessons", "lessons:lessons", "earlier lessons, by word or id")
     lessons.add_argument("query", nargs="*", metavar="QUERY", help="words, or an id like F-022")
     lessons.add_argument("--due", action="store_true", help="what is due for review, oldest first")
@@ -181,7 +186,16 @@ def _look_commands(commands: Any) -> None:
         "--as", dest="as_", choices=["F", "S", "P"], default="",
         help="with --draft: failure, success or pivot (default: by how the run ended)",
     )  # fmt: skip
-    _add(commands, "keys", "console:keys", "every key of the screens, as a table")
+    lessons.add_argument(
+        "--brief", action="store_true", help="what not to do and what works, a line for each lesson"
+    )
+    lessons.add_argument(
+        "--export", metavar="FILE",
+        help="write that as Markdown for agents and newcomers, like AGENTS.md (-: stdout)",
+    )  # fmt: skip
+    lessons.add_argument(
+        "--force", action="store_true", help="with --export: replace a file of somebody else's"
+    )
 
 
 def _machine_commands(commands: Any) -> None:
@@ -346,10 +360,23 @@ def _clean_commands(commands: Any) -> None:
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (_run_commands, frozenset({"run", "attach", "resume", "abort", "tell", "runner"})),
     (_look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
-                                "lessons", "keys"})),
+                                "keys"})),
+    (_lesson_commands, frozenset({"lessons"})),
     (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
     (_check_commands, frozenset({"check"})),
     (_clean_commands, frozenset({"clean"})),
     (_boot_commands, frozenset({"boot"})),
     (_emergency_commands, frozenset({"rollback", "promote", "demo"})),
 )  # fmt: skip
+
+
+def described() -> dict[str, str]:
+    """Every command that a person uses, with what it does."""
+    commands = Parser().add_subparsers(parser_class=Parser)
+    for make, _ in GROUPS:
+        make(commands)
+    return {
+        name: one.description
+        for name, one in commands.choices.items()
+        if one.description and not one.description.startswith(INTERNAL)
+    }

@@ -24,6 +24,7 @@ from console.config.lessons.use import (
     search,
     write,
 )
+from console.render.brief import page
 from console.render.lessons import due_words, entry, row
 
 WIDEST = 110
@@ -40,7 +41,11 @@ def lessons(args: Namespace) -> int:
         return _draft(args)
     registry = load_registry()
     today = date.fromtimestamp(SystemClock().now())
-    if args.due:
+    if args.export is not None:
+        code = _export(registry, args)
+    elif args.brief and not args.json:
+        code = _brief(registry, " ".join(args.query))
+    elif args.due:
         code = _due(registry, today, run=args.run, as_json=args.json)
     else:
         code = _asked(registry, " ".join(args.query), today, as_json=args.json)
@@ -58,6 +63,17 @@ def _check(args: Namespace) -> None:
         raise UsageError("--as needs --draft", hint="omni-console lessons --draft RUN --as S")
     if args.due and args.query:
         raise UsageError("--due takes no query", hint="omni-console lessons --due")
+    if args.export is not None and (args.query or args.brief or args.due or args.draft is not None):
+        raise UsageError(
+            "--export takes no other option than --force",
+            hint="omni-console lessons --export AGENTS.md",
+        )
+    if args.force and args.export is None:
+        raise UsageError(
+            "--force needs --export", hint="omni-console lessons --export AGENTS.md --force"
+        )
+    if args.brief and (args.due or args.draft is not None):
+        raise UsageError("--brief takes only a query", hint="omni-console lessons --brief docker")
 
 
 def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int:
@@ -70,12 +86,41 @@ def _asked(registry: Registry, query: str, today: date, *, as_json: bool) -> int
         problems = [str(problem) for problem in registry.problems]
         print(json.dumps({"query": query, "lessons": rows, "problems": problems}))
     elif not found:
-        print(f"no lesson has all of: {one_line(query)}")
-        print("  hint: fewer words; omni-console lessons alone lists them all")
+        _nothing(query)
     else:
         print("\n".join(row(lesson) for lesson in found))
         print(f"\n{_count(registry, found, today)}")
     return int(Exit.OK if found else Exit.HOLD)
+
+
+def _brief(registry: Registry, query: str) -> int:
+    """The one page. It fits the terminal; what reads it through a pipe gets whole lines."""
+    found = search(registry.lessons, query)
+    if not found:
+        return _nothing(query)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print("\n".join(page(sorted(found, key=lambda one: lesson_files.order(one.id)), width)))
+    print("\nomni-console lessons ID shows one whole")
+    return int(Exit.OK)
+
+
+def _export(registry: Registry, args: Namespace) -> int:
+    from console.frontends.cli.guide import export
+
+    path = export(registry.lessons, args.export, force=args.force)
+    if path is None:
+        return int(Exit.OK)
+    if args.json:
+        print(json.dumps({"file": str(path), "lessons": len(registry.lessons)}))
+    else:
+        print(f"{len(registry.lessons)} lessons written to {clean(str(path))}")
+    return int(Exit.OK)
+
+
+def _nothing(query: str) -> int:
+    print(f"no lesson has all of: {one_line(query)}")
+    print("  hint: fewer words; omni-console lessons alone lists them all")
+    return int(Exit.HOLD)
 
 
 def _meant(registry: Registry, query: str) -> Lesson | None:

@@ -1,0 +1,81 @@
+"""What the lessons say to do and not to do, in a line each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from console.common.text import clean
+from console.config.lessons.registry import Lesson
+from console.render.cells import cells, fitted
+
+AVOID, WORKS = "What not to do", "What works"
+ID_CELLS = 8
+GAP = 2
+WIDE = 48
+"""Cells of the left column where lines may be of any width."""
+_WARNS = {"blocked", "rejected", "deferred", "superseded", "open"}
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A line of a lesson, clean: what not to do (or what it is about), why, and what to do."""
+
+    id: str
+    what: str
+    why: str
+    do: str
+    status: str
+    avoid: bool
+
+
+def advices(lessons: Iterable[Lesson]) -> list[Advice]:
+    """The lines of the lessons in their order: one a lesson, or one for each row of its quick
+    reference."""
+    return [one for lesson in lessons for one in _of(lesson)]
+
+
+def _of(lesson: Lesson) -> list[Advice]:
+    model = lesson.model
+    if model.quick:
+        rows = [(one.avoid, one.why, one.instead) for one in model.quick]
+    else:
+        rows = [(model.title, model.cause, model.lesson or model.resolution or model.cause)]
+    avoid = bool(model.quick) or model.id.startswith("F") or model.status in _WARNS
+    return [
+        Advice(model.id, _line(what), _line(why), _line(do), model.status, avoid)
+        for what, why, do in rows
+    ]
+
+
+def _line(text: str) -> str:
+    return clean(" ".join(text.split()))
+
+
+def page(lessons: Iterable[Lesson], width: int | None) -> list[str]:
+    """The page in lines of at most `width` cells; of any width for None."""
+    every = advices(lessons)
+    groups = [[one for one in every if one.avoid], [one for one in every if not one.avoid]]
+    heads = (f"{AVOID}, and what to do instead", WORKS)
+    out: list[str] = []
+    for head, found in zip(heads, groups, strict=True):
+        if found:
+            out += [*([""] if out else []), head, *_rows(found, width)]
+    return [_within(line, width) for line in out]
+
+
+def _rows(found: Sequence[Advice], width: int | None) -> list[str]:
+    """Two columns; a part that is too long for its column ends with a sign."""
+    longest = max(cells(one.what) for one in found)
+    left = min(longest, WIDE if width is None else max(12, (width - ID_CELLS - GAP) * 9 // 20))
+    return [
+        f"{one.id:<{ID_CELLS}}{_column(one.what, left, width)}{' ' * GAP}{one.do}" for one in found
+    ]
+
+
+def _column(text: str, left: int, width: int | None) -> str:
+    return fitted(text, max(left, cells(text)) if width is None else left, "…")
+
+
+def _within(line: str, width: int | None) -> str:
+    return line.rstrip() if width is None else fitted(line, width, "…").rstrip()
