@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from console.checks.doctor import baseline, facts, machine, run, runtime
+from console.checks.doctor import baseline, facts, machine, reach, run, runtime
 from console.checks.doctor import user as doctor_login
 from console.checks.doctor.facts import Facts, Finding
 from console.checks.doctor.run import CHECKS, iterate
@@ -109,7 +109,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _wait(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """For the answer to one question."""
-    for module in (baseline, runtime, facts, machine):
+    for module in (baseline, runtime, facts, machine, reach):
         monkeypatch.setattr(module, "ASK_S", seconds)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from functools import partial
 
-from console.checks.doctor import baseline, guard, machine, runtime, user
+from console.checks.doctor import baseline, guard, machine, reach, runtime, user
 from console.checks.doctor.facts import Answer, Check, Facts, Finding, Level, begun
 from console.common.errors import ConsoleError
 from console.common.text import one_line
@@ -16,7 +16,7 @@ DEADLINE_S = 3.0
 """Seconds for one check; all together take little more, whatever hangs."""
 
 CHECKS: tuple[Check, ...] = (
-    *user.CHECKS, *machine.CHECKS, *machine.DECLARED_CHECKS,
+    *user.CHECKS, *reach.CHECKS, *machine.CHECKS, *machine.DECLARED_CHECKS,
     *runtime.PREFLIGHT_CHECKS, *runtime.GPU_CHECKS, *guard.CHECKS,
     *runtime.CHECKS, *baseline.CHECKS, *user.OWN_CHECKS,
 )  # fmt: skip
