@@ -355,6 +355,10 @@ def _clean_commands(commands: Any) -> None:
         "what old trials left, with paths and bytes; removes only what is named", site=True,
     )  # fmt: skip
     clean.add_argument("--yes", nargs="*", metavar="ID", help="remove these, never everything")
+    clean.add_argument(
+        "--all", nargs="*", metavar="DIR",
+        help="list also what the console did not make and never removes, checkpoints in DIR too",
+    )  # fmt: skip
 
 
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (

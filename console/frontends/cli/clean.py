@@ -6,6 +6,8 @@ import json
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from console.common.errors import Exit, UsageError
@@ -14,10 +16,14 @@ from console.common.units import format_bytes
 from console.config.locate import site as site_of
 from console.config.site.site import Site
 from console.runner.cleanup.clean import Removal, remove, survey
+from console.runner.cleanup.foreign import KINDS as FOREIGN_KINDS
+from console.runner.cleanup.foreign import Foreign, foreign
 from console.runner.cleanup.leftover import KINDS, Leftover, Survey
 
 HEAD = {"container": "Containers", "image": "Images that build steps made",
         "download": "Downloads", "run": "Runs"}  # fmt: skip
+FOREIGN_HEAD = {"image": "Images", "build cache": "Build cache",
+                "container": "Stopped containers", "checkpoint": "Checkpoints"}  # fmt: skip
 
 
 def clean(args: Namespace) -> int:
@@ -29,11 +35,20 @@ def clean(args: Namespace) -> int:
                 "--yes of what?", "nothing is removed without being named",
                 "omni-console clean lists ids; omni-console clean --yes ID ID …",
             )  # fmt: skip
+        if args.all is not None:
+            raise UsageError(
+                "--all goes without --yes", "what it lists is not the console's to remove",
+                "omni-console clean --all names the command for each",
+            )  # fmt: skip
         return _remove(site, list(args.yes), args.json)
     found = survey(site)
+    others, notes = ([], []) if args.all is None else foreign(site, found.images, args.all)
     if args.json:
-        print(json.dumps(_as_json(found)))
+        more = {} if args.all is None else {"foreign": _others_json(others, notes)}
+        print(json.dumps({**_as_json(found), **more}))
         return int(Exit.OK)
+    if args.all is not None:
+        print("\n".join([*_others(others, notes), "", "Made by the console:", ""]))
     for line in _lines(found):
         print(line)
     if not found.removable or not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -82,6 +97,45 @@ def _lines(found: Survey) -> list[str]:
     return out
 
 
+def _others(others: Sequence[Foreign], notes: Sequence[str]) -> list[str]:
+    out = ["Not made by the console, which never removes it:", ""]
+    for kind in FOREIGN_KINDS:
+        items = [one for one in others if one.kind == kind]
+        if items:
+            total = sum(one.bytes or 0 for one in items)
+            out += [f"{FOREIGN_HEAD[kind]}  {format_bytes(total)}"]
+            out += [line for one in items for line in _other(one)]
+            out += [""]
+    out += [] if others else ["nothing was found", ""]
+    return [*out[:-1], *(f"note: {clean_text(note)}" for note in notes)]
+
+
+def _other(one: Foreign) -> list[str]:
+    size = format_bytes(one.bytes) if one.bytes is not None else "?"
+    rows = [f"  {size:>10}  {_day(one.since):<10}  {clean_text(one.what)}"]
+    if one.kind == "checkpoint":
+        rows.append(f"          {clean_text(one.where)}")
+    rows += [f"          used by: {clean_text(one.used)}"] if one.used else []
+    return [*rows, *([f"          $ {clean_text(one.how)}"] if one.how else [])]
+
+
+def _others_json(others: Sequence[Foreign], notes: Sequence[str]) -> dict[str, Any]:
+    rows = [
+        {
+            **asdict(one),
+            "since": one.since or None,
+            "used": one.used or None,
+            "how": one.how or None,
+        }
+        for one in others
+    ]
+    return {"items": rows, "notes": list(notes), "bytes": sum(one.bytes or 0 for one in others)}
+
+
+def _day(since: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(since)) if since else "–"
+
+
 def _bytes(found: Survey, items: list[Leftover]) -> str:
     free, exact = found.freed(items)
     return format_bytes(free) if exact else f"at least {format_bytes(free)}"
@@ -89,9 +143,8 @@ def _bytes(found: Survey, items: list[Leftover]) -> str:
 
 def _row(one: Leftover) -> list[str]:
     size = format_bytes(one.bytes) if one.bytes is not None else "?"
-    day = time.strftime("%Y-%m-%d", time.localtime(one.since)) if one.since else "–"
     sign = "stays" if one.stays else "     "
-    rows = [f"  {sign} {one.id:<16} {size:>10}  {day}  {clean_text(one.what)}"]
+    rows = [f"  {sign} {one.id:<16} {size:>10}  {_day(one.since)}  {clean_text(one.what)}"]
     if one.kind in ("download", "run"):
         rows.append(f"          {clean_text(one.where)}")
     if one.stays:

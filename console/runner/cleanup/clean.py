@@ -86,7 +86,7 @@ def survey(site: Site) -> Survey:
     client: DockerClient | None = None
     try:
         client = connect(site.model.engine.host or None)
-        running = _inspected(client, _baseline(site, client))
+        running = inspected(client, baseline_refs(site, client))
     except ConsoleError as error:
         notes.append(f"containers and images were not searched: {error}")
         client = None
@@ -106,7 +106,7 @@ def survey(site: Site) -> Survey:
     return Survey(tuple(found), tuple(notes), images)
 
 
-def _baseline(site: Site, client: DockerClient) -> list[str]:
+def baseline_refs(site: Site, client: DockerClient) -> list[str]:
     """The baseline's container, running or not, and the protected ones."""
     spec = site.baseline_spec()
     refs = list(site.model.protected)
@@ -260,7 +260,7 @@ def _remove_image(client: DockerClient, identity: str, tags: list[str]) -> int |
     raise ServiceError("the image is still there", "something else refers to it")
 
 
-def _inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
+def inspected(client: DockerClient, refs: list[str]) -> list[dict[str, Any]]:
     """Inspect the baseline's container and all running ones, for their arguments. Raises
     EngineError."""
     api: Any = client.api

@@ -1,0 +1,179 @@
+"""`clean --all`: what the console did not make is listed with its bytes, and never removed."""
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.cli import main
+from console.common.errors import EngineError, Exit
+from console.runner.cleanup import foreign
+from console.runner.cleanup.foreign import Foreign
+from console.runner.cleanup.leftover import Stored
+from console.runtime.spec import BUILT_LABEL, ROLE_LABEL
+from tests.cleanup.conftest import Attic
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def no_cache(attic: Attic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(attic.root / "hf"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+
+
+def listed(attic: Attic, capsys: Capture, *words: str) -> dict[str, Any]:
+    site = ["--site", str(attic.root / "site.yaml"), "--json"]
+    assert main(["clean", *site, "--all", *words]) == Exit.OK
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["foreign"]
+    return found
+
+
+def by_where(attic: Attic, found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {os.path.relpath(one["where"], attic.root): one for one in found["items"]}
+
+
+def weights(attic: Attic, where: str, size: int = 10) -> Path:
+    path = attic.root / where
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"w" * size)
+    return path
+
+
+def test_checkpoints_beside_the_baselines(attic: Attic, capsys: Capture) -> None:
+    weights(attic, "models/base/a.gguf")
+    old = weights(attic, "models/old int8/x-1.safetensors", 700)
+    weights(attic, "models/old int8/x-2.safetensors", 300)
+    fetched = attic.download("models/fetched", {"b.gguf": 10})
+    attic.site(models=["models/base/a.gguf"])
+    found = listed(attic, capsys)
+    items = by_where(attic, found)
+    assert set(items) == {"models/base", "models/old int8"}, "not what a download step fetched"
+    assert (items["models/old int8"]["bytes"], items["models/old int8"]["used"]) == (1000, None)
+    assert items["models/old int8"]["how"] == f"rm -i -- '{old.parent}'/*.safetensors"
+    assert items["models/old int8"]["since"] == pytest.approx(old.stat().st_mtime, abs=2)
+    assert "the site names" in items["models/base"]["used"]
+    assert items["models/base"]["how"] is None
+    assert found["bytes"] == 1010
+    assert (fetched / "b.gguf").exists()
+
+
+def test_what_a_process_has_open_is_in_use(attic: Attic, capsys: Capture) -> None:
+    path = weights(attic, "more/deep/er/c.gguf")
+    attic.site()
+    with path.open("rb"):
+        (item,) = listed(attic, capsys, str(attic.root / "more"))["items"]
+    assert (item["how"], f"{path} open" in item["used"]) == (None, True)
+    (item,) = listed(attic, capsys, str(attic.root / "more"))["items"]
+    assert item["used"] is None
+
+
+def test_the_hubs_cache_by_repository(attic: Attic, capsys: Capture) -> None:
+    blob = weights(attic, "hf/hub/models--org--big/blobs/abc", 50_000)
+    link = attic.root / "hf/hub/models--org--big/snapshots/1/m.safetensors"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(blob)
+    attic.site()
+    (item,) = listed(attic, capsys)["items"]
+    assert (item["what"], item["where"]) == (
+        "org/big in the hub's cache", str(attic.root / "hf/hub/models--org--big"),
+    )  # fmt: skip
+    assert item["bytes"] >= 50_000
+
+
+def test_a_page_and_what_it_refuses(attic: Attic, capsys: Capture) -> None:
+    path = weights(attic, "more/e\x1b[2Jvil/c.gguf")
+    attic.site()
+    site = ["--site", str(attic.root / "site.yaml")]
+    assert main(["clean", *site, "--all", str(attic.root / "more")]) == Exit.OK
+    out = capsys.readouterr().out
+    assert ("\x1b" in out, "rm -i -- " in out, "not searched" in out) == (False, False, True)
+    assert "cannot be shown" in out, "more/evil may be another directory"
+    assert main(["clean", *site, "--all", "--yes", "c-1"]) == Exit.USAGE
+    assert path.exists()
+    assert main(["clean", *site]) == Exit.OK
+    assert "never removes" not in capsys.readouterr().out
+
+
+class Api:
+    """An engine with two images of others, a container of each sort, and a build cache."""
+
+    def containers(self, **_: Any) -> list[dict[str, Any]]:
+        return [
+            {"Id": "a" * 64, "Names": ["/old"], "State": "exited", "Image": "x:1", "SizeRw": 5,
+             "ImageID": "sha256:2", "Created": 1.7e9, "Labels": {}},
+            {"Id": "b" * 64, "Names": ["/up"], "State": "running", "ImageID": "sha256:9"},
+            {"Id": "c" * 64, "Names": ["/ours"], "State": "exited",
+             "Labels": {ROLE_LABEL: "candidate"}},
+        ]  # fmt: skip
+
+
+class Client:
+    api = Api()
+
+
+def engine(monkeypatch: pytest.MonkeyPatch, cache: Any) -> None:
+    monkeypatch.setattr(foreign, "connect", lambda _: Client())
+    monkeypatch.setattr(foreign, "inspected", lambda *_: [])
+    monkeypatch.setattr(foreign, "baseline_refs", lambda *_: [])
+    monkeypatch.setattr(foreign, "send", cache)
+
+
+class Reply:
+    def json(self) -> dict[str, Any]:
+        return {"BuildCache": [{"Size": 7, "InUse": False}, {"Size": 3, "Shared": True}]}
+
+
+def images() -> list[Stored]:
+    row: dict[str, Any] = {"RepoTags": ["x/y:old"], "Created": 1.7e9, "Labels": None}
+    return [
+        Stored("sha256:1", 100, 40, row=row),
+        Stored("sha256:2", 10, 0, row={**row, "RepoTags": None}),
+        Stored("sha256:3", 10, 0, row={**row, "Labels": {BUILT_LABEL: "t"}}),
+    ]
+
+
+def test_the_engines(attic: Attic, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine(monkeypatch, lambda *_, **__: Reply())
+    items, _ = foreign.foreign(attic.site(), images())
+    said = [(one.kind, one.what, one.bytes, one.used, one.how) for one in items]
+    assert said == [
+        ("image", "x/y:old", 60, "", "docker rmi x/y:old"),
+        ("image", "2, without a tag", 10, "container old", ""),
+        ("build cache", "2 records", 7, "", "docker builder prune"),
+        ("container", "old: x:1, exited", 5, "", "docker rm old"),
+    ]
+
+
+def test_an_engine_that_stops_answering(attic: Attic, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any, **__: Any) -> Any:
+        raise EngineError("the engine is gone")
+
+    engine(monkeypatch, gone)
+    items, notes = foreign.foreign(attic.site(), images())
+    assert [one.kind for one in items] == ["image", "image", "container"]
+    assert "the engine is gone" in notes[0]
+
+
+def test_a_directory_that_hangs(attic: Attic, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "SCAN_S", 0.1)
+    stop = threading.Event()
+
+    def hang(*_: Any) -> list[Foreign]:
+        stop.wait(60)
+        return []
+
+    monkeypatch.setattr(foreign, "_checkpoints", hang)
+    (attic.root / "more").mkdir()
+    items, notes = foreign.foreign(attic.site(), (), [str(attic.root / "more")])
+    stop.set()
+    assert (items, any("did not answer" in note for note in notes)) == ([], True)
+
+
+def test_nothing_here_can_remove() -> None:
+    names = Path(foreign.__file__).read_text()
+    for word in ("remove_container", "remove_image", "unlink", "rmtree", "os.remove"):
+        assert word not in names
