@@ -14,6 +14,7 @@ from console.config.playbook.steps import Build, Step
 from console.config.site.site import Site, load_site
 from console.render.effects import build_argv
 from console.runner.cleanup.clean import remove, survey
+from console.runner.cleanup.foreign import foreign
 from console.runner.cleanup.leftover import Leftover
 from console.runtime.spec import ROLE_LABEL, RUN_LABEL, SERVICE_LABEL
 from tests.cleanup.conftest import Attic
@@ -186,3 +187,15 @@ def test_an_image_that_the_site_names_stays(yard: Yard) -> None:
     service = {"container": {"image": f"{yard.scope}-ik:1"}, "url": "http://127.0.0.1:2"}
     site = yard.site(services={"ik": service})
     assert "site" in yard.found(site)[built].stays
+
+
+def test_what_others_made_is_told_and_stays(yard: Yard) -> None:
+    """A stopped container without the console's marks, and the image that it was made of."""
+    box = yard.box("theirs", role="")
+    site = yard.site()
+    items, notes = foreign(site, survey(site).images)
+    (item,) = [one for one in items if one.where == box]
+    assert (item.kind, item.how) == ("container", f"docker rm {yard.scope}-theirs")
+    assert any(one.kind == "image" and f"{yard.scope}-theirs" in one.used for one in items)
+    assert not any("not all of the engine" in note for note in notes)
+    assert yard.there(box)
