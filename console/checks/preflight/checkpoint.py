@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from console.common.errors import Exit
 from console.common.text import one_line
 from console.host.sample import Machine
 from console.models.gguf.byte_source import GgufError
+from console.models.gguf.header import Header
 from console.models.gguf.read import HeaderCache, Reading, check_shards, merged, read_shards
 from console.models.hub import local_files as here
 from console.models.hub import model_config, settings
@@ -37,11 +38,13 @@ from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.loader_plan import LoaderPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 
 if TYPE_CHECKING:
     from console.config.site.site import SiteModel
 
+ByBuild = Callable[[Header, LoaderPlan, Assessment], list[Finding]]
 READ_S = 120.0
 """Seconds for the headers of a whole split set."""
 
@@ -151,8 +154,11 @@ def finding_lines(finding: Finding) -> list[str]:
     return out
 
 
-def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
-    """Look the checkpoint up and judge it. Raises ConsoleError if nothing can be said.
+def preflight(
+    ask: Ask, machine: Machine, site: SiteModel, by_build: ByBuild | None = None
+) -> Preflight:
+    """Look the checkpoint up and judge it; `by_build` asks the build that would load a GGUF how
+    much memory it reserves. Raises ConsoleError if nothing can be said.
 
     Figures measured on the site's baseline are used if it is asked about with exactly the flags it
     serves with today.
@@ -167,12 +173,12 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
         *disk(ask.to, found, machine), *(beside(machine) if ask.beside else ()),
     ]  # fmt: skip
     if listing.refused is not None or not chosen.whole:
-        why = "the hub shows the files of this repository, not what is in them"
-        why = why if listing.refused is not None else "one part of a set says too little"
+        why = "one part of a set says too little"
+        if listing.refused is not None:
+            why = "the hub shows the files of this repository, not what is in them"
         return Preflight(contents, chosen, found, machine, None, tuple(findings), why)
-    facts, why = None, ""
+    facts, why, readings = None, "", list[Reading]()
     try:
-        readings = []
         if chosen.format is Format.GGUF:
             readings = shard_headers(listing, chosen)
             findings += shards(chosen, readings)
@@ -181,17 +187,17 @@ def preflight(ask: Ask, machine: Machine, site: SiteModel) -> Preflight:
         why = "; ".join(part for part in (str(error), error.hint) if part)
         if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
             findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
-    assessment = None
+    assessment, plan = None, plan_of(ask.loader, chosen.format)
     if facts is not None:
         findings += table(ask.loader, chosen, facts, machine)
+        others = {one.label: one.size for one in contents.sets if one is not chosen and one.size}
         assessment = assess(
-            facts, plan_of(ask.loader, chosen.format), machine,
-            alternatives={
-                one.label: one.size for one in contents.sets if one is not chosen and one.size
-            },
+            facts, plan, machine, alternatives=others,
             reference=_measured(ask, site, Path(chosen.files[0].path).name),
             ram_read_bps=site.machine.memory_read,
         )  # fmt: skip
+        if by_build is not None and readings:
+            findings += by_build(merged([one.header for one in readings]), plan, assessment)
     arguments = " ".join(ask.loader.args)
     return Preflight(
         contents, chosen, found, machine, assessment, tuple(findings), why,
@@ -288,7 +294,8 @@ def _config(listing: Listing) -> Mapping[str, Any] | None:
 SHOWN = 5
 """Most problems of a set that are shown."""
 BESIDE = "GPU memory beside the baseline"
-NEEDED = (BESIDE, ", architecture ", ", quantization ", ", method ")
+BY_BUILD = "memory, by the build"
+NEEDED = (BESIDE, BY_BUILD, ", architecture ", ", quantization ", ", method ")
 """Facts that the table must cover: without them nothing is a GO."""
 
 

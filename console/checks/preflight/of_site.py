@@ -6,17 +6,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import host as on_host
+from console.checks.preflight.architecture import memory
 from console.checks.preflight.architecture.check import Command, Connect, loader_for, machine_for
+from console.checks.preflight.architecture.on_host import HostProgram
+from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.checkpoint import Ask, Preflight, preflight
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.image import check_image, check_imports
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
+from console.host.process import ProcessSpec
 from console.models.sizing.assessment import Verdict as Fit
 from console.runtime.spec import ServiceSpec
 
@@ -38,19 +43,31 @@ def services(site: Site, more: Mapping[str, ServiceSpec] | None = None) -> dict[
     return {**site.service_specs(), **(more or {}), "baseline": site.baseline_spec()}
 
 
+def build_here(
+    site: Site, service: str = "baseline", more: Mapping[str, ServiceSpec] | None = None
+) -> Engine | None:
+    """The build of a service that is a program of this machine; None for any other."""
+    spec = services(site, more).get(service)
+    if spec is None or not isinstance(spec.runs, ProcessSpec):
+        return None
+    return HostProgram(spec.runs.argv, dict(spec.runs.env))
+
+
 def checkpoint(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     lent: Command | None = None, include: Sequence[str] = (), exclude: Sequence[str] = (),
     to: Path | None = None, beside: bool = False, line_bps: float | None = None,
+    build: Engine | None = None,
 ) -> Preflight:  # fmt: skip
     """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`.
-    `line_bps`: bytes a second of the network line, if given. Raises ConsoleError."""
+    `line_bps`: bytes a second of the network line, if given. `build`: the one that would load a
+    GGUF, which is asked too where it can say. Raises ConsoleError."""
     machine = machine_for(site, to, beside=beside)
     if line_bps:
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
     loader = loader_for(site, kind, engine, args, ctx, lent)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
-    return preflight(asked, machine, site)
+    return preflight(asked, machine, site, partial(memory.findings, build))
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:

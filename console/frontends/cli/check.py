@@ -58,11 +58,12 @@ def checkpoint(args: Namespace) -> int:
     from console.checks.preflight import of_site
     from console.models.hub.reference import typed
 
+    site = site_of(args.site)
     found = of_site.checkpoint(
-        site_of(args.site).model, typed(args.what), kind=args.loader, engine=args.engine,
+        site.model, typed(args.what), kind=args.loader, engine=args.engine,
         args=args.args, ctx=args.ctx, include=args.include, exclude=args.exclude,
         to=Path(args.to).expanduser() if args.to else None, beside=args.beside,
-        line_bps=_parsed("--line", args.line, parse_rate),
+        line_bps=_parsed("--line", args.line, parse_rate), build=of_site.build_here(site),
     )  # fmt: skip
     _print(args, found.lines(), found.to_json())
     return int(EXIT[of_site.FITS[found.verdict]])

@@ -45,8 +45,18 @@ class HostProgram:
         self.env = _environment(env or {})
         self._libraries = tuple(libraries)
 
+    @property
+    def program(self) -> str:
+        """The file that is run, links followed. Raises ServiceError if there is none."""
+        return _program(self.argv, self.env)
+
+    def output(self, argv: Sequence[str]) -> list[str]:
+        """What another program of the build wrote, clean, in the build's environment. Raises
+        ServiceError if it fails to start or does not end."""
+        return _output(argv, self.env)
+
     def identity(self) -> Identity:
-        program = _program(self.argv, self.env)
+        program = self.program
         library = self._library
         files = (program, *(library.files if library else ()))
         name = one_line(os.path.basename(self.argv[0]), 60)

@@ -1,0 +1,140 @@
+"""How much memory the operator's own build says a model takes, before the download.
+
+llama.cpp comes with `llama-fit-params`, which loads a model without its weights and prints what it
+would reserve. It is run on this machine, without its cards (beside a serving baseline there may be
+no room for a context), on a file that has the model's header and no weights. So it knows the total
+of weights and cache, and all buffers of a plan without cards, but not what lies on which card.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from console.checks.preflight import Finding, Level
+from console.checks.preflight.architecture.on_host import HostProgram
+from console.checks.preflight.checkpoint import BY_BUILD
+from console.common.errors import ConsoleError
+from console.common.units import format_bytes
+from console.models.gguf.header import Header
+from console.models.gguf.skeleton import write_skeleton
+from console.models.sizing.assessment import Assessment
+from console.models.sizing.loader_plan import LlamaPlan
+
+TOOL = "llama-fit-params"
+MIB = 1 << 20
+SAME = 0.02
+"""Figures within this share of each other agree."""
+ROUNDING = 2 * MIB
+"""The tool prints whole MiB, each term rounded up."""
+_ROW = re.compile(r"^(\S.*?) +(\d{1,9}) (\d{1,9}) (\d{1,9})\s*$")
+_GUESSED = ("wrong type", "vocab", "token")
+"""Words of a complaint about what a file without a vocabulary and without widths of numbers lacks,
+which says nothing about the real file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a build reserves, over all its devices, in bytes."""
+
+    model: int
+    context: int
+    compute: int
+
+
+def tool_beside(build: object) -> str:
+    """The build's own tool, "" if it has none or the build is not a program of this machine."""
+    if not isinstance(build, HostProgram):
+        return ""
+    try:
+        found = Path(build.program).with_name(TOOL)
+    except ConsoleError:
+        return ""
+    return str(found) if os.access(found, os.X_OK) else ""
+
+
+def arguments(plan: LlamaPlan) -> list[str]:
+    """The options of a plan that matter without cards. Slots with a shared cache count as one."""
+    words = ["-fitp", "on", "-nr", "-c", str(plan.ctx or 0), "-ub", str(plan.ubatch)]
+    words += ["-b", str(max(2048, plan.ubatch)), "-ctk", plan.type_k, "-ctv", plan.type_v]
+    words += ["-fa", "on" if plan.flash else "off", "-np", str(1 if plan.unified else plan.slots)]
+    return [*words, "--swa-full"] if plan.swa_full else words
+
+
+def ask(build: HostProgram, tool: str, header: Header, plan: LlamaPlan) -> Reserved | str:
+    """The build's figures, or why it has none. Raises ConsoleError if it cannot be run."""
+    with tempfile.TemporaryDirectory(prefix="omni-memory-") as folder:
+        path = Path(folder) / "model.gguf"
+        try:
+            write_skeleton(header, path)
+        except (ValueError, OSError) as error:
+            return f"its header cannot be written: {error}"
+        lines = build.output([tool, *arguments(plan), "-m", str(path)])
+    return read(lines)
+
+
+def read(lines: Sequence[str]) -> Reserved | str:
+    """The sum of the printed rows, or the tool's last complaint."""
+    rows = [found for line in lines if (found := _ROW.match(line))]
+    if rows:
+        sums = [sum(int(row[at]) for row in rows) * MIB for at in (2, 3, 4)]
+        return Reserved(*sums)
+    complaints = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
+    return next(iter([*complaints, *lines[-1:]]), "it said nothing")
+
+
+def findings(
+    build: object, header: Header | None, plan: object, found: Assessment | None
+) -> list[Finding]:
+    """The build's figures beside this console's own; [] where there is no such tool to ask.
+
+    The more careful of both counts: a load that the build makes larger by more than what is left is
+    a NO-GO, and one that it does not take is unknown.
+    """
+    tool = tool_beside(build)
+    if not tool or header is None or not isinstance(plan, LlamaPlan) or found is None:
+        return []
+    assert isinstance(build, HostProgram)
+    try:
+        said = ask(build, tool, header, plan)
+    except ConsoleError as error:
+        return [Finding(Level.WARN, BY_BUILD, f"{TOOL} could not be asked: {error}")]
+    if isinstance(said, Reserved):
+        return [_compared(said, found)]
+    if any(word in said.lower() for word in _GUESSED):
+        words = f"{TOOL} does not take a file without a vocabulary: {said}"
+        return [Finding(Level.WARN, BY_BUILD, words)]
+    hint = "load it with this build on a machine that has the file, or take another build"
+    return [Finding(Level.UNKNOWN, BY_BUILD, f"{TOOL} does not load it: {said}", hint)]
+
+
+def _compared(said: Reserved, found: Assessment) -> Finding:
+    """One sentence, and how grave a difference is."""
+    on_cards = any(term.name == "CUDA context" for term in found.terms)
+    pairs = [
+        ("weights", said.model, _sum(found, ("weights", "experts"))),
+        ("cache", said.context, _sum(found, ("cache",))),
+    ]
+    if not on_cards:
+        pairs.append(("compute", said.compute, _sum(found, ("compute", "process"))))
+    words = ", ".join(f"{name} {format_bytes(theirs)}" for name, theirs, _ in pairs)
+    more = [
+        (name, theirs - ours) for name, theirs, ours in pairs
+        if theirs > ours * (1 + SAME) + ROUNDING
+    ]  # fmt: skip
+    if not more:
+        return Finding(Level.OK, BY_BUILD, f"{words}; the sum here is not smaller")
+    told = " and ".join(f"{format_bytes(size)} more {name}" for name, size in more)
+    left = min((limit.left for limit in found.limits if limit.hard), default=0)
+    grave = sum(size for _, size in more) > left
+    level = Level.FAIL if grave else Level.WARN
+    ending = "which does not fit" if grave else "which still fits"
+    return Finding(level, BY_BUILD, f"{words}: {told} than the sum here, {ending}")
+
+
+def _sum(found: Assessment, names: Iterable[str]) -> int:
+    return sum(term.bytes or 0 for term in found.terms if term.name in names)

@@ -1,0 +1,71 @@
+"""A GGUF without its weights: the metadata and the tensor table of a header, and a hole as long as
+the tensors would be.
+
+llama.cpp's tools work out from this how much memory a load takes, before anything is downloaded.
+The vocabulary is left out, since token lists are not read from a remote file.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from console.models.gguf.header import CODES, Array, Header, Value, ValueType, pad
+
+MAGIC, VERSION = b"GGUF", 3
+LEFT_OUT = ("tokenizer.", "split.")
+VOCABULARY = ("tokenizer.ggml.model", "none")
+"""llama.cpp's own name for a model without a vocabulary."""
+
+
+def write_skeleton(header: Header, path: Path) -> int:
+    """Write the file, sparse, and return its length in bytes, that of the real file or a little
+    less. Raises ValueError for a header without tensors or with a type that this reader does not
+    know, and OSError."""
+    if not header.tensors:
+        raise ValueError("the header has no tensors")
+    kept = [
+        (key, value) for key, value in header.kv.items()
+        if not key.startswith(LEFT_OUT) and not (isinstance(value, Array) and value.values is None)
+    ]  # fmt: skip
+    kept.append(VOCABULARY)
+    head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(header.tensors), len(kept)))
+    for key, value in kept:
+        head += _string(key) + _value(value)
+    offset = 0
+    for tensor in header.tensors:
+        if tensor.bytes is None:
+            raise ValueError(f"tensor type {tensor.type_name}")
+        dims = struct.pack(f"<I{len(tensor.dims)}Q", len(tensor.dims), *tensor.dims)
+        head += _string(tensor.name) + dims + struct.pack("<IQ", tensor.type, offset)
+        offset += pad(tensor.bytes, header.alignment)
+    size = pad(len(head), header.alignment) + offset
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(size)
+    return size
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _value(value: Value) -> bytes:
+    """A value with its type. A number's width is not known any more: llama.cpp writes whole numbers
+    as uint32 where they fit, and fractions as float32."""
+    if isinstance(value, bool):
+        return struct.pack("<I?", ValueType.BOOL, value)
+    if isinstance(value, int):
+        if 0 <= value < 2**32:
+            return struct.pack("<II", ValueType.UINT32, value)
+        if value < 0:
+            return struct.pack("<Ii", ValueType.INT32, max(value, -(2**31)))
+        return struct.pack("<IQ", ValueType.UINT64, value)
+    if isinstance(value, float):
+        return struct.pack("<If", ValueType.FLOAT32, value)
+    if isinstance(value, str):
+        return struct.pack("<I", ValueType.STRING) + _string(value)
+    kind = ValueType[value.element]
+    head = struct.pack("<IIQ", ValueType.ARRAY, kind, value.count)
+    return head + struct.pack(f"<{value.count}{CODES[kind]}", *(value.values or ()))
