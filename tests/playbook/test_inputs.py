@@ -105,6 +105,44 @@ def test_a_hole_takes_the_type_of_its_input(book: Book) -> None:
     assert loaded.services()["cand"].url == "http://127.0.0.1:8001"
 
 
+WORDS = declared("type: words, default: ''")
+FLAGS = r"""-fmoe -mla 3 -ot 'blk\.(3|4)\.ffn_.*_exps=CPU' --note "two words" '$HOME;' """
+
+
+def test_words_become_as_many_elements_of_a_list(book: Book) -> None:
+    """Split as a shell splits them, but nothing in them is expanded."""
+    body = WORDS + steps_text("{id: a, run: [x, '${{ inputs.v }}', end]}")
+    loaded = book.load(body, {"v": FLAGS})
+    assert next(loaded.steps())[1].run == [
+        "x", "-fmoe", "-mla", "3", "-ot", r"blk\.(3|4)\.ffn_.*_exps=CPU", "--note", "two words",
+        "$HOME;", "end",
+    ]  # fmt: skip
+    assert next(book.load(body).steps())[1].run == ["x", "end"]
+
+
+def test_words_are_written_back_as_they_would_be_typed(book: Book) -> None:
+    body = WORDS + steps_text("{id: a, run: [x, '${{ inputs.v }}']}")
+    loaded = book.load(body, {"v": FLAGS})
+    again = book.load(body, {"v": str(loaded.inputs["v"])})
+    assert (again.inputs, list(again.steps())) == (loaded.inputs, list(loaded.steps()))
+
+
+@pytest.mark.parametrize("text", ["-ot 'exps=CPU", 'a "b', "a \\"])
+def test_words_that_do_not_end_are_refused_at_their_input(book: Book, text: str) -> None:
+    (said,) = book.problems(WORDS + NOTE, {"v": text})
+    assert said.startswith("4:")
+    assert "words as for a shell" in said
+    assert "not closed" in said or "nothing follows" in said
+
+
+@pytest.mark.parametrize("step", ["run: [x, '--y=${{ inputs.v }}']", "title: '${{ inputs.v }}'",
+                                  "env: {A: '${{ inputs.v }}'}"])  # fmt: skip
+def test_words_are_nothing_but_elements_of_a_list(book: Book, step: str) -> None:
+    rest = "" if step.startswith("run") else ", run: [x]"
+    (said,) = book.problems(WORDS + steps_text(f"{{id: a, {step}{rest}}}"), {"v": "a b"})
+    assert "words here; expected an element of a list" in said
+
+
 def test_a_hole_in_an_environment_variable_called_script(book: Book) -> None:
     loaded = book.load(
         declared("type: string, default: x")

@@ -1,7 +1,7 @@
 """Typed inputs: declared in the playbook, given on the command line, refused if invalid.
 
-`${{ inputs.x }}` is filled in inside one value, after splitting: never in a shell, never as a
-second word.
+`${{ inputs.x }}` is filled in inside one value, after splitting: never in a shell, and never as a
+second word, except for an input of type `words`, which is a list of words and says so.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,12 @@ _BELONGS = {
 
 
 class InputModel(Strict):
-    """One declared input. `path` is resolved against the playbook's directory."""
+    """One declared input. `path` is resolved against the playbook's directory; `words` are split as
+    a shell splits them, with nothing expanded, and fill as many elements of a list."""
 
-    type: Literal["string", "int", "float", "bool", "path", "choice", "duration", "bytes", "secret"]
+    type: Literal[
+        "string", "int", "float", "bool", "path", "choice", "duration", "bytes", "secret", "words"
+    ]
     title: str = ""
     default: InputValue | None = None
     required: bool = False
@@ -68,6 +72,29 @@ class InputModel(Strict):
                 name = key.rstrip("_")
                 raise ValueError(f"!{name} belongs to inputs of type {one_of(list(types))}")
         return self
+
+
+class Words(str):
+    """An input of type `words`: text with every word quoted, and the words themselves."""
+
+    __slots__ = ()
+
+    @classmethod
+    def split_from(cls, text: str) -> Words:
+        """Words as a shell would split them. Raises ValueError with the expected form."""
+        try:
+            return cls(shlex.join(shlex.split(text)))
+        except ValueError as error:
+            open_end = "quotation" in str(error)
+            what = "a quotation mark is not closed" if open_end else "nothing follows the last \\"
+            raise ValueError(f"{WORDS_FORM}; {what}") from error
+
+    @property
+    def elements(self) -> list[str]:
+        return shlex.split(self)
+
+
+WORDS_FORM = "words as for a shell, which expands nothing in them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +138,8 @@ def convert(model: InputModel, given: Any, base: Path) -> InputValue:
         return _number(model, given)
     if not isinstance(given, str):
         raise ValueError("text; put it in quotes")
+    if model.type == "words":
+        return Words.split_from(given)
     if model.type == "duration":
         parse_duration(given)
     if model.type == "bytes":
@@ -169,7 +198,8 @@ def plain(bound: float) -> str:
 
 def expected_form(model: InputModel) -> str:
     """The expected form in one line, for a form or a help text."""
-    forms = {"duration": DURATION_FORM, "bytes": BYTES_FORM, "bool": "true or false"}
+    forms = {"duration": DURATION_FORM, "bytes": BYTES_FORM, "bool": "true or false",
+             "words": WORDS_FORM}  # fmt: skip
     if model.type == "choice":
         return f"one of {', '.join(model.choices)}"
     return forms.get(model.type, model.type)
@@ -184,9 +214,10 @@ Values = Mapping[str, Any]
 def substitute(document: Document, data: Any, values: Values, loc: Loc) -> Any:
     """A copy of `data` with every `${{ }}` hole filled.
 
-    A value that is one hole takes the input's type; inside longer text it becomes text. Refused: an
-    unknown name, a hole in a script body, a secret anywhere but as a whole environment value, an
-    unclosed hole.
+    A value that is one hole takes the input's type; inside longer text it becomes text. An element
+    of a list that is one hole for words becomes as many elements. Refused: an unknown name, a hole
+    in a script body, a secret anywhere but as a whole environment value, words anywhere but as an
+    element of a list, an unclosed hole.
     """
     if isinstance(data, dict):
         for key in data:
@@ -195,7 +226,8 @@ def substitute(document: Document, data: Any, values: Values, loc: Loc) -> Any:
                 document.refuse(where, "${{ in a key", "a plain key", key=True)
         return {k: substitute(document, v, values, (*loc, k)) for k, v in data.items()}
     if isinstance(data, list):
-        return [substitute(document, v, values, (*loc, i)) for i, v in enumerate(data)]
+        filled = [substitute(document, v, values, (*loc, i)) for i, v in enumerate(data)]
+        return [one for v in filled for one in (v.elements if isinstance(v, Words) else [v])]
     if not isinstance(data, str) or "${{" not in data:
         return data
     if len(loc) > 1 and loc[-1] == "script" and isinstance(loc[-2], int):
@@ -213,12 +245,18 @@ def _fill(document: Document, text: str, values: Values, loc: Loc) -> Any:
         if isinstance(value, Secret) and not (len(loc) >= 2 and loc[-2] == "env"):
             document.refuse(loc, "a secret here", "a secret only under env:")
             return text
+        if isinstance(value, Words) and not isinstance(loc[-1], int):
+            document.refuse(loc, *_STRAY_WORDS)
+            return text
         return value
 
     def one(match: re.Match[str]) -> str:
         value = _look_up(document, match[1], values, loc)
         if isinstance(value, Secret):
             document.refuse(loc, "a secret inside text", "a whole value under env:")
+            return ""
+        if isinstance(value, Words):
+            document.refuse(loc, *_STRAY_WORDS)
             return ""
         if isinstance(value, bool):
             return "true" if value else "false"
@@ -228,6 +266,9 @@ def _fill(document: Document, text: str, values: Values, loc: Loc) -> Any:
     if "${{" in _HOLE.sub("", text):
         document.refuse(loc, "an unclosed ${{", "${{ inputs.name }}")
     return filled
+
+
+_STRAY_WORDS = ("words here", "an element of a list, like run: [program, '${{ inputs.name }}']")
 
 
 def _look_up(document: Document, name: str, values: Values, loc: Loc) -> Any:

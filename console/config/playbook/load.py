@@ -46,7 +46,7 @@ HINT = (
 
 _PLACEHOLDER: dict[str, InputValue] = {
     "string": "x", "int": 1, "float": 1.0, "bool": True, "path": "x", "duration": "1s",
-    "bytes": "1GiB",
+    "bytes": "1GiB", "words": "",
 }  # fmt: skip
 
 
