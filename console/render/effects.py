@@ -247,6 +247,8 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
         )
         memory = limits.memory_words(runs.memory_bytes)
         yield f"  OVERRIDE: restart no, {memory}, no swap, labels, capped logs"
+        if runs.args:
+            yield f"  and after the words of its command: {shown(runs.args)}"
     elif isinstance(runs, ProcessSpec):
         yield f"starts a host process: {shown(runs.argv)}"
         yield f"  {limits.containment(spec)}"

@@ -122,7 +122,7 @@ class ExistingContainer:
 
 @dataclass(frozen=True, slots=True)
 class ComposeSpec:
-    """A service of a compose v2 file."""
+    """A service of a compose v2 file; `args` follow the words of its own command."""
 
     files: tuple[Path, ...]
     service: str
@@ -130,6 +130,7 @@ class ComposeSpec:
     project: str = ""
     env: tuple[tuple[str, str], ...] = ()
     memory_bytes: int | None = None
+    args: tuple[str, ...] = ()
 
 
 Runs = ContainerSpec | ExistingContainer | ComposeSpec | ProcessSpec

@@ -46,7 +46,7 @@ class MadeCompose:
             environment = {**(service.get("environment") or {}), **over["environment"]}
             marks = {PROJECT: project, "com.docker.compose.service": name}
             self.engine.make(
-                container, service["command"], {**over["labels"], **marks},
+                container, over.get("command", service["command"]), {**over["labels"], **marks},
                 Env=[f"{key}={value}" for key, value in environment.items()],
                 HostConfig={
                     "Memory": over.get("mem_limit"), "MemorySwap": over.get("memswap_limit"),

@@ -162,6 +162,25 @@ def test_an_equal_one_is_reused_and_a_changed_one_gets_a_project_of_its_own(stac
     assert not aside["State"]["Running"]
 
 
+@also_real
+def test_arguments_follow_the_words_of_the_services_command(stack: Stack) -> None:
+    stack.edit("echo up $$WORD", "echo up $$WORD $$0 $$1")
+    handle = stack.start(args=("-ot", r"blk\.3=$HOME 'x'"))
+    command = stack.place.look(handle.container)["Config"]["Cmd"]
+    assert command[:2] == ["sh", "-c"]
+    assert [word.replace("$$", "$") for word in command[3:]] == ["-ot", r"blk\.3=$HOME 'x'"]
+    assert stack.driver().find() is None  # one with other arguments is another candidate
+
+
+def test_arguments_need_a_command_to_follow(stack: Stack) -> None:
+    text = stack.file.read_text()
+    start = text.index('    command: [sh, -c, "trap')
+    stack.file.write_text(text[:start] + text[text.index("\n", start) + 1 :])
+    with pytest.raises(ServiceError, match="no command to which"):
+        stack.driver(args=("-x",)).resolve()
+    assert stack.driver().resolve()
+
+
 def test_a_changed_one_that_still_runs_is_refused(stack: Stack) -> None:
     stack.edit(f"    container_name: {stack.name}\n", "")
     first = stack.start()

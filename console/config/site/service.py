@@ -114,8 +114,11 @@ class ContainerModel(Strict):
 
 
 class ComposeModel(Strict):
+    """A service of a compose file. `args`: words after those of the service's own `command`."""
+
     file: Text
     service: Text
+    args: list[Arg] = []
     profile: str | None = None
     project: str = ""
     env: dict[EnvName, Arg] = {}
@@ -125,6 +128,7 @@ class ComposeModel(Strict):
         return ComposeSpec(
             files=(base / self.file,),
             service=self.service,
+            args=tuple(self.args),
             profiles=(self.profile,) if self.profile else (),
             project=self.project,
             env=tuple(sorted(self.env.items())),

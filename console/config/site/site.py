@@ -135,6 +135,12 @@ class BaselineModel(OneOf):
     args: list[Arg] = []
     grace: Duration = 10.0
 
+    @model_validator(mode="after")
+    def _as_it_is(self) -> BaselineModel:
+        if self.compose is not None and self.compose.args:
+            raise ValueError("!the baseline's container exists already: write args beside compose")
+        return self
+
 
 class EngineModel(Strict):
     host: str = Field("", pattern=r"^(unix:///.+)?$")

@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,8 @@ from console.host import children
 from console.host.cgroup import die_together
 from console.host.process import COOKIE
 from console.runtime.docker.client import ask, inspect, require_image
-from console.runtime.docker.container import LOGGING, is_here, unix_host
+from console.runtime.docker.compose_override import Resolved, override_of, with_args
+from console.runtime.docker.container import is_here, unix_host
 from console.runtime.docker.engine_state import (
     EngineDriver,
     Say,
@@ -40,9 +41,7 @@ from console.runtime.engine_api import COMPOSE_PROJECT as PROJECT
 from console.runtime.engine_api import COMPOSE_SERVICE as SERVICE
 from console.runtime.engine_api import compose_is_missing, is_of_compose
 from console.runtime.spec import (
-    OOM_SCORE,
     OWNER_LABEL,
-    PIDS,
     ComposeSpec,
     Handle,
     Launch,
@@ -57,24 +56,6 @@ if TYPE_CHECKING:
 
 UP = ("running", "paused", "restarting")
 """States of a container that holds memory, as the engine lists them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """A compose service after `docker compose config`: what would run, and under which names."""
-
-    config: dict[str, Any]
-    service: dict[str, Any]
-    image: str
-    image_id: str
-    digest: str
-    project: str
-    memory: int | None = None
-    """Limits of RAM and of RAM plus swap, bytes."""
-
-    @property
-    def container_name(self) -> str:
-        return str(self.service.get("container_name") or "")
 
 
 class ComposeDriver(EngineDriver):
@@ -138,6 +119,7 @@ class ComposeDriver(EngineDriver):
                 f"it has {known}",
                 "is its profile listed under `profiles:`?",
             )
+        service = with_args(service, self.runs)
         image = str(service.get("image") or f"{config.get('name')}-{self.runs.service}")
         image_id = require_image(self.client, image).id
         memory = _memory(self.runs, service, is_here(self.client))
@@ -230,76 +212,6 @@ def resolve_container(
         )
     rows.sort(key=lambda row: (row.get("State") == "running", row.get("Created") or 0))
     return str(rows[-1]["Id"]) if rows else None
-
-
-def override_of(
-    resolved: Resolved,
-    labels: Mapping[str, str],
-    run_id: str,
-    runs: ComposeSpec,
-    known: Callable[[str, str], bool],
-) -> dict[str, Any]:
-    """The generated second compose file: limits, labels, no restart, the operator's own volumes.
-
-    `known(kind, name)` tells whether the engine has a volume or network of that name.
-    """
-    deploy = resolved.service.get("deploy") or {}
-    limits = (deploy.get("resources") or {}).get("limits") or {}
-    service: dict[str, Any] = {
-        "image": resolved.image,
-        "pull_policy": "never",
-        "restart": "no",
-        "labels": dict(labels),
-        "environment": {COOKIE: run_id},
-        "oom_score_adj": OOM_SCORE,
-        "pids_limit": PIDS,
-        "logging": {"driver": "json-file", "options": dict(LOGGING)},
-    }
-    again: dict[str, Any] = {}
-    if "pids" in limits:  # compose refuses two different limits in its two places
-        again["pids"] = PIDS
-    if resolved.memory:
-        service |= {"mem_limit": resolved.memory, "memswap_limit": resolved.memory}
-        if "memory" in limits:
-            again["memory"] = str(resolved.memory)
-    if again:
-        service["deploy"] = {"resources": {"limits": again}}
-    if deploy.get("restart_policy"):  # it goes before `restart`
-        service.setdefault("deploy", {})["restart_policy"] = {"condition": "none"}
-    return _sharing(resolved, {"services": {runs.service: service}}, runs.service, known)
-
-
-def _sharing(
-    resolved: Resolved, content: dict[str, Any], service: str, known: Callable[[str, str], bool]
-) -> dict[str, Any]:
-    """The override with the operator's volumes and networks instead of the project's own.
-
-    A new project would get empty volumes and not see its neighbours. Volumes come in under a new
-    key, because `external` excludes the other attributes of a volume.
-    """
-
-    def shared(kind: str) -> dict[str, dict[str, Any]]:
-        entries = (resolved.config.get(kind) or {}).items()
-        return {key: at for key, at in entries if at and known(kind, str(at.get("name")))}
-
-    volumes = shared("volumes")
-    mounts = [
-        {**mount, "source": f"omni-shared-{mount['source']}"}
-        for mount in resolved.service.get("volumes") or ()
-        if mount.get("type") == "volume" and mount.get("source") in volumes
-    ]
-    if mounts:
-        content["services"][service]["volumes"] = mounts
-        content["volumes"] = {
-            f"omni-shared-{key}": {"name": at["name"], "external": True}
-            for key, at in volumes.items()
-        }
-    networks = shared("networks")
-    if networks:  # external: compose would make anew one whose attributes differ from the file's
-        content["networks"] = {
-            key: {"name": at["name"], "external": True} for key, at in networks.items()
-        }
-    return content
 
 
 def _existing_names(client: docker.DockerClient) -> Callable[[str, str], bool]:
