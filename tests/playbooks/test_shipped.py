@@ -141,6 +141,26 @@ def test_fewer_experts_reach_the_launch() -> None:
     assert dict(getattr(runs, "env", ()))["KT_GPU_EXPERTS"] == "16"
 
 
+FLAGS = r"-fmoe -mla 3 -ot 'blk\.(3|4)\.ffn_.*_exps=CPU'"
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_further_flags_reach_the_engine_word_by_word(name: str) -> None:
+    words = ("-fmoe", "-mla", "3", "-ot", r"blk\.(3|4)\.ffn_.*_exps=CPU")
+    runs: Any = planned(name, extra_args=FLAGS).services["candidate"].runs
+    given = runs.args if hasattr(runs, "args") else runs.argv
+    assert given[-5:] == words
+    assert FLAGS in "\n".join(planned(name, extra_args=FLAGS).at("up").effects)
+
+
+def test_flags_that_ran_out_of_memory_are_tried_again_in_the_same_outage() -> None:
+    """F-024: the cards stay free while the step waits for a retry with other flags."""
+    step = planned("ik-llama-phase2", bench_args="-fmoe 1").at("tg").step
+    assert step is not None
+    assert (step.run or [])[-3:] == ["json", "-fmoe", "1"]
+    assert step.on_failure == "stop"
+
+
 MAPPING = Path(__file__).parents[2] / "docs/reference/mapping.md"
 CELL = re.compile(r"(?<!\\)\|")
 HEAD = ("Seed", "It says", "Where", "Value")
