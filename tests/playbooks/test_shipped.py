@@ -161,6 +161,16 @@ def test_flags_that_ran_out_of_memory_are_tried_again_in_the_same_outage() -> No
     assert step.on_failure == "stop"
 
 
+def test_the_server_is_built_with_what_its_import_chain_asks_for() -> None:
+    """F-018: only a build with balance_serve has sched_ext, which the server imports."""
+    asked = "\n".join(planned("operation-lazarus").at("build").effects)
+    assert "--build-arg USE_BALANCE_SERVE=1" in asked
+    without = planned("operation-lazarus", balance_serve="0").at("build").effects
+    assert "--build-arg USE_BALANCE_SERVE=0" in "\n".join(without)
+    stage = (shipped() / "stack/Dockerfile.ktransformers").read_text().split(" AS phase3")[1]
+    assert stage.index("ARG USE_BALANCE_SERVE=1") < stage.index("pip install")
+
+
 MAPPING = Path(__file__).parents[2] / "docs/reference/mapping.md"
 CELL = re.compile(r"(?<!\\)\|")
 HEAD = ("Seed", "It says", "Where", "Value")
