@@ -233,6 +233,9 @@ class Rewriter:
         for key in ("images", "torch"):
             if host.get(key):
                 host[key] = [self.tag(str(one)) for one in host[key]]
+        for key in ("tools", "headers", "conda"):  # a rehearsal builds nothing
+            if host.pop(key, None) and key != "conda":
+                self.notes.append(f"{where}: {key} of a build are not asked for")
         files = [str(base / str(one)) for one in host.get("compose") or ()]
         host["compose"] = [self._stacks.get(one, one) for one in files]
         disk = host.get("disk")

@@ -69,6 +69,9 @@ def _host(asked: measuring.HostStep) -> Iterator[str]:
         yield f"compute capability {asked.compute[0]}.{asked.compute[1]}"
     if asked.cuda:
         yield f"CUDA {asked.cuda[0]}.{asked.cuda[1]} for its GPUs"
+    within = f" (conda: {one_line(asked.conda)})" if asked.conda else ""
+    yield from (f"program {one_line(name)}{within}" for name in asked.tools)
+    yield from (f"header {one_line(name)}{within}" for name in asked.headers)
     if asked.driver:
         yield f"NVIDIA driver {one_line(asked.driver)}"
     if asked.gpus:

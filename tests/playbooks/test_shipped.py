@@ -171,6 +171,18 @@ def test_the_server_is_built_with_what_its_import_chain_asks_for() -> None:
     assert stage.index("ARG USE_BALANCE_SERVE=1") < stage.index("pip install")
 
 
+@pytest.mark.parametrize(("name", "build"), [("ik-llama-phase2", "build"),
+                                             ("kt-sglang-evaluation", "kernel")])  # fmt: skip
+def test_a_build_on_the_host_is_preceded_by_what_it_needs(name: str, build: str) -> None:
+    plan = planned(name)
+    ids = [step.id for step in plan.steps]
+    assert ids.index("builds") < ids.index(build)
+    step = plan.at("builds").step
+    assert step is not None
+    assert step.host is not None
+    assert {"nvcc", "cmake"} <= set(step.host.tools)
+
+
 MAPPING = Path(__file__).parents[2] / "docs/reference/mapping.md"
 CELL = re.compile(r"(?<!\\)\|")
 HEAD = ("Seed", "It says", "Where", "Value")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from console.checks.preflight import Finding, Level, gpu, image
+from console.checks.preflight import Finding, Level, gpu, image, toolkit
 from console.checks.preflight.compatibility import Question, check
 from console.checks.preflight.image import torch_of
 from console.common.errors import ConsoleError, EngineError, EngineTimeout
@@ -200,7 +200,8 @@ class HostAsk:
     """Requirements to check; an empty one only describes the machine itself.
 
     `gpus` are UUIDs, `compute` the minimum capability of every card, `driver` the minimum version.
-    `torch` are images whose PyTorch must have kernels for the cards; `cuda` is a toolkit version.
+    `torch` are images whose PyTorch must have kernels for the cards; `cuda` is a toolkit version,
+    compared with a table, and with this machine's where `nvcc` is among the `tools` of a build.
     `compose_env`: variables that the compose files are read with.
     """
 
@@ -218,6 +219,9 @@ class HostAsk:
     driver: str = ""
     engine: str = ""
     compose_env: tuple[tuple[str, str], ...] = ()
+    tools: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    conda: str = ""
 
 
 def findings(
@@ -230,6 +234,7 @@ def findings(
     yield kernel(sched_ext=ask.sched_ext)
     yield numa(machine)
     yield from _cards(ask, machine.cards, seen)
+    yield from toolkit.findings(ask.tools, ask.headers, ask.cuda, machine.cards, ask.conda)
     yield from ports(ask.ports)
     if ask.disk is not None:
         yield disk(ask.disk, ask.need)
@@ -263,8 +268,8 @@ def _cards(ask: HostAsk, cards: tuple[Card, ...], seen: Cards) -> Iterator[Findi
         yield gpu.check_driver(seen.driver, ask.cuda, platform.release(), least=ask.driver)
     for card in cards if ask.compute else ():
         yield _compute(card, ask.compute or (0, 0))
-    if ask.cuda is not None:
-        what = f"the toolkit {ask.cuda[0]}.{ask.cuda[1]}"
+    if ask.cuda is not None and toolkit.NVCC not in ask.tools:
+        what = f"a toolkit {ask.cuda[0]}.{ask.cuda[1]}, by the table"
         yield from gpu.check_cuda(cards, ask.cuda, what)
 
 

@@ -333,7 +333,9 @@ class DiskAsk(Strict):
 
 
 class HostStep(Strict):
-    """What this machine must have. `gpus`: every card that the site names is here."""
+    """What this machine must have. `gpus`: every card that the site names is here. `tools` and
+    `headers`: what a build on the host has to find, with the conda environment `conda` if given;
+    among the tools, `nvcc` has to be of the version `cuda`, which is else a matter of a table."""
 
     method: Text = ""
     ports: list[Port] = []
@@ -346,6 +348,15 @@ class HostStep(Strict):
     compute: Compute | None = None
     cuda: Compute | None = None
     driver: DriverVersion | None = None
+    tools: Texts = []
+    headers: list[Annotated[str, Field(pattern=r"^[\w./+-]+$")]] = []
+    conda: Text = ""
+
+    @model_validator(mode="after")
+    def _for_what(self) -> HostStep:
+        if self.conda and not (self.tools or self.headers):
+            raise ValueError("!conda says where tools and headers are looked for; none are named")
+        return self
 
 
 class ImportsStep(Strict):

@@ -297,11 +297,17 @@ def _check_host(parts: Any) -> None:
     host.add_argument("--disk", default="", metavar="DIR", help="a directory whose disk is checked")
     host.add_argument("--need", default="", metavar="BYTES", help="free at --disk, like 700GB")
     host.add_argument("--cuda", default="", metavar="VERSION",
-                      help="CUDA version that cards and driver have to suit")  # fmt: skip
+                      help="CUDA version for cards, driver and `--tool nvcc`")  # fmt: skip
     host.add_argument("--compute", default="", metavar="VERSION",
                       help="lowest compute capability that will do, like 12.0")  # fmt: skip
     host.add_argument("--driver", default="", metavar="VERSION",
                       help="oldest driver that will do, like 580.126.09")  # fmt: skip
+    host.add_argument("--tool", action="append", default=[], metavar="NAME",
+                      help="a program that a build needs, like nvcc or cmake")  # fmt: skip
+    host.add_argument("--header", action="append", default=[], metavar="NAME",
+                      help="a header that a build needs, like nccl.h")  # fmt: skip
+    host.add_argument("--conda", default="", metavar="DIR",
+                      help="the conda environment that they may be in")  # fmt: skip
     host.add_argument("--sched-ext", action="store_true", help="the kernel has to have sched_ext")
 
 

@@ -84,6 +84,8 @@ def host(args: Namespace) -> int:
         cuda=_parsed("--cuda", args.cuda, _version),
         compute=_parsed("--compute", args.compute, _version),
         driver=_parsed("--driver", args.driver, _driver) or "",
+        tools=tuple(args.tool), headers=tuple(args.header),
+        conda=str(Path(args.conda).expanduser().absolute()) if args.conda else "",
     )  # fmt: skip
     return _findings(args, of_site.host(site, ask, lambda: _docker(site)))
 

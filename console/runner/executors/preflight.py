@@ -96,7 +96,8 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         need=asked.disk.free if asked.disk is not None else None, sched_ext=asked.sched_ext,
         gpus=tuple(gpu.uuid for gpu in site.model.gpus) if asked.gpus else (),
         compute=asked.compute, torch=tuple(asked.torch), cuda=asked.cuda,
-        driver=asked.driver or "",
+        driver=asked.driver or "", tools=tuple(asked.tools), headers=tuple(asked.headers),
+        conda=str(context.path(asked.conda)) if asked.conda else "",
     )  # fmt: skip
     return _found(
         context, planned, attempt,
