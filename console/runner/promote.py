@@ -61,9 +61,10 @@ def first(spec: ServiceSpec, url: str) -> list[str]:
     if isinstance(runs, ComposeSpec):
         files = " ".join(f"-f {shlex.quote(str(file))}" for file in runs.files)
         service = shlex.quote(runs.service)
+        more = f", add {shlex.join(runs.args)} to its command" if runs.args else ""
         return [
             f"# in {clean(str(runs.files[0]))}: publish {service} on {port}, not "
-            f"{relay.port_of(spec.url)}, and give it `restart: unless-stopped`",
+            f"{relay.port_of(spec.url)}{clean(more)}, and give it `restart: unless-stopped`",
             clean(f"docker compose {files} create {service}"),
         ]
     return []

@@ -83,6 +83,7 @@ PROMOTED: tuple[Runs, ...] = (
                   mounts=(Mount("/m", "/m", False),)),
     ComposeSpec((Path("/s/omni-stack.yaml"),), "ik", ("phase2",), "omni"),
     ComposeSpec((Path("/s/omni-stack.yaml"), Path("b c.yaml")), "ik"),
+    ComposeSpec((Path("/s/omni-stack.yaml"),), "ik", args=("-fmoe", "-ot", "a b=CPU")),
 )  # fmt: skip
 
 
