@@ -46,7 +46,7 @@ class Growth:
         else:
             self._tokens += round(self._added * self._per_word)
         room = self._limit - self._tokens
-        if room < self._step / 2:
+        if room < max(self._step / 2, len(question.split()) * self._per_word):
             self._begin()
             room = self._limit
         self._grow(question, min(self._step, room))

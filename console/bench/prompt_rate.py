@@ -14,13 +14,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from console.bench.metrics import PROMPT_ROUNDS, Sample
-from console.bench.statistics import finite, median, std
+from console.bench.statistics import cv, finite, median, std
 from console.common.units import format_number
 
 ANSWER = 8
 """Most tokens of an answer: only its first one counts, and that may be invisible."""
 SHORT, MEDIUM = 8, 72
 """Words of the short prompt, and of the one that shows how many tokens a word has."""
+ENOUGH = 3
+"""Fewer good rounds give no rate: one that a neighbour disturbed does not count."""
+LEAST_PER_WORD = 0.5
+"""A server that counts fewer tokens in a common word does not count them."""
+OUT_OF_TIME = "the time ran out, or it was cancelled"
 NOISE = 3.0
 """A difference below so many standard deviations of the short prompt's time says nothing."""
 WORDS = (
@@ -30,6 +35,8 @@ WORDS = (
     "jacket kitchen ladder mirror napkin pepper rocket shadow ticket"
 )
 
+_Pair = tuple[Sample, Sample]
+"""A short prompt and a long one, sent one after the other."""
 Ask = Callable[[str], Sample | None]
 """Send one prompt for an answer of at most ANSWER tokens; None when it was cancelled."""
 Say = Callable[[str], None]
@@ -54,34 +61,30 @@ def prompt(words: int, chance: random.Random) -> str:
 
 
 def measure_prompt_rates(ask: Ask, lengths: tuple[int, ...], say: Say) -> list[PromptRate]:
-    """Rates for each length in tokens, shortest first; [] when it was cancelled."""
+    """Rates for each length in tokens, shortest first; each says why it has none. What was seen
+    before a cancel or the end of the time counts, if it is enough."""
     chance = random.Random(secrets.token_bytes(8))
     per_word, fixed, why = _calibrated(ask, chance)
     if per_word is None:
-        return [PromptRate(length, why=why) for length in sorted(lengths)] if why else []
+        return [PromptRate(length, why=why) for length in sorted(lengths)]
     words = {n: max(MEDIUM, round((n - fixed) / per_word)) for n in sorted(lengths)}
-    short: list[Sample] = []
-    found: dict[int, list[Sample]] = {length: [] for length in words}
-    refused: dict[int, str] = {}
+    found: dict[int, list[_Pair]] = {length: [] for length in words}
+    trouble: dict[int, str] = {}
+    refused: set[int] = set()
     for turn in range(1, PROMPT_ROUNDS + 1):
-        for length in (0, *words):
-            if length in refused:
-                continue
-            if length:
-                say(f"prompt of {length} tokens, {turn}/{PROMPT_ROUNDS}")
-            sample = ask(prompt(words.get(length, SHORT), chance))
-            if sample is None:
-                return []
-            if _usable(sample):
-                (found[length] if length else short).append(sample)
-            elif length:
-                refused[length] = sample.void or sample.error or "no first token was seen"
-    return [
-        PromptRate(length, why=refused[length])
-        if length in refused
-        else _rate(length, those, short)
-        for length, those in found.items()
-    ]
+        for length in words.keys() - refused:
+            say(f"prompt of {length} tokens, {turn}/{PROMPT_ROUNDS}")
+            short, long = ask(prompt(SHORT, chance)), ask(prompt(words[length], chance))
+            if short is None or long is None:
+                trouble.update(dict.fromkeys(words.keys() - refused, OUT_OF_TIME))
+                return [_rate(one, found[one], trouble.get(one, "")) for one in found]
+            if _usable(short) and _usable(long):
+                found[length].append((short, long))
+            else:
+                bad = long if not _usable(long) else short
+                trouble[length] = bad.void or bad.error or "no first token was seen"
+                refused |= {length} if bad.error else set()
+    return [_rate(one, found[one], trouble.get(one, "")) for one in found]
 
 
 def _usable(sample: Sample) -> bool:
@@ -94,37 +97,37 @@ def _calibrated(ask: Ask, chance: random.Random) -> tuple[float | None, float, s
     for words in (SHORT, MEDIUM):
         sample = ask(prompt(words, chance))
         if sample is None:
-            return None, 0.0, ""
+            return None, 0.0, OUT_OF_TIME
         if sample.prompt_tokens is None:
             return None, 0.0, sample.void or "the server does not count the tokens of a prompt"
         counted.append(sample.prompt_tokens)
     per_word = (counted[1] - counted[0]) / (MEDIUM - SHORT)
-    if per_word <= 0:
+    if per_word < LEAST_PER_WORD:
         return None, 0.0, f"the server counts {counted[1]} tokens in {MEDIUM} words"
     return per_word, counted[0] - SHORT * per_word, ""
 
 
-def _rate(length: int, those: list[Sample], short: list[Sample]) -> PromptRate:
-    """By the server's own figure where every answer has one, else by the difference in time."""
+def _rate(length: int, pairs: list[_Pair], why: str) -> PromptRate:
+    """By the server's own figure where every answer has one, else by the differences in time; each
+    with its own short prompt, so that what varies shows between the rates."""
+    those = [long for _, long in pairs]
     tokens = round(median([float(one.prompt_tokens or 0) for one in those]) or 0) or None
+    if len(pairs) < ENOUGH:
+        return PromptRate(length, tokens, why=why or "too few prompts were answered")
     told = finite(one.prompt_tok_s for one in those)
-    if told and len(told) == len(those):
+    if len(told) == len(those):
         return PromptRate(length, tokens, told)
-    quick = finite(one.ttft_s for one in short)
-    base, base_tokens = median(quick), median([float(one.prompt_tokens or 0) for one in short])
-    if base is None or base_tokens is None:
-        return PromptRate(length, tokens, why="no short prompt was answered")
-    least = NOISE * (std(quick) or 0.0)
+    spread = std(finite(short.ttft_s for short, _ in pairs)) or 0.0
     rates = []
-    for one in those:
-        more_s = (one.ttft_s or 0.0) - base
-        more = (one.prompt_tokens or 0) - base_tokens
-        if more > 0 and more_s > max(least, 0.0):
+    for short, long in pairs:
+        more_s = (long.ttft_s or 0.0) - (short.ttft_s or 0.0)
+        more = (long.prompt_tokens or 0) - (short.prompt_tokens or 0)
+        if more > 0 and more_s > NOISE * spread and more_s > 0:
             rates.append(more / more_s)
-    if len(rates) < len(those):
-        spread = format_number(std(quick) or 0.0, "s")
-        why = f"too quick to tell from a short prompt, which varies by {spread}"
-        return PromptRate(length, tokens, why=why)
+    if len(rates) < len(pairs):
+        varies = format_number(spread, "s")
+        words = f"too quick to tell from a short prompt, which varies by {varies}"
+        return PromptRate(length, tokens, why=words)
     return PromptRate(length, tokens, rates, estimated=True)
 
 
@@ -135,8 +138,9 @@ def prompt_flags(rates: list[PromptRate]) -> list[str]:
         if one.why:
             flags.append(f"no prompt rate at {one.asked} tokens: {one.why}")
         elif one.estimated:
+            varies = (cv(one.rates) or 0.0) * 100
             flags.append(
-                f"prompt rate at {one.tokens} tokens estimated from the time to the first token: "
-                "this server does not report it"
+                f"prompt rate at {one.tokens} tokens estimated from the time to the first token, "
+                f"as this server does not report it; the estimates vary by {varies:.0f} %"
             )
     return flags

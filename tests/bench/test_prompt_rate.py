@@ -93,8 +93,41 @@ def test_the_servers_own_rate_wins() -> None:
     assert prompt_flags([one]) == []
 
 
-def test_a_cancel_ends_it() -> None:
-    assert measure_prompt_rates(lambda prompt: None, (512,), lambda _: None) == []
+def test_the_end_of_the_time_is_no_rate_of_short_prompts() -> None:
+    """What was seen before counts if it is enough; else there is no rate, and it says why."""
+    for asked, enough in ((0, False), (1, False), (5, False), (8, True)):
+        engine, left = Engine(400.0), [asked]
+
+        def ask(prompt: str, engine: Engine = engine, left: list[int] = left) -> Sample | None:
+            left[0] -= 1
+            return engine(prompt) if left[0] >= 0 else None
+
+        [one] = measure_prompt_rates(ask, (512,), lambda _: None)
+        assert bool(one.rates) is enough
+        assert enough or "the time ran out" in one.why
+
+
+def test_a_disturbed_round_does_not_count_and_the_others_do() -> None:
+    engine, calls = Engine(400.0), [0]
+
+    def ask(prompt: str) -> Sample | None:
+        calls[0] += 1
+        sample = engine(prompt)
+        return sample and (
+            replace(sample, void="a neighbour computed") if calls[0] == 5 else sample
+        )
+
+    [one] = measure_prompt_rates(ask, (512,), lambda _: None)
+    assert len(one.rates) == PROMPT_ROUNDS - 1
+
+
+def test_what_varies_shows_between_the_estimates() -> None:
+    engine = Engine(1000.0)
+    engine.jitter_s = 0.06
+    [one] = rates(engine, 512)
+    assert max(one.rates) > 1.05 * min(one.rates)
+    [flag] = prompt_flags([one])
+    assert "the estimates vary by" in flag
 
 
 @pytest.fixture(scope="module")

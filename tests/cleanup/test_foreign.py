@@ -12,7 +12,7 @@ from console.cli import main
 from console.common.errors import EngineError, Exit
 from console.runner.cleanup import foreign
 from console.runner.cleanup.foreign import Foreign
-from console.runner.cleanup.leftover import Stored
+from console.runner.cleanup.leftover import Spared, Stored
 from console.runtime.spec import BUILT_LABEL, ROLE_LABEL
 from tests.cleanup.conftest import Attic
 
@@ -177,3 +177,18 @@ def test_nothing_here_can_remove() -> None:
     names = Path(foreign.__file__).read_text()
     for word in ("remove_container", "remove_image", "unlink", "rmtree", "os.remove"):
         assert word not in names
+
+
+def test_a_model_that_a_container_names_by_its_folder_is_in_use() -> None:
+    """In there it has another path: `/models/DeepSeek-R1` is `/nvme/models/DeepSeek-R1` here."""
+    spared = Spared(
+        frozenset(),
+        frozenset({"docker.io/x/y:old"}),
+        frozenset(),
+        ("--model-path", "/models/DeepSeek-R1"),
+    )
+    used = foreign._used(
+        ["/nvme/models/DeepSeek-R1/x.safetensors"], "/nvme/models/DeepSeek-R1", spared
+    )
+    assert "names DeepSeek-R1" in used
+    assert foreign._image(images()[0], [], spared).used == "the site", "however it spells it"

@@ -6,6 +6,7 @@ The tool is a stand-in: a script in its place that prints what the real one prin
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,8 @@ def test_rows_of_all_devices_are_summed() -> None:
         ("Host 73 20 21", 10 * GIB, Level.OK, "weights 73.0 MiB, cache 20.0 MiB, compute 21.0 MiB"),
         ("Host 73 120 21", 10 * GIB, Level.WARN, "100.0 MiB more cache than the sum here, which"),
         ("Host 73 120 21", 50 * MIB, Level.FAIL, "which does not fit"),
+        ("error: invalid argument: -fitp", 0, Level.WARN, "did not answer"),
+        ("it ended with exit code 127", 0, Level.WARN, "did not answer"),
     ],
 )  # fmt: skip
 def test_the_more_careful_of_both_counts(
@@ -113,3 +116,24 @@ def test_without_the_tool_nothing_is_said(
     for nobody in (made, HostProgram(("/no/such/llama-server",)), None):
         assert memory.findings(nobody, header, LlamaPlan(), summed()) == []
     assert memory.findings(build("echo Host 1 1 1"), None, LlamaPlan(), summed()) == []
+
+
+def test_only_more_than_is_left_everywhere_does_not_fit(
+    build: Callable[[str], HostProgram], header: Header
+) -> None:
+    """A card that is packed on purpose says nothing of RAM, and a measurement outranks a sum."""
+    asked = build('echo "Host 73 120 21"')
+    roomy = summed(left=10 * GIB)
+    roomy.limit("card 0", 0)
+    nothing = Assessment(Strategy.RESIDENT)
+    serves = summed(left=50 * MIB)
+    serves.served_by = "ws's baseline"
+    for found in (roomy, nothing, serves):
+        [one] = memory.findings(asked, header, LlamaPlan(), found)
+        assert one.level is Level.WARN, one.words
+
+
+def test_an_odd_header_is_no_traceback(build: Callable[[str], HostProgram], header: Header) -> None:
+    odd = replace(header, kv={**header.kv, "x.scale": 1e300})
+    [one] = memory.findings(build("echo Host 1 1 1"), odd, LlamaPlan(), summed())
+    assert one.level is Level.WARN

@@ -113,7 +113,7 @@ def _ssh(root: Path) -> Way | None:
         "SSH_CONNECTION": "127.0.0.1 1 127.0.0.1 22",
     }  # fmt: skip
     try:
-        _, out, _ = children.run([shell, "-c", f'echo "{_MARK}$PATH"'], ASK_S, env=env)
+        _, out, _ = children.run([shell, "-c", f'echo; echo "{_MARK}$PATH"'], ASK_S, env=env)
     except subprocess.TimeoutExpired:
         return Way(words, None, f"{shell} has not begun the command within {ASK_S:g} s")
     except OSError as error:

@@ -96,7 +96,7 @@ def _header(name: str, env: dict[str, str], prefix: str) -> Finding:
     argv = [compiler, "-E", "-x", "c++", *(f"-I{one}" for one in places), "-"]
     asked = f"#if !__has_include(<{name}>)\n#error missing\n#endif\n"
     try:
-        code, _, _ = children.run(argv, ASK_S, env=env, given=asked.encode())
+        code, _, _ = children.run(argv, ASK_S, env=env, given=asked.encode(errors="replace"))
     except (OSError, subprocess.TimeoutExpired):
         return Finding(Level.UNKNOWN, title, f"{compiler} cannot be asked for it")
     if code != 0:

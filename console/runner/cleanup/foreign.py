@@ -31,6 +31,7 @@ KINDS = ("image", "build cache", "container", "checkpoint")
 SCAN_S = 20.0
 """Seconds for reading one directory of models."""
 MOST_FOLDERS, DEEPEST = 20_000, 4
+REGISTRY = ("docker.io/", "docker.io/library/")
 _HUB, _BLOBS = "models--", "blobs"
 
 
@@ -110,7 +111,10 @@ def _image(one: Stored, rows: Sequence[dict[str, Any]], keep: Spared) -> Foreign
     tags = [str(t) for t in one.row.get("RepoTags") or () if t != "<none>:<none>"]
     users = [_name(row) for row in rows if row.get("ImageID") == one.id]
     used = f"container {', '.join(users)}" if users else ""
-    if not used and keep.images & {one.id, *tags}:
+    digests = [str(d) for d in one.row.get("RepoDigests") or ()]
+    # a site may spell out the registry that the engine leaves away
+    spelled = {f"{where}{name}" for name in (*tags, *digests) for where in ("", *REGISTRY)}
+    if not used and keep.images & {one.id, *spelled}:
         used = "the site"
     short = one.id.removeprefix("sha256:")[:12]
     what = one_line(", ".join(tags), 200) or f"{short}, without a tag"
@@ -231,7 +235,8 @@ def _used(paths: Sequence[str], folder: str, keep: Spared) -> str:
     named = next((why for one in paths if (why := keep.path_reason(os.path.realpath(one)))), "")
     if named:
         return named
-    for word in (folder, *(os.path.basename(one) for one in paths)):
+    # in a container the folder has another path, and its own name
+    for word in (folder, os.path.basename(folder), *(os.path.basename(one) for one in paths)):
         if keep.mentions(word):
             return f"a command line of the site, or of what runs, names {one_line(word, 80)}"
     held = opened(paths)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,9 @@ SAME = 0.02
 ROUNDING = 2 * MIB
 """The tool prints whole MiB, each term rounded up."""
 _ROW = re.compile(r"^(\S.*?) +(\d{1,9}) (\d{1,9}) (\d{1,9})\s*$")
-_GUESSED = ("wrong type", "vocab", "token")
+_LOADING = re.compile(r"load", re.IGNORECASE)
+"""A complaint about anything else (an option, a library) is one about the tool."""
+_GUESSED = ("wrong type", "vocab", "token", "shared librar")
 """Words of a complaint about what a file without a vocabulary and without widths of numbers lacks,
 which says nothing about the real file."""
 
@@ -67,14 +70,13 @@ def arguments(plan: LlamaPlan) -> list[str]:
 
 def ask(build: HostProgram, tool: str, header: Header, plan: LlamaPlan) -> Reserved | str:
     """The build's figures, or why it has none. Raises ConsoleError if it cannot be run."""
-    with tempfile.TemporaryDirectory(prefix="omni-memory-") as folder:
-        path = Path(folder) / "model.gguf"
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="omni-memory-") as folder:
+            path = Path(folder) / "model.gguf"
             write_skeleton(header, path)
-        except (ValueError, OSError) as error:
-            return f"its header cannot be written: {error}"
-        lines = build.output([tool, *arguments(plan), "-m", str(path)])
-    return read(lines)
+            return read(build.output([tool, *arguments(plan), "-m", str(path)]))
+    except (ValueError, OSError, OverflowError, struct.error) as error:
+        return f"the header cannot be written for it: {error}"
 
 
 def read(lines: Sequence[str]) -> Reserved | str:
@@ -105,9 +107,8 @@ def findings(
         return [Finding(Level.WARN, BY_BUILD, f"{TOOL} could not be asked: {error}")]
     if isinstance(said, Reserved):
         return [_compared(said, found)]
-    if any(word in said.lower() for word in _GUESSED):
-        words = f"{TOOL} does not take a file without a vocabulary: {said}"
-        return [Finding(Level.WARN, BY_BUILD, words)]
+    if not _LOADING.search(said) or any(word in said.lower() for word in _GUESSED):
+        return [Finding(Level.WARN, BY_BUILD, f"{TOOL} did not answer: {said}")]
     hint = "load it with this build on a machine that has the file, or take another build"
     return [Finding(Level.UNKNOWN, BY_BUILD, f"{TOOL} does not load it: {said}", hint)]
 
@@ -129,10 +130,13 @@ def _compared(said: Reserved, found: Assessment) -> Finding:
     if not more:
         return Finding(Level.OK, BY_BUILD, f"{words}; the sum here is not smaller")
     told = " and ".join(f"{format_bytes(size)} more {name}" for name, size in more)
-    left = min((limit.left for limit in found.limits if limit.hard), default=0)
-    grave = sum(size for _, size in more) > left
+    extra, hard = sum(size for _, size in more), [one for one in found.limits if one.hard]
+    # where the more lies is not known, so only more than is left everywhere does not fit
+    full = bool(hard) and extra > sum(max(0, one.left) for one in hard)
+    known = all(term.bytes is not None for term in found.terms)
+    grave = full and known and not found.served_by
     level = Level.FAIL if grave else Level.WARN
-    ending = "which does not fit" if grave else "which still fits"
+    ending = "which does not fit" if grave else "which counts against what is left"
     return Finding(level, BY_BUILD, f"{words}: {told} than the sum here, {ending}")
 
 
