@@ -85,6 +85,11 @@ def rehearsal_dir() -> Path:
     return state_dir() / "rehearsal"
 
 
+def tune_dir() -> Path:
+    """Every point that a tuning step has measured."""
+    return state_dir() / "tune"
+
+
 def demo_dir() -> Path:
     """The embedded demo: its site file and its models."""
     return state_dir() / "demo"

@@ -155,10 +155,12 @@ def inputs_of(pairs: list[str]) -> dict[str, str]:
     return given
 
 
-def playbook_of(text: str, pairs: list[str], site: Site, *, planning: bool = False) -> Playbook:
+def playbook_of(
+    text: str, pairs: list[str], site: Site, *, planning: bool = False, base: Path | None = None
+) -> Playbook:
     from console.config.playbook.load import load_playbook
 
     return load_playbook(
-        playbook_path(text), inputs_of(pairs), planning=planning,
+        playbook_path(text), inputs_of(pairs), planning=planning, base=base,
         site_services=frozenset(site.model.services), aliases=site.model.names,
     )  # fmt: skip

@@ -99,6 +99,8 @@ class RunView:
     benchmarks: dict[str, dict[str, Any]] = field(default_factory=dict)
     soaks: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What happened in a soak (file, gaps, restarts, errors, hangs, critical), by step id."""
+    tunings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The points that a tuning step tried, and its winner, by step id."""
     verdicts: list[Verdicts] = field(default_factory=list)
     envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a checkpoint step predicts a load will take, by step id."""
@@ -278,6 +280,8 @@ def _metrics(view: RunView, event: Event) -> None:
         view.benchmarks[key] = event.data["benchmark"]
     if "soak" in event.data:
         view.soaks[key] = event.data["soak"]
+    if "tune" in event.data:
+        view.tunings[key] = event.data["tune"]
 
 
 def _verdict(view: RunView, event: Event) -> None:

@@ -126,7 +126,7 @@ KINDS: dict[str, Check] = {
     ),
     "step.say": _fields({"text": TEXT}),
     "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
-                       soak=_fields(critical=LIST)),
+                       soak=_fields(critical=LIST), tune=_fields(points=LIST, argv=LIST)),
     "verdict": _fields(
         {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
         criteria=_every(CRITERION),

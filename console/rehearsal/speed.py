@@ -165,6 +165,8 @@ FILL, FILL_S = 7000, 120.0
 """Most tokens of a stand-in's context that a soak fills, and how long a slow one takes to do so."""
 PROMPT = 1024
 """Most tokens of a prompt: so many take long enough for an estimate of the rate by their time."""
+POINTS = 6
+"""Most points of a tuning step: stand-ins are as fast with any flags."""
 STABLE_S, WATCH_S = 2.0, 10.0
 SAMPLES = 10
 
@@ -229,10 +231,19 @@ def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
             _cap(step["benchmark"], "max_tokens", TOKENS, 256, where, notes)
             step["benchmark"].pop("max_runs", None)
             _cap_prompts(step["benchmark"], where, notes)
+        if isinstance(step.get("tune"), dict):
+            _tune(step["tune"], where, notes)
         if isinstance(step.get("soak"), dict):
             _soak(steps, step, where, notes)
         if isinstance(step.get("cutover"), dict):
             _cap_time(step["cutover"], "watch", WATCH_S, f"{where} cutover", notes)
+
+
+def _tune(tune: Tree, where: str, notes: list[str]) -> None:
+    """A few points, each measured for a moment."""
+    for key, most, otherwise in (("points", POINTS, 60), ("max_tokens", TOKENS, 128),
+                                 ("prompt", PROMPT, 512), ("depth", PROMPT, 0)):  # fmt: skip
+        _cap(tune, key, most, otherwise, where, notes)
 
 
 def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:

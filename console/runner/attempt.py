@@ -145,8 +145,10 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
         if done is None and context.guard is not None:
             context.guard.require(planned, attempt)
         if done is None and _in_outage(context, planned):
-            service = planned.step.service if planned.step is not None else None
+            step = planned.step
+            service = step.service if step is not None else None
             starts = service is not None and service.verb == "start"
+            starts = starts or (step is not None and step.tune is not None)
             keep_baseline_down(context, attempt, starts=starts)
         done = done or executor(planned.kind)(context, planned, attempt)
         point("after_effect", planned.id)

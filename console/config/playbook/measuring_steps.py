@@ -71,6 +71,7 @@ FROM_ZERO = (0.0, math.inf)
 BOUNDS: dict[str, tuple[float, float]] = {
     "error_rate": (0.0, 1.0), "stability": (0.0, 1.0), "tok_s_drift": (-math.inf, 1.0),
     "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
+    "best.gain": (0.0, math.inf),
     "host.pressure": (0.0, 100.0),
 }  # fmt: skip
 """Minimum and maximum of a metric; the others begin at zero and have no maximum."""

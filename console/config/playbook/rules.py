@@ -24,6 +24,7 @@ from console.config.playbook.measuring_steps import (
 )
 from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import CriterionModel, Step
+from console.config.playbook.tuning_step import TUNE_METRICS
 from console.config.playbook.verdict import Criterion
 from console.config.site.guard import limits
 from console.config.site.service import one_of_services
@@ -151,6 +152,8 @@ class _Known:
             self._measured(f"{step.id}.", SOAK_METRICS, None, made_of(step))
             if not self.guessed:
                 self._soak(f"{step.id}.", step.soak)
+        if step.tune is not None:
+            self._measured(f"{step.id}.", TUNE_METRICS)
         if step.figures is not None:
             most_rows = 1 if step.figures == "sweep-bench" else None
             self._measured(f"{step.id}.", FIGURES[step.figures], most_rows, made_of(step))
@@ -225,9 +228,10 @@ def _check_services(document: Document, loc: Loc, step: Step, services: set[str]
     wanted: list[tuple[Loc, str]] = []
     if step.service is not None:
         wanted.append(((*loc, "service", step.service.verb), step.service.target))
-    for key in ("benchmark", "soak", "where", *LOOKS):
+    may_do_without = ("tune", *LOOKS)
+    for key in ("benchmark", "soak", "where", *may_do_without):
         named = getattr(getattr(step, key), "service", None)
-        if named or (named == "" and key not in LOOKS):  # a look may do without one
+        if named or (named == "" and key not in may_do_without):
             wanted.append(((*loc, key, "service"), named))
     for where, name in wanted:
         known = services | ({"baseline"} if step.service is None else set())

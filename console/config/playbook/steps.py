@@ -26,6 +26,7 @@ from console.config.playbook.measuring_steps import (
     SoakStep,
 )
 from console.config.playbook.threshold import Threshold, parse_threshold
+from console.config.playbook.tuning_step import TuneStep
 from console.config.site.service import EnvName, MountText, Url
 from console.config.validation import (
     Arg,
@@ -261,6 +262,7 @@ class Step(Strict):
     imports: ImportsStep | None = None
     download: DownloadStep | None = None
     soak: SoakStep | None = None
+    tune: TuneStep | None = None
     cutover: CutoverStep | None = None
     # common
     where: Where | None = None
@@ -287,8 +289,9 @@ class Step(Strict):
             what = " and ".join(found) if found else "none"
             raise ValueError(f"!a step has exactly one of {', '.join(WRITTEN)}; found {what}")
         command = found[0] in ("run", "script")
-        if (self.where or self.env or self.cwd) and not command:
-            raise ValueError("!where, env and cwd belong to run and script")
+        runs = command or (self.tune is not None and bool(self.tune.bench))
+        if (self.where or self.env or self.cwd) and not runs:
+            raise ValueError("!where, env and cwd belong to run, script and a tune with bench")
         if self.outputs and not (command or (self.check and self.check.output)):
             raise ValueError("!outputs belong to run, script and check output")
         if self.figures and not command:

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-from console.common.errors import EXIT_MEANING, Exit
+from console.common.errors import EXIT_MEANING
+from console.frontends.cli.parser import SITE_HELP, Parser, add_command, add_input, add_start
 
 VERSION = "0.1.0"
-SITE_HELP = (
-    "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else the demo's)"
-)
-INPUT_HELP = "give an input of the playbook a value"
 INTERNAL = "(internal)"
 ONLY_HELP = "only the files that match"
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse that says what to do next, and exits with this project's code for bad usage."""
-
-    as_json = False
-
-    def error(self, message: str) -> NoReturn:
-        if self.as_json:
-            import json
-
-            code = int(Exit.USAGE)
-            hint = f"{self.prog} --help"
-            said = {"error": message, "detail": "", "hint": hint, "exit_code": code}
-            print(json.dumps(said))
-        sys.stderr.write(f"{self.prog}: {message}\n  hint: {self.prog} --help\n")
-        sys.exit(int(Exit.USAGE))
 
 
 def parser_for(argv: list[str]) -> argparse.ArgumentParser:
@@ -65,47 +44,27 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add(
-    commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False
-) -> argparse.ArgumentParser:
-    extra = {} if hidden else {"help": text}
-    parser: argparse.ArgumentParser = commands.add_parser(name, description=text, **extra)
-    parser.set_defaults(handler=handler)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    if site:
-        parser.add_argument("--site", metavar="FILE", help=SITE_HELP)
-    return parser
-
-
 def _run_commands(commands: Any) -> None:
-    run = _add(commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True)
+    run = add_command(
+        commands, "run", "run:run", "start a run and follow it; Ctrl-C detaches", site=True
+    )
     run.add_argument("playbook", metavar="PLAYBOOK")
-    run.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help=INPUT_HELP)
-    run.add_argument("--yes", action="store_true", help="approve whatever asks (recorded)")
-    run.add_argument("--step", action="store_true", help="pause before every step")
-    run.add_argument("--detach", action="store_true", help="return as soon as it runs")
-    run.add_argument(
-        "--lease", metavar="TIME",
-        help="bring the baseline back when nobody has been attached for TIME (30m; 0: never)",
-    )  # fmt: skip
-    run.add_argument(
-        "--override", action="append", default=[], metavar="RULE=WHY",
-        help="run despite this lint error (recorded)",
-    )  # fmt: skip
+    add_start(run)
     _rehearsal(run)
     run.add_argument("--keep", action="store_true", help="with --rehearse: keep its baseline up")
-    attach = _add(commands, "attach", "run:attach", "follow a run from any terminal")
+    _tune(commands)
+    attach = add_command(commands, "attach", "run:attach", "follow a run from any terminal")
     attach.add_argument("run", nargs="?", metavar="RUN")
-    resume = _add(commands, "resume", "run:resume", "resume a run whose runner died")
+    resume = add_command(commands, "resume", "run:resume", "resume a run whose runner died")
     resume.add_argument("run", nargs="?", metavar="RUN")
     resume.add_argument(
         "--from", dest="from_step", metavar="STEP", help="run STEP and what follows it again"
     )
     resume.add_argument("--detach", action="store_true", help="return as soon as it runs")
-    abort = _add(commands, "abort", "run:abort", "stop a run and roll back what it started")
+    abort = add_command(commands, "abort", "run:abort", "stop a run and roll back what it started")
     abort.add_argument("run", nargs="?", metavar="RUN")
     abort.add_argument("--reason", default="", metavar="TEXT", help="why (recorded)")
-    tell = _add(commands, "tell", "run:tell", "tell a run: next, auto, pause, approve, …")
+    tell = add_command(commands, "tell", "run:tell", "tell a run: next, auto, pause, approve, …")
     tell.add_argument("run", metavar="RUN")
     tell.add_argument(
         "verb",
@@ -120,12 +79,37 @@ def _run_commands(commands: Any) -> None:
     tell.add_argument("--step", help="only if this is the current step")
     tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
     tell.add_argument("--evidence", metavar="HASH", help="only if the evidence is still this")
-    runner = _add(commands, "runner", "run:runner", INTERNAL, hidden=True)
+    runner = add_command(commands, "runner", "run:runner", INTERNAL, hidden=True)
     runner.add_argument("run")
     runner.add_argument("--ready-fd", type=int, default=-1)
     runner.add_argument("--resume", action="store_true")
     runner.add_argument("--from", dest="from_step", default="")
     runner.add_argument("--close", action="store_true")
+
+
+def _tune(commands: Any) -> None:
+    tune = add_command(
+        commands, "tune", "run:tune", "find the flags with which an engine is fastest", site=True
+    )
+    tune.add_argument("playbook", nargs="?", default="", metavar="PLAYBOOK")
+    tune.add_argument("--baseline", action="store_true", help="the site's baseline, not a playbook")
+    tune.add_argument("--service", default="", metavar="NAME", help="which service of the playbook")
+    tune.add_argument(
+        "--prefer", choices=("decode", "prompt", "request"), default="decode",
+        help="the rate that counts: generating, reading a prompt, or a whole request",
+    )  # fmt: skip
+    tune.add_argument("--points", type=int, default=60, metavar="N", help="measure N at most")
+    tune.add_argument(
+        "--depth", type=int, default=0, metavar="TOKENS", help="context before each answer"
+    )
+    tune.add_argument("--most-ram", default="", metavar="SIZE", help="what may win takes no more")
+    tune.add_argument("--most-vram", default="", metavar="SIZE", help="the same of GPU memory")
+    tune.add_argument(
+        "flags", nargs="*", metavar="-- FLAG VALUES",
+        help="flags with the values to try: -- -t 8,16 -ngl '0..60 by 4' --mlock true,false",
+    )  # fmt: skip
+    tune.add_argument("--fresh", action="store_true", help="measure again what is known")
+    add_start(tune)
 
 
 def _rehearsal(parser: argparse.ArgumentParser) -> None:
@@ -139,27 +123,27 @@ def _rehearsal(parser: argparse.ArgumentParser) -> None:
 
 
 def _look_commands(commands: Any) -> None:
-    plan = _add(
+    plan = add_command(
         commands, "plan", "check:plan", "what a playbook would do, effect by effect", site=True
     )
     plan.add_argument("playbook", metavar="PLAYBOOK")
-    plan.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help=INPUT_HELP)
+    add_input(plan)
     _rehearsal(plan)
-    lint = _add(
+    lint = add_command(
         commands, "lint", "check:lint",
         "faults in playbooks, sites, Dockerfiles, compose files and scripts", site=True,
     )  # fmt: skip
     lint.add_argument("paths", nargs="*", metavar="PATH")
     lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
     lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to fix it")
-    schema = _add(commands, "schema", "check:schema", "the JSON Schema of a playbook")
+    schema = add_command(commands, "schema", "check:schema", "the JSON Schema of a playbook")
     schema.add_argument(
         "--markdown", action="store_true", help="the format as Markdown (docs/reference/format.md)"
     )
-    _add(commands, "runs", "show:runs", "every run, newest first")
-    show = _add(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
+    add_command(commands, "runs", "show:runs", "every run, newest first")
+    show = add_command(commands, "show", "show:show", "a run: state, steps, figures, verdicts")
     show.add_argument("run", nargs="?", metavar="RUN")
-    report = _add(
+    report = add_command(
         commands, "report", "show:report", "the report of a run, or a table of several runs"
     )
     report.add_argument("run", nargs="*", metavar="RUN")
@@ -167,15 +151,17 @@ def _look_commands(commands: Any) -> None:
     report.add_argument(
         "--markdown", action="store_true", help="the table of several runs as Markdown"
     )
-    logs = _add(commands, "logs", "show:logs", "the last lines of a service or step of a run")
+    logs = add_command(
+        commands, "logs", "show:logs", "the last lines of a service or step of a run"
+    )
     logs.add_argument("name", metavar="SERVICE|STEP")
     logs.add_argument("--run", metavar="RUN")
     logs.add_argument("--lines", type=int, default=50, metavar="N")
-    _add(commands, "keys", "console:keys", "every key of the screens, as a table")
+    add_command(commands, "keys", "console:keys", "every key of the screens, as a table")
 
 
 def _lesson_commands(commands: Any) -> None:
-    lessons = _add(commands, "lessons", "lessons:lessons", "earlier lessons, by word or id")
+    lessons = add_command(commands, "lessons", "lessons:lessons", "earlier lessons, by word or id")
     lessons.add_argument("query", nargs="*", metavar="QUERY", help="words, or an id like F-022")
     lessons.add_argument("--due", action="store_true", help="what is due for review, oldest first")
     lessons.add_argument(
@@ -199,9 +185,11 @@ def _lesson_commands(commands: Any) -> None:
 
 
 def _machine_commands(commands: Any) -> None:
-    _add(commands, "doctor", "machine:doctor", "what this machine has, and what is missing",
+    add_command(commands, "doctor", "machine:doctor", "what this machine has, and what is missing",
          site=True)  # fmt: skip
-    gauges = _add(commands, "gauges", "machine:gauges", "GPU, RAM, swap, pressure and disk now")
+    gauges = add_command(
+        commands, "gauges", "machine:gauges", "GPU, RAM, swap, pressure and disk now"
+    )
     gauges.add_argument("--watch", action="store_true", help="a line a second until Ctrl-C")
     gauges.add_argument(
         "--every", default="1s", metavar="TIME", help="with --watch: how often (default: 1s)"
@@ -209,7 +197,7 @@ def _machine_commands(commands: Any) -> None:
     gauges.add_argument(
         "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
     )
-    recorder = _add(
+    recorder = add_command(
         commands, "recorder", "show:recorder",
         "the last two minutes before a crash or a kill, from a run's flight recorder",
     )  # fmt: skip
@@ -217,7 +205,7 @@ def _machine_commands(commands: Any) -> None:
     recorder.add_argument(
         "--seconds", type=float, default=120.0, metavar="N", help="how far back (default: 120)"
     )
-    bench = _add(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
+    bench = add_command(commands, "bench", "bench:bench", "measure an OpenAI-compatible endpoint")
     bench.add_argument("url", metavar="URL")
     bench.add_argument("--runs", type=int, default=9, metavar="N", help="default: 9")
     bench.add_argument(
@@ -250,14 +238,14 @@ def _check_commands(commands: Any) -> None:
         description="what can be known before anything is downloaded or started",
     )  # fmt: skip
     parts = check.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
-    gguf = _add(parts, "gguf", "check:gguf",
+    gguf = add_command(parts, "gguf", "check:gguf",
                 "whether a build of llama.cpp knows a GGUF's architecture", site=True)  # fmt: skip
     gguf.add_argument("what", metavar="PATH|URL|REPO")
     gguf.add_argument("--image", default="", metavar="REF", help="ask the build in this image")
     gguf.add_argument("--binary", default="", metavar="PATH", help="ask this llama-server")
     gguf.add_argument("--service", default="baseline", metavar="NAME", help="the service to ask")
     gguf.add_argument("--include", action="append", default=[], metavar="GLOB", help=ONLY_HELP)
-    fit = _add(parts, "checkpoint", "check:checkpoint",
+    fit = add_command(parts, "checkpoint", "check:checkpoint",
                "a model's true size, and whether it fits, with the arithmetic",
                site=True)  # fmt: skip
     fit.add_argument("what", metavar="REPO[@REV]|URL|PATH")
@@ -275,14 +263,17 @@ def _check_commands(commands: Any) -> None:
     fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
                      help="the engine's own arguments: everything that follows")  # fmt: skip
     _check_host(parts)
-    imports = _add(parts, "imports", "check:imports", "whether modules of an image can be imported",
-                   site=True)  # fmt: skip
+    imports = add_command(
+        parts, "imports", "check:imports", "whether modules of an image can be imported", site=True
+    )
     imports.add_argument("image", metavar="IMAGE")
     imports.add_argument("modules", nargs="+", metavar="MODULE")
 
 
 def _check_host(parts: Any) -> None:
-    host = _add(parts, "host", "check:host", "whether this machine has what you ask for", site=True)
+    host = add_command(
+        parts, "host", "check:host", "whether this machine has what you ask for", site=True
+    )
     host.add_argument(
         "--method", default="", metavar="NAME", help="kt-kernel's method, like AMXINT8"
     )
@@ -312,7 +303,7 @@ def _check_host(parts: Any) -> None:
 
 
 def _emergency_commands(commands: Any) -> None:
-    rollback = _add(
+    rollback = add_command(
         commands, "rollback", "rollback:rollback",
         "bring the baseline back, now; nothing is deleted", site=True,
     )  # fmt: skip
@@ -323,7 +314,7 @@ def _emergency_commands(commands: Any) -> None:
         "--if-interrupted", action="store_true",
         help="only if a run left the baseline down (for the boot unit)",
     )  # fmt: skip
-    promote = _add(
+    promote = add_command(
         commands, "promote", "run:promote",
         "accept the candidate that a cutover left on the production port", site=True,
     )  # fmt: skip
@@ -331,7 +322,9 @@ def _emergency_commands(commands: Any) -> None:
     promote.add_argument(
         "--yes", action="store_true", help="do not ask (for use without a terminal)"
     )
-    demo = _add(commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU")
+    demo = add_command(
+        commands, "demo", "demo:demo", "a whole run on real llama.cpp servers, no GPU"
+    )
     demo.add_argument(
         "--candidate", choices=["fast", "slow"], default="fast", help="default: fast (slow: NO-GO)"
     )
@@ -346,9 +339,9 @@ def _boot_commands(commands: Any) -> None:
     )  # fmt: skip
     parts = boot.add_subparsers(required=True, metavar="PART")
     starts = "install the unit; it acts at the next boot"
-    install = _add(parts, "install", "machine:install", starts, site=True)
-    remove = _add(parts, "remove", "machine:remove", "disable and delete the unit")
-    _add(parts, "status", "machine:status", "whether the unit would act after a reboot")
+    install = add_command(parts, "install", "machine:install", starts, site=True)
+    remove = add_command(parts, "remove", "machine:remove", "disable and delete the unit")
+    add_command(parts, "status", "machine:status", "whether the unit would act after a reboot")
     for part in (install, remove):
         part.add_argument(
             "--system", action="store_true", help="a system unit instead of your own (root)"
@@ -356,7 +349,7 @@ def _boot_commands(commands: Any) -> None:
 
 
 def _clean_commands(commands: Any) -> None:
-    clean = _add(
+    clean = add_command(
         commands, "clean", "clean:clean",
         "what old trials left, with paths and bytes; removes only what is named", site=True,
     )  # fmt: skip
@@ -368,7 +361,7 @@ def _clean_commands(commands: Any) -> None:
 
 
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
-    (_run_commands, frozenset({"run", "attach", "resume", "abort", "tell", "runner"})),
+    (_run_commands, frozenset({"run", "tune", "attach", "resume", "abort", "tell", "runner"})),
     (_look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
                                 "keys"})),
     (_lesson_commands, frozenset({"lessons"})),

@@ -43,6 +43,18 @@ def run(args: Namespace) -> int:
     return follow(made, args)
 
 
+def tune(args: Namespace) -> int:
+    """Find the fastest flags of the baseline, or of a playbook's service: a run of its own."""
+    from console.frontends.cli.tune import tuning_playbook
+
+    site = site_of(args.site)
+    made = start(site, tuning_playbook(args, site), inputs_of(args.input), args)
+    if args.detach:
+        told(args, made)
+        return int(Exit.OK)
+    return follow(made, args)
+
+
 def told(args: Namespace, made: RunDir) -> None:
     """Print the name of a detached run."""
     _say(args, f"run {made.id} goes on; omni-console attach {made.id[-4:]}")

@@ -259,6 +259,12 @@ _CONVERSION = (
 )
 
 
+def spellings(name: str) -> tuple[str, ...]:
+    """Every spelling of a loader's option; none if it is not one that changes the memory."""
+    options = (*_LLAMA, *_SGLANG)
+    return next((option.flags for option in options if name in option.flags), ())
+
+
 def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> LlamaPlan:
     """llama-server's arguments (and LLAMA_ARG_* of its environment) as a plan.
 

@@ -8,11 +8,10 @@ line names the boot in which it was written: after a reboot the same pid belongs
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.common.files import read_end, write_all
+from console.common.files import append_line, read_end
 from console.host import process
 from console.runtime.spec import Handle
 
@@ -68,18 +67,8 @@ def closer(pid: int, start: int) -> Live:
 
 
 def append(path: Path, entry: Live) -> None:
-    """Append one line and fsync it. Raises OSError. If a full disk has cut the line off, the next
-    one still begins on a line of its own."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        data = (("\n" if torn else "") + entry.line() + "\n").encode()
-        write_all(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Append one line and fsync it. Raises OSError."""
+    append_line(path, entry.line())
 
 
 def read(path: Path) -> list[Live]:

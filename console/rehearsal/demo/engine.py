@@ -27,6 +27,11 @@ HINT = "the demo engine is not installed: pip install 'omni-console[demo]'"
 THREADS_HELP = "threads to compute with (default 1, the steadiest)"
 
 
+FLASH = {"auto": -1, "off": 0, "on": 1}
+CACHES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8}
+"""Numbers of llama.h (`llama_flash_attn_type`) and ggml.h (`ggml_type`)."""
+
+
 class EngineFailure(Exception):
     """The engine cannot serve; the text is the one line that tells why."""
 
@@ -38,7 +43,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, required=True, help="GGUF file to serve")
     parser.add_argument("--port", type=int, required=True, help="TCP port; 0 takes a free one")
     parser.add_argument("--host", default=LOOPBACK, help="address to listen on")
-    parser.add_argument("--threads", type=int, default=1, help=THREADS_HELP)
+    parser.add_argument("-t", "--threads", type=int, default=1, help=THREADS_HELP)
+    parser.add_argument("-b", "--batch-size", type=int, default=2048, help="tokens of a batch")
+    parser.add_argument("-ub", "--ubatch-size", type=int, default=512, help="computed at once")
+    parser.add_argument("-fa", "--flash-attn", choices=FLASH, default="auto")
+    parser.add_argument("-ctk", "--cache-type-k", choices=CACHES, default="f16")
+    parser.add_argument("-ctv", "--cache-type-v", choices=CACHES, default="f16")
     parser.add_argument("--ctx", type=int, default=4096, help="context in tokens")
     parser.add_argument("--alias", default="", help="model name that the API reports")
     parser.add_argument("--parallel", type=int, default=1, help="slots")
@@ -87,6 +97,12 @@ def _parameters(package: Any, options: argparse.Namespace) -> Any:
     params.cache_ram_mib = options.cache_ram
     params.cpuparams.n_threads = options.threads
     params.cpuparams_batch.n_threads = options.threads
+    params.n_batch, params.n_ubatch = options.batch_size, options.ubatch_size
+    params.flash_attn_type = FLASH[options.flash_attn]
+    params.cache_type_k, params.cache_type_v = (
+        CACHES[options.cache_type_k],
+        CACHES[options.cache_type_v],
+    )
     params.n_gpu_layers = 0
     params.no_op_offload = True
     params.fit_params = False

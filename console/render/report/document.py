@@ -31,6 +31,7 @@ from console.render.report.markdown import marked, prose
 from console.render.report.memory import memory_lines
 from console.render.report.next_steps import next_steps, not_shown
 from console.render.report.soak import soak_lines, soak_steps
+from console.render.report.tune import tune_chart, tune_lines, tune_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,10 @@ class Evidence:
 def evidence(run: RunDir, view: RunView) -> Evidence:
     """Read a run's files and draw its charts; missing files are left out."""
     seen = gauges(run)
-    drawn = charts(run, view, seen)
-    breached = guard_chart(view)
-    return Evidence(seen, [*drawn, breached] if breached is not None else drawn)
+    drawn: list[Chart | None] = [*charts(run, view, seen)]
+    drawn += [tune_chart(view, step) for step in tune_steps(view)]
+    drawn.append(guard_chart(view))
+    return Evidence(seen, [chart for chart in drawn if chart is not None])
 
 
 def write_report(run: RunDir, view: RunView, copy: Path | None = None) -> Path:
@@ -108,10 +110,14 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
 def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Iterator[str]:
     """Benchmarks, captured figures and soaks in the order of the run, each with its charts."""
     soaks = soak_steps(view)
+    tunings = tune_steps(view)
     for scope in benchmarks.scopes(view):
-        if scope in soaks:
+        if scope in tunings:
+            yield from tune_lines(view, scope)
+            kinds: tuple[str, ...] = ("tune",)
+        elif scope in soaks:
             yield from soak_lines(view, scope)
-            kinds: tuple[str, ...] = ("soak", "soak-memory")
+            kinds = ("soak", "soak-memory")
         elif benchmarks.is_benchmark(view, scope):
             yield from benchmarks.bench_lines(view, scope)
             kinds = ("samples",)
@@ -175,6 +181,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "metrics": view.metrics,
         "benchmarks": view.benchmarks,
         "soaks": view.soaks,
+        "tunings": view.tunings,
         "verdicts": [
             {"step": v.step, "verdict": v.verdict, "outcome": v.outcome or None,
              "overridden": v.overridden or None, "criteria": v.criteria}

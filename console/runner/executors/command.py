@@ -43,12 +43,7 @@ GRACE = ((signal.SIGINT, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0))
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Run the command to its end. Raises StepFailed (exit code, signal, timeout, start error)."""
     step = planned.written
-    env = _environment(context, step, attempt)
-    if step.where is not None:
-        code = _in_container(context, step, env, attempt)
-    else:
-        cwd = context.path(step.cwd) if step.cwd else context.plan.playbook.base
-        code = run_host(context, _argv(context, step, attempt), env, str(cwd), attempt)
+    code = run_step(context, step, attempt)
     attempt.close()
     if code != 0:
         cause = Cause.SIGNAL if code < 0 else Cause.EXIT_CODE
@@ -56,6 +51,15 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         raise StepFailed(cause, f"ended by {word}", exit_code=code, lines=attempt.last_lines())
     capture_outputs(context, step, attempt)
     return Done(capture_figures(context, step, attempt), exit_code=code)
+
+
+def run_step(context: Context, step: Step, attempt: Attempt) -> int:
+    """Run a step's command where the step says, with its variables; returns the exit code."""
+    env = _environment(context, step, attempt)
+    if step.where is not None:
+        return _in_container(context, step, env, attempt)
+    cwd = context.path(step.cwd) if step.cwd else context.plan.playbook.base
+    return run_host(context, _argv(context, step, attempt), env, str(cwd), attempt)
 
 
 def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:

@@ -43,7 +43,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         if context.services.take_over(name, attempt):
             attempt.say(f"{name} runs already, with the same specification", always=True)
         else:
-            _refuse_answered(context, name)
+            refuse_answered(context, name)
             _warn_unlimited(context, name, attempt)
             context.services.start(name, attempt)
     waited = context.services.wait(name, attempt)
@@ -51,7 +51,7 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     return Done(f"{name} ready after {format_duration(waited)}")
 
 
-def _refuse_answered(context: Context, name: str) -> None:
+def refuse_answered(context: Context, name: str) -> None:
     """Refuse to start a candidate while something answers at its address, since that would be
     measured in its place."""
     spec = context.services.spec(name)
@@ -72,7 +72,7 @@ def stop_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
     """Stop the baseline and wait for its GPU memory; the journal has the outage beforehand."""
     if _for_cutover(context, planned):
         _answers(context, planned.service)
-    else:
+    elif planned.service:
         context.services.can_start(planned.service)  # no outage for what could be known before
     outage(context, attempt)
     begun = context.clock.monotonic()

@@ -23,6 +23,7 @@ from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
 from console.render.effects import build_argv, effects, shown
 from console.runner import cutover
+from console.runner.prepare import tuning
 from console.runtime.docker.client import pull_hint
 from console.runtime.spec import ServiceSpec
 
@@ -118,10 +119,13 @@ def make_plan(
     def document() -> Document:
         return parse(playbook.text, str(playbook.path), TITLE)
 
-    if problems := list(taken(document, playbook.model.services, site.model)):
-        raise InvalidFile(TITLE, problems)
-    specs = {**site.service_specs(), **playbook.services()}
+    specs = {**site.service_specs(), **playbook.services(), **tuning.services(playbook, site)}
     services = {name: site.equipped(spec) for name, spec in specs.items()}
+    problems = list(taken(document, playbook.model.services, site.model))
+    if any(step.tune is not None for _, step in playbook.steps()):
+        problems += tuning.problems(document(), playbook, services)
+    if problems:
+        raise InvalidFile(TITLE, problems)
     planner = _Planner(playbook, site, services, restore_s)
     hide = (playbook.known | site.known).text
     steps = tuple(_shown(step, hide) for step in planner.steps())
@@ -183,13 +187,15 @@ class _Planner:
             yield from self._down(phase, step.cutover.to, "takes over its port")
         elif exclusive and step.service is not None:
             yield from self._down(phase, step.service.target, "needs its GPU memory")
+        elif exclusive and step.tune is not None:
+            yield from self._down(phase, tuning.name_of(step.tune), "needs its GPU memory")
 
     def _down(self, phase: str, name: str, why: str) -> Iterator[PlannedStep]:
         """Add the baseline's outage for service `name`, unless it is down already."""
         if not self.down_for:
             self.outages += 1
             suffix = "" if self.outages == 1 else f"-{self.outages}"
-            what = f"THE BASELINE STOPS HERE: {name} {why}; {self._back()}"
+            what = f"THE BASELINE STOPS HERE: {name or 'llama-bench'} {why}; {self._back()}"
             row = self._baseline(phase, BASELINE_STOP + suffix, "Stop the baseline", what)
             self.down_for.append(name)
             yield replace(row, service=name, baseline_down=True)
@@ -199,6 +205,9 @@ class _Planner:
     def _after(self, phase: str, step: Step) -> Iterator[PlannedStep]:
         if step.cutover is not None and step.cutover.stays:
             self.staying = step.cutover.to
+        elif step.tune is not None:
+            self.ever_started = True
+            yield from self._up(phase, tuning.name_of(step.tune))
         elif step.cutover is not None:
             yield self._restore(phase, f"baseline:restore-{self.outages}")
             self.started, self.down_for = [], []
@@ -211,13 +220,19 @@ class _Planner:
         if step.service.verb == "stop":
             if target in self.started:
                 self.started.remove(target)
-            if target in self.down_for:
-                self.down_for.remove(target)
-                if self.down_for:
-                    return  # another one still needs the memory
+            yield from self._up(phase, target)
+
+    def _up(self, phase: str, name: str) -> Iterator[PlannedStep]:
+        """Bring the baseline back once service `name` needs its memory no longer."""
+        if name in self.down_for:
+            self.down_for.remove(name)
+            if not self.down_for:  # else another one still needs the memory
                 yield self._restore(phase, f"baseline:restore-{self.outages}")
 
     def _takes_the_card(self, step: Step) -> bool:
+        if step.tune is not None:
+            tuned = self.services.get(tuning.name_of(step.tune))
+            return tuned.exclusive if tuned is not None else not step.tune.beside
         if step.service is None or step.service.verb != "start":
             return False
         spec = self.services.get(step.service.target)
@@ -229,7 +244,8 @@ class _Planner:
         return f"back in {format_duration(self.restore_s)} (measured)"
 
     def _row(self, phase: str, step: Step, *, final: bool = False) -> PlannedStep:
-        spec = self.services.get(step.service.target) if step.service else None
+        named = step.service.target if step.service else ""
+        spec = self.services.get(tuning.name_of(step.tune) if step.tune else named)
         does = tuple(self._effects(step))
         return PlannedStep(
             id=step.id,
@@ -237,7 +253,7 @@ class _Planner:
             kind=step.kind,
             title=step.title or _default_title(step),
             effects=does,
-            limit_s=_limit_s(step, spec),
+            limit_s=_limit_s(step, spec if step.service else None),
             takes_s=step.takes,
             step=step,
             final=final,
@@ -250,6 +266,8 @@ class _Planner:
         yield from effects(step, self.services)
         if step.cutover is not None and step.when:
             yield from cutover.words(step, self.site, self.services)
+        if step.tune is not None and step.when:
+            yield from tuning.words(step.tune, self.services)
 
     def _baseline(self, phase: str, step_id: str, title: str, effect: str) -> PlannedStep:
         return PlannedStep(

@@ -30,6 +30,8 @@ FIRST_PID = 10_000_000
 """Above the largest number that a Linux kernel gives."""
 ENGINE = "scripted-engine"
 """Name of the program of an engine: `scripted-engine MODEL PORT`."""
+MOST_LAYERS = 20
+"""More layers (`-ngl N`) than this do not fit on the scripted card."""
 KILL_WAIT_S = 60.0
 DEADLY = {signal.SIGINT, signal.SIGTERM, signal.SIGKILL}
 
@@ -147,20 +149,27 @@ class Machine:
     ) -> tuple[int, int]:
         argv = spec.argv
         if argv and Path(argv[0]).name == ENGINE:
-            return self._engine(Path(argv[1]), int(argv[2]), log, cookie)
+            return self._engine(Path(argv[1]), int(argv[2]), log, cookie, argv[3:])
         if len(argv) > 3 and argv[0] == sys.executable and argv[3] in self.programs:
             made = self.run(argv[3], argv[4:], log, cookie)
             return made.pid, made.start
         return self._real_spawn(spec, log=log, cookie=cookie, **options)
 
-    def _engine(self, model: Path, port: int, log: Path, cookie: str) -> tuple[int, int]:
+    def _engine(
+        self, model: Path, port: int, log: Path, cookie: str, flags: Sequence[str]
+    ) -> tuple[int, int]:
         made = self.new(cookie)
         log.parent.mkdir(parents=True, exist_ok=True)
         said = f"serving {model.name} on port {port}"
+        layers = int(flags[flags.index("-ngl") + 1]) if "-ngl" in flags else 0
         try:
+            if layers > MOST_LAYERS:
+                raise MemoryError
             made.server = ScriptedServer(port, self.answers.get(port, 1_000_000))
         except OSError as error:
             said = f"cannot listen on port {port}: {error.strerror}"
+        except MemoryError:
+            said = "CUDA error: out of memory"
         with log.open("a") as file:
             file.write(f"{said}\n")
         if made.server is None:

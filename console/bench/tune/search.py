@@ -1,0 +1,297 @@
+"""Finds the fastest point of a space with few measurements.
+
+It changes one flag at a time from the best point so far, then two at once where the single changes
+promise enough. A point that surely takes more memory than one that did not fit is left out, so a
+range of layers is halved until the last that fits is found. It stops when no change of one flag is
+faster, and no change of two can be: by the product of what each change gives alone, raised by the
+largest interaction that was seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from console.bench.tune.outcome import Goal, Outcome, together
+from console.bench.tune.space import Point, Resource, Space
+
+Ask = Callable[[Point], Outcome]
+"""Measure a point, or give what is known of it already."""
+
+FEW = 4
+"""A line of so many values is measured whole; a longer one is narrowed down."""
+SLACK = 0.25
+"""An interaction of two flags that is reckoned with before any was seen."""
+MOST_ROUNDS = 20
+CLOSE = 3
+"""So many of the best points are measured twice."""
+RESOURCES: tuple[Resource, ...] = ("card", "host")
+LEFT_OUT = Outcome("unfit", why="it takes more memory than a point that did not fit")
+
+
+@dataclass
+class Found:
+    """How a search ended: the best point, None if none could be measured, and why it stopped."""
+
+    best: Point | None = None
+    why: str = ""
+    outcomes: dict[Point, Outcome] = field(default_factory=dict)
+
+
+class Spent(Exception):
+    """No more points may be measured."""
+
+
+@dataclass
+class Search:
+    """One search. `most`: points measured at most; `gain`: the share by which a point has to be
+    faster to replace the best one (a smaller difference is not worth a change)."""
+
+    space: Space
+    goal: Goal
+    ask: Ask
+    most: int = 1_000_000
+    gain: float = 0.0
+    found: Found = field(default_factory=Found)
+    _slack: float = SLACK
+
+    def run(self) -> Found:
+        """Search to the end, or until `most` points were asked for."""
+        try:
+            self._begin()
+            for _ in range(MOST_ROUNDS):
+                while self._lines():
+                    pass
+                if not self._pairs():
+                    break
+            self.found.why = "no change of one flag or of two promises more"
+        except Spent:
+            self.found.why = f"{self.most} points were measured: more may find a faster one"
+        if self.found.best is None:
+            self.found.why = "no point could be measured"
+        return self.found
+
+    def confirm(self, again: Ask) -> None:
+        """Measure the best point, and those that may be as good, once more in turns, so that no
+        slow drift of the machine chooses between them. The start wins unless another is surely
+        faster, by the intervals of both."""
+        outcomes, best = self.found.outcomes, self.found.best
+        if best is None:
+            return
+        least = self._ends(best)[0]
+        close = [p for p in outcomes if p != best and self._known(p) and self._ends(p)[1] >= least]
+        close.sort(key=self._known, reverse=True)
+        if outcomes[best].rounds > 1:
+            close = []  # an earlier search compared it with them
+        start = [self.space.start] if self._known(self.space.start) else []
+        for point in dict.fromkeys([best, *close[: CLOSE - 1], *start]):
+            if outcomes[point].rounds < 2:
+                outcomes[point] = together(outcomes[point], again(point))
+        self.found.best = max(outcomes, key=self._known)
+        if start and self._known(start[0]) and self.found.best != start[0]:
+            sure = self._ends(self.found.best)[0] > self._ends(start[0])[1]
+            if not sure:
+                self.found.best = start[0]
+                self.found.why = "nothing is surely faster than the flags as they are"
+
+    def _ends(self, point: Point) -> tuple[float, float]:
+        return self.goal.between(self.found.outcomes[point]) or (0.0, 0.0)
+
+    # -- points ----------------------------------------------------------------------------------
+
+    def _score(self, point: Point) -> float:
+        """The rate of a point, measured now if it was not; 0 for one that cannot win."""
+        outcomes = self.found.outcomes
+        if point not in outcomes:
+            if self._too_big(point):
+                outcomes[point] = LEFT_OUT
+            elif sum(one is not LEFT_OUT for one in outcomes.values()) >= self.most:
+                raise Spent
+            else:
+                outcomes[point] = self.ask(point)
+        return self._known(point)
+
+    def _known(self, point: Point) -> float:
+        found = self.found.outcomes.get(point)
+        if found is None or not self.goal.fits(found):
+            return 0.0
+        return self.goal.score(found) or 0.0
+
+    def _too_big(self, point: Point) -> bool:
+        """Whether it surely takes as much memory as a point that did not fit. Where it was not
+        seen which memory was too small, both have to be as full."""
+        for other, found in self.found.outcomes.items():
+            which: tuple[Resource, ...] = RESOURCES if found.fate == "unfit" else ()
+            if found.fate == "host" or found.fate == "card":
+                which = (found.fate,)
+            needs = [self.space.needs_at_least(point, other, one) for one in which]
+            if needs and all(needs) and found is not LEFT_OUT:
+                return True
+        return False
+
+    def _take(self, point: Point) -> bool:
+        """Measure a point; True if it is the best from now on."""
+        score, best = self._score(point), self.found.best
+        if score <= 0 or (best is not None and score <= self._known(best) * (1 + self.gain)):
+            return False
+        self.found.best = point
+        return True
+
+    def _begin(self) -> None:
+        """A point to start from: as it is, else the one that takes the least memory."""
+        if self._take(self.space.start):
+            return
+        for resource in RESOURCES:
+            if self._take(self._smallest(resource)):
+                return
+        for flag, _ in enumerate(self.space.flags):
+            for place in self._others(self.space.start, flag):
+                if self._take(_at(self.space.start, flag, place)):
+                    return
+
+    def _smallest(self, resource: Resource) -> Point:
+        """The start with every value that takes the least of a memory."""
+        point = self.space.start
+        for flag, one in enumerate(self.space.flags):
+            direction = one.direction(resource)
+            if direction and one.ordered:
+                point = _at(point, flag, one.ordered[0 if direction > 0 else -1])
+        return point
+
+    def _others(self, point: Point, flag: int) -> list[int]:
+        return [p for p in range(len(self.space.flags[flag].values)) if p != point[flag]]
+
+    # -- one flag --------------------------------------------------------------------------------
+
+    def _lines(self) -> bool:
+        """Vary each flag alone, those with most effect first; True if the best point changed."""
+        if self.found.best is None:
+            return False
+        before = self.found.best
+        for flag in sorted(range(len(self.space.flags)), key=self._effect, reverse=True):
+            if len(self.space.flags[flag].ordered) > FEW:
+                self._narrow(flag)
+            else:
+                self._whole(flag)
+        return self.found.best != before
+
+    def _whole(self, flag: int) -> None:
+        """Measure every value of a flag that may win."""
+        for place in range(len(self.space.flags[flag].values)):
+            if self.found.best is not None:
+                self._try(_at(self.found.best, flag, place))
+
+    def _try(self, point: Point) -> None:
+        if self._promises(point):
+            self._take(point)
+
+    def _narrow(self, flag: int) -> None:
+        """A long line of numbers: both ends and the middle, then halves around the best."""
+        line = self.space.flags[flag].ordered
+        assert self.found.best is not None
+        base = self.found.best
+        for place in self._others(base, flag):
+            if place not in line:
+                self._try(_at(base, flag, place))
+        asked = {0, len(line) // 2, len(line) - 1}
+        if base[flag] in line:
+            asked.add(line.index(base[flag]))
+        while asked:
+            for at in sorted(asked):
+                self._take(_at(base, flag, line[at]))
+            asked = set(self._halves(base, flag, line))
+
+    def _halves(self, base: Point, flag: int, line: tuple[int, ...]) -> Iterator[int]:
+        """The middles between the best place of a line and its measured neighbours."""
+        outcomes = self.found.outcomes
+        seen = [at for at, place in enumerate(line) if _at(base, flag, place) in outcomes]
+        scores = {at: self._known(_at(base, flag, line[at])) for at in seen}
+        best = max(seen, key=lambda at: scores[at])
+        if scores[best] <= 0:
+            return
+        below = [at for at in seen if at < best]
+        above = [at for at in seen if at > best]
+        for low, high in ((below[-1:], [best]), ([best], above[:1])):
+            if low and high and high[0] - low[0] > 1:
+                yield (low[0] + high[0]) // 2
+
+    # -- what is expected ------------------------------------------------------------------------
+
+    def _ratio(self, flag: int, place: int) -> float | None:
+        """By how much a value is faster than the best point's value of that flag, all else equal:
+        the mean of what was seen; None if it never was."""
+        assert self.found.best is not None
+        now, seen = self.found.best[flag], []
+        for point in self.found.outcomes:
+            if point[flag] != place:
+                continue
+            mine, its = self._known(point), self._known(_at(point, flag, now))
+            if mine > 0 and its > 0:
+                seen.append(math.log(mine / its))
+        return math.exp(sum(seen) / len(seen)) if seen else None
+
+    def _effect(self, flag: int) -> float:
+        ratios = [self._ratio(flag, place) for place in range(len(self.space.flags[flag].values))]
+        known = [abs(math.log(one)) for one in ratios if one]
+        return max(known, default=math.inf)
+
+    def _promises(self, point: Point) -> bool:
+        """Whether a point that was not measured may be faster than the best."""
+        if point in self.found.outcomes:
+            return True
+        expected = self._expected(point)
+        return expected is None or math.log(expected) + self._slack > math.log1p(self.gain)
+
+    def _expected(self, point: Point) -> float | None:
+        """The rate of a point over the best one's, if each flag acts alone; None if that of one is
+        not known."""
+        assert self.found.best is not None
+        product = 1.0
+        for flag, (place, now) in enumerate(zip(point, self.found.best, strict=True)):
+            if place != now:
+                ratio = self._ratio(flag, place)
+                if ratio is None:
+                    return None
+                product *= ratio
+        return product
+
+    # -- two flags -------------------------------------------------------------------------------
+
+    def _pairs(self) -> bool:
+        """Vary two flags at once, the most promising first; True if the best point changed."""
+        if self.found.best is None:
+            return False
+        before = self.found.best
+        rows = [(self._expected(point), point) for point in self._two(before)]
+        known = sorted(((e, p) for e, p in rows if e is not None), reverse=True)
+        for expected, point in known:
+            if point in self.found.outcomes:
+                continue
+            if math.log(expected) + self._slack <= math.log1p(self.gain):
+                break
+            self._take(point)
+            self._learn(expected, point, before)
+            if self.found.best != before:
+                return True
+        return False
+
+    def _two(self, point: Point) -> Iterator[Point]:
+        """The points that differ in two flags and whose single changes could be measured."""
+        for one, two in itertools.combinations(range(len(self.space.flags)), 2):
+            for first in self._others(point, one):
+                for second in self._others(point, two):
+                    yield _at(_at(point, one, first), two, second)
+
+    def _learn(self, expected: float, point: Point, best: Point) -> None:
+        """How far two flags together were from the product: larger ones raise the slack, smaller
+        ones lower it slowly."""
+        score, base = self._known(point), self._known(best)
+        if score > 0 and base > 0:
+            seen = math.log(score / base) - math.log(expected)
+            self._slack = max(seen, 0.9 * self._slack + 0.1 * abs(seen))
+
+
+def _at(point: Point, flag: int, place: int) -> Point:
+    return (*point[:flag], place, *point[flag + 1 :])

@@ -1,0 +1,211 @@
+"""The flags that a tuner varies, the points that they span, and a command line at one of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from console.models.sizing.loader_flags import spellings
+
+Value = str | None
+"""A flag's value; None leaves the flag out, and "" gives it without a value."""
+Point = tuple[int, ...]
+"""One combination: for each flag of a space, the place of its value."""
+Resource = Literal["host", "card"]
+
+_RATES = (
+    ("-t", "--threads"), ("-tb", "--threads-batch"), ("-b", "--batch-size"), ("-m", "--model"),
+    ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), ("-ncmoe", "--n-cpu-moe"),
+    ("--draft", "--draft-max", "--draft-n", "--spec-draft-n-max"),
+)  # fmt: skip
+"""Spellings of flags that change the speed; those that change the memory are the sizing's."""
+_MEMORY: dict[str, tuple[int, int]] = {
+    "--n-gpu-layers": (-1, 1), "--n-cpu-moe": (1, -1), "--n-cpu-ffn": (1, -1),
+    "--ctx-size": (1, 1), "--parallel": (1, 1), "--batch-size": (1, 1), "--ubatch-size": (1, 1),
+    "--context-length": (0, 1), "--max-total-tokens": (0, 1), "--mem-fraction-static": (0, 1),
+    "--cpu-offload-gb": (1, -1), "--kt-num-gpu-experts": (0, 1), "--max-model-len": (0, 1),
+    "--gpu-memory-utilization": (0, 1), "--max-num-seqs": (0, 1), "--ctx-checkpoints": (1, 0),
+    "--threads": (0, 0), "--threads-batch": (0, 0),
+}  # fmt: skip
+"""By a flag's spellings: whether a larger value takes more (1) or less (-1) memory of the host and
+of the cards; 0: neither."""
+
+
+def same(name: str) -> tuple[str, ...]:
+    """Every spelling of a flag, as far as it is known, and at least the one given."""
+    return next((one for one in _RATES if name in one), spellings(name) or (name,))
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One thing that varies: `names` are flags that all take the same value, mostly just one.
+
+    `number` is each value as a number, None where it is none.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[Value, ...]
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.names)
+
+    def number(self, place: int) -> float | None:
+        value = self.values[place]
+        try:
+            found = float(value) if value else math.nan
+        except ValueError:
+            return None
+        return found if math.isfinite(found) else None
+
+    def direction(self, resource: Resource) -> int | None:
+        """1 if a larger number takes more of this memory, -1 if less, 0 if it changes nothing; None
+        if that is not known."""
+        kinds = {_MEMORY[one] for name in self.names for one in same(name) if one in _MEMORY}
+        which = 0 if resource == "host" else 1
+        return next(iter(kinds))[which] if len(kinds) == 1 else None
+
+    @property
+    def ordered(self) -> tuple[int, ...]:
+        """The places of the values that are numbers, smallest first."""
+        numbers = [(self.number(place), place) for place in range(len(self.values))]
+        return tuple(place for number, place in sorted(n for n in numbers if n[0] is not None))
+
+    def said(self, place: int) -> list[str]:
+        """The words that give the flag this value; none if it is left out."""
+        value = self.values[place]
+        if value is None:
+            return []
+        return [word for name in self.names for word in ((name, value) if value else (name,))]
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Every combination of the flags' values. `start` is the command line as it stands."""
+
+    flags: tuple[Flag, ...]
+    start: Point
+
+    @property
+    def size(self) -> int:
+        return math.prod(len(flag.values) for flag in self.flags)
+
+    def points(self) -> Iterator[Point]:
+        return itertools.product(*(range(len(flag.values)) for flag in self.flags))
+
+    def argv(self, base: Sequence[str], point: Point) -> tuple[str, ...]:
+        """The command line with the flags of a point; at the start it is unchanged. A flag keeps
+        its place, and a new one comes last."""
+        words = list(base)
+        for flag, place, began in zip(self.flags, point, self.start, strict=True):
+            if place != began:
+                for name in flag.names:
+                    words = _without(words, same(name), _alone(flag))
+                words += flag.said(place)
+        return tuple(words)
+
+    def changes(self, point: Point) -> str:
+        """What differs from the start, as words to paste; "as it is" for the start itself."""
+        said: list[str] = []
+        for flag, place, began in zip(self.flags, point, self.start, strict=True):
+            if place != began:
+                left_out = [f"(no {name})" for name in flag.names]
+                said += [shlex.quote(word) for word in flag.said(place)] or left_out
+        return " ".join(said) or "as it is"
+
+    def words(self, point: Point) -> str:
+        """All flags of a point that vary, as words to paste."""
+        pairs = zip(self.flags, point, strict=True)
+        return shlex.join(word for flag, place in pairs for word in flag.said(place))
+
+    def needs_at_least(self, point: Point, other: Point, resource: Resource) -> bool:
+        """Whether `point` surely takes as much of this memory as `other`: they differ only in
+        flags of which it is known, each in that direction."""
+        for flag, mine, its in zip(self.flags, point, other, strict=True):
+            if mine == its:
+                continue
+            direction = flag.direction(resource)
+            if direction == 0:
+                continue
+            here, there = flag.number(mine), flag.number(its)
+            if direction is None or here is None or there is None:
+                return False
+            if (here - there) * direction < 0:
+                return False
+        return True
+
+
+def space(asked: Mapping[str, Sequence[Value]], argv: Sequence[str]) -> Space:
+    """The space of the flags asked for, with today's value of each among its values.
+
+    The keys are flags; several, parted by blanks, get the same value. Raises ValueError for a flag
+    that is asked for twice, or that the command line gives more than once.
+    """
+    flags, start, seen = list[Flag](), list[int](), set[str]()
+    for names, values in asked.items():
+        flag = Flag(tuple(names.split()), tuple(dict.fromkeys(values)))
+        for name in flag.names:
+            if seen.intersection(same(name)):
+                raise ValueError(f"{name} is varied twice")
+            seen.update(same(name))
+        now = _today(flag, argv)
+        if now not in flag.values:
+            flag = replace(flag, values=(now, *flag.values))
+        flags.append(flag)
+        start.append(flag.values.index(now))
+    return Space(tuple(flags), tuple(start))
+
+
+def value_of(argv: Sequence[str], name: str) -> Value:
+    """The value that a command line gives a flag by any of its spellings; None without it. Raises
+    ValueError if it stands there more than once."""
+    return _value(list(argv), same(name), name, False)
+
+
+def _today(flag: Flag, argv: Sequence[str]) -> Value:
+    """The value of a flag on the command line; None if it is not there."""
+    found = {_value(list(argv), same(name), name, _alone(flag)) for name in flag.names}
+    if len(found) > 1:
+        raise ValueError(f"{flag.words} have different values now: vary them one by one")
+    return found.pop()
+
+
+def _alone(flag: Flag) -> bool:
+    """Whether a flag stands without a value wherever it stands."""
+    return all(not value for value in flag.values)
+
+
+def _value(words: list[str], names: tuple[str, ...], name: str, alone: bool) -> Value:
+    places = [place for place, word in enumerate(words) if word.partition("=")[0] in names]
+    if not places:
+        return None
+    if len(places) > 1:
+        raise ValueError(f"{name} stands {len(places)} times in the command line: leave one")
+    _, mark, value = words[places[0]].partition("=")
+    if mark or alone:
+        return value
+    follows = words[places[0] + 1] if places[0] + 1 < len(words) else ""
+    return follows if _is_value(follows) else ""
+
+
+def _is_value(word: str) -> bool:
+    return bool(word) and (not word.startswith("-") or word[1:2].isdigit())
+
+
+def _without(words: list[str], names: tuple[str, ...], alone: bool) -> list[str]:
+    """The words without a flag and its value; one that stands `alone` has none."""
+    kept, skip = list[str](), False
+    for place, word in enumerate(words):
+        name, mark, _ = word.partition("=")
+        if skip:
+            skip = False
+        elif name in names:
+            follows = words[place + 1] if place + 1 < len(words) else ""
+            skip = not mark and not alone and _is_value(follows)
+        else:
+            kept.append(word)
+    return kept

@@ -1,0 +1,91 @@
+"""The step that searches for an engine's fastest flags, as written, and the metrics it gives."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from console.bench.metrics import LEAST_PROMPT, MOST_PROMPT
+from console.bench.tune.space import Value
+from console.config.validation import Arg, ByteCount, Strict, Text, unusable_text
+
+TUNE_METRICS = {
+    "best.tok_s": "tok/s", "best.prompt_tok_s": "tok/s", "best.gain": "ratio", "points": "count",
+}  # fmt: skip
+"""What a gate can ask of a tuning step. `best.gain`: how much faster the best flags are than
+today's (0.2: a fifth), by what `prefer` names; `points`: how many were measured, now or before."""
+MOST_VALUES = 64
+_RANGE = re.compile(r"(-?[0-9]{1,7})\.\.(-?[0-9]{1,7})(?: by ([0-9]{1,6}))?")
+RANGE_FORM = 'a list of values, or a range of whole numbers like "0..60 by 4"'
+
+
+def _values(given: Any) -> list[Value]:
+    """A list, or a range, as the words of a command line."""
+    if isinstance(given, str) and (found := _RANGE.fullmatch(given)):
+        low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
+        values = [*range(low, high + 1, step)] if step else []
+        if not 1 < len(values) <= MOST_VALUES:
+            raise ValueError(f"a range of 2 to {MOST_VALUES} values; {given} has {len(values)}")
+        return [str(one) for one in values]
+    if not isinstance(given, list) or not 1 <= len(given) <= MOST_VALUES:
+        raise ValueError(f"{RANGE_FORM}, at most {MOST_VALUES} values")
+    return [_value(one) for one in given]
+
+
+def _value(given: Any) -> Value:
+    """A flag's value: true gives the flag without one, false and null leave it out."""
+    if given is None or given is False:
+        return None
+    if given is True:
+        return ""
+    if isinstance(given, int | float) or (isinstance(given, str) and given):
+        words = str(given)
+        if refused := unusable_text(words):
+            raise ValueError(refused)
+        return words
+    raise ValueError("a value is a text, a number, true (the flag alone) or false (without it)")
+
+
+Values = Annotated[
+    list[Value], BeforeValidator(_values),
+    WithJsonSchema({"type": ["array", "string"], "examples": ["0..60 by 4"]}),
+]  # fmt: skip
+FlagNames = Annotated[str, Field(pattern=r"^--?[A-Za-z][\w.-]*(?: --?[A-Za-z][\w.-]*)*$")]
+
+
+class TuneStep(Strict):
+    """Finds the flags with which `service`, or llama-bench in `bench`, is fastest. `flags`: the
+    values of a flag by its name; several names, parted by blanks, get the same value. `prefer`: the
+    rate that counts, of a whole `request` with `prompt` and `max_tokens` if not that of one part.
+    Answers are measured after `depth` tokens of context. `points`: measured at most. `gain`: how
+    much faster a change has to be. `most_ram`, `most_vram`: a point that takes more does not win.
+    `beside`: the baseline goes on serving while llama-bench runs. `fresh`: measure again what is
+    known."""
+
+    service: str = ""
+    bench: list[Arg] = []
+    flags: dict[FlagNames, Values] = Field(min_length=1, max_length=12)
+    prefer: Literal["decode", "prompt", "request"] = "decode"
+    prompt: int = Field(512, ge=LEAST_PROMPT, le=MOST_PROMPT)
+    depth: int = Field(0, ge=0, le=MOST_PROMPT)
+    max_tokens: int = Field(128, ge=2, le=4096)
+    runs: int = Field(5, ge=1, le=50)
+    points: int = Field(60, ge=2, le=2000)
+    gain: float = Field(0.02, ge=0, le=1)
+    most_ram: ByteCount | None = None
+    most_vram: ByteCount | None = None
+    model: Text = ""
+    beside: bool = False
+    fresh: bool = False
+
+    @model_validator(mode="after")
+    def _one(self) -> TuneStep:
+        if bool(self.service) == bool(self.bench):
+            raise ValueError("!a tuning step has exactly one of service or bench")
+        if self.bench and self.model:
+            raise ValueError("!model belongs to a service: llama-bench is given its model by -m")
+        if self.beside and self.service:
+            raise ValueError("!beside belongs to bench: a service says it by its own `exclusive`")
+        return self

@@ -1,0 +1,232 @@
+"""What a tuning step means on this site: the command line that it varies, and its plan lines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from console.bench.metrics import PROMPT_ROUNDS
+from console.bench.tune.space import Space, space, value_of
+from console.common.errors import Problem, ServiceError
+from console.common.text import one_line
+from console.common.units import format_bytes
+from console.config.playbook.playbook import Playbook
+from console.config.playbook.rules import step_locs
+from console.config.playbook.tuning_step import TuneStep
+from console.config.site.site import Site
+from console.config.yaml import Document
+from console.host.process import ProcessSpec
+from console.runtime import proxy
+from console.runtime.docker.client import inspect
+from console.runtime.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    ExistingContainer,
+    Mount,
+    Runs,
+    ServiceSpec,
+)
+
+if TYPE_CHECKING:
+    import docker
+
+TUNED = "baseline-tuned"
+"""The service that stands for the baseline while its flags are varied."""
+BASELINE = "baseline"
+BY_HAND = "write the service with its command line in a playbook, and tune that"
+
+
+def name_of(asked: TuneStep) -> str:
+    """The service of a step; "" for one that runs llama-bench."""
+    return TUNED if asked.service == BASELINE else asked.service
+
+
+def services(playbook: Playbook, site: Site) -> dict[str, ServiceSpec]:
+    """The baseline as a service whose flags vary, by its name; empty if no step wants it."""
+    wanted = any(
+        step.tune is not None and step.tune.service == BASELINE and step.when
+        for _, step in playbook.steps()
+    )
+    if not wanted:
+        return {}
+    spec = replace(site.baseline_spec(), name=TUNED, exclusive=True)
+    return {TUNED: _elsewhere(spec) if isinstance(spec.runs, ProcessSpec) else spec}
+
+
+def _elsewhere(spec: ServiceSpec) -> ServiceSpec:
+    """The same at another port: nothing may take it for the baseline while its flags vary."""
+    assert isinstance(spec.runs, ProcessSpec)
+    port = proxy.port_of(spec.url)
+    argv = list(spec.runs.argv)
+    for place, word in enumerate(argv):
+        name, mark, _ = word.partition("=")
+        if name == "--port":
+            at, words = (place, f"{name}={port + 1}") if mark else (place + 1, str(port + 1))
+            argv[at : at + 1] = [words]
+    url = _with_port(spec.url, port + 1)
+    return replace(spec, url=url, runs=replace(spec.runs, argv=tuple(argv)))
+
+
+def _with_port(url: str, port: int) -> str:
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return urlunsplit(parts._replace(netloc=f"{host}:{port}"))
+
+
+def resolved(
+    spec: ServiceSpec, connect: Callable[[], docker.DockerClient], site: Site
+) -> ServiceSpec:
+    """The service with a command line that can be changed: the baseline's existing container
+    becomes a container of the console's own, made like it, at another port. Raises ServiceError for
+    one that cannot be made again, EngineError."""
+    if not isinstance(spec.runs, ExistingContainer):
+        return spec
+    found = inspect(connect(), spec.runs.name)
+    if found is None:
+        raise ServiceError(
+            f"the container {one_line(spec.runs.name)} is not there", "", "docker ps -a"
+        )
+    outer = proxy.port_of(spec.url)
+    runs = made_like(found, outer)
+    return replace(spec, url=_with_port(spec.url, outer + 1), runs=runs)
+
+
+def made_like(found: Mapping[str, Any], outer: int) -> ContainerSpec:
+    """The specification of a container like an existing one, from what the engine says of it, with
+    the port after `outer` in its place. Raises ServiceError without a published port or for a mount
+    that is no directory or file of the host."""
+    config, host = found.get("Config") or {}, found.get("HostConfig") or {}
+    inner = [
+        int(name.partition("/")[0])
+        for name, places in (host.get("PortBindings") or {}).items()
+        for place in places or () if str(place.get("HostPort")) == str(outer)
+    ]  # fmt: skip
+    if not inner:
+        raise ServiceError(f"the baseline's container does not publish port {outer}", "", BY_HAND)
+    mounts = list[Mount]()
+    for one in found.get("Mounts") or ():
+        if one.get("Type") != "bind":
+            kind = one_line(str(one.get("Type")))
+            raise ServiceError(f"the baseline's container has a mount of type {kind}", "", BY_HAND)
+        mounts.append(Mount(str(one["Source"]), str(one["Destination"]), not one.get("RW")))
+    requests = [r for r in host.get("DeviceRequests") or () if isinstance(r, Mapping)]
+    cards = tuple(str(card) for r in requests for card in r.get("DeviceIDs") or ())
+    pairs = (str(one).partition("=") for one in config.get("Env") or ())
+    return ContainerSpec(
+        image=str(found.get("Image", "")), command=_texts(config.get("Cmd")),
+        entrypoint=_texts(config.get("Entrypoint")), ports=((outer + 1, inner[0]),),
+        mounts=tuple(mounts), env=tuple(sorted((name, value) for name, _, value in pairs)),
+        gpus=cards or (("all",) if requests else ()), memory_bytes=host.get("Memory") or None,
+        shm_bytes=host.get("ShmSize") or None, workdir=str(config.get("WorkingDir") or ""),
+    )  # fmt: skip
+
+
+def _texts(words: object) -> tuple[str, ...]:
+    return tuple(str(word) for word in words) if isinstance(words, list) else ()
+
+
+def on_host(runs: object, path: str) -> Path | None:
+    """Where a path of a service's command line lies on this machine; None if it does not."""
+    if not path:
+        return None
+    if not isinstance(runs, ContainerSpec):
+        cwd = runs.cwd if isinstance(runs, ProcessSpec) else ""
+        return Path(cwd, path)
+    for mount in runs.mounts:
+        if Path(path).is_relative_to(mount.target):
+            return Path(mount.source, Path(path).relative_to(mount.target))
+    return None
+
+
+def argv_of(runs: Runs) -> tuple[str, ...] | None:
+    """The command line of a service that a tuning step can change; None if there is none to see.
+    Of a compose service it is what follows the words of its own command."""
+    if isinstance(runs, ProcessSpec):
+        return runs.argv
+    if isinstance(runs, ContainerSpec):
+        return runs.command
+    return runs.args if isinstance(runs, ComposeSpec) else None
+
+
+def with_argv(runs: Runs, argv: tuple[str, ...]) -> Runs:
+    """The same with another command line."""
+    if isinstance(runs, ContainerSpec):
+        return replace(runs, command=argv)
+    if isinstance(runs, ComposeSpec):
+        return replace(runs, args=argv)
+    assert isinstance(runs, ProcessSpec)
+    return replace(runs, argv=argv)
+
+
+def space_of(asked: TuneStep, known: Mapping[str, ServiceSpec]) -> Space | None:
+    """The space of a step; None while the command line of an existing container is not read yet.
+    Raises ValueError."""
+    if asked.bench:
+        return space(asked.flags, asked.bench)
+    argv = argv_of(known[name_of(asked)].runs)
+    return None if argv is None else space(asked.flags, argv)
+
+
+def problems(
+    document: Document, playbook: Playbook, known: Mapping[str, ServiceSpec]
+) -> Iterator[Problem]:
+    """Tuning steps whose flags cannot be varied, or whose service has no command line to vary."""
+    for loc, step in step_locs(playbook.model):
+        if step.tune is None or not step.when:
+            continue
+        if step.tune.service == BASELINE and (why := _fixed(known[TUNED])):
+            yield document.problem((*loc, "tune", "service"), why, "a service of the playbook")
+            continue
+        try:
+            space_of(step.tune, known)
+        except ValueError as error:
+            yield document.problem((*loc, "tune", "flags"), str(error))
+
+
+def _fixed(spec: ServiceSpec) -> str:
+    """Why the baseline cannot be started beside its own place; "" if it can."""
+    if isinstance(spec.runs, ComposeSpec):
+        return "a compose baseline cannot be started a second time, at another port"
+    if isinstance(spec.runs, ProcessSpec) and value_of(spec.runs.argv, "--port") is None:
+        return "the baseline's command line has no --port that could be changed"
+    return ""
+
+
+def words(asked: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
+    """A tuning step in the plan, one line per effect."""
+    try:
+        made = space_of(asked, known)
+    except ValueError:
+        return  # reported as a problem of the file
+    what = name_of(asked) or shlex.join(asked.bench)
+    yield f"starts {one_line(what, 200)} again and again, each time with other flags:"
+    if made is None:
+        for name, values in asked.flags.items():
+            yield f"  {name}: {', '.join(value or 'without' for value in values)}"
+    else:
+        for flag, began in zip(made.flags, made.start, strict=True):
+            said = [shlex.join(flag.said(place)[1:]) or "alone" if flag.said(place) else "without"
+                    for place in range(len(flag.values))]  # fmt: skip
+            said[began] += " (today)"
+            yield f"  {flag.words}: {', '.join(said)}"
+        yield f"{made.size} combinations, of which at most {asked.points} are measured"
+    yield from _measured(asked)
+
+
+def _measured(asked: TuneStep) -> Iterator[str]:
+    kinds = {"decode": "generating", "prompt": "reading a prompt", "request": "a whole request"}
+    depth = f" after {asked.depth} tokens of context" if asked.depth else ""
+    rounds = asked.runs if asked.bench else PROMPT_ROUNDS
+    yield (
+        f"each: {asked.runs} answers of {asked.max_tokens} tokens{depth}, {rounds} prompts of "
+        f"{asked.prompt} tokens; {kinds[asked.prefer]} counts"
+    )
+    limits = [("RAM", asked.most_ram), ("GPU memory", asked.most_vram)]
+    for what, most in limits:
+        if most is not None:
+            yield f"more than {format_bytes(most)} of {what} does not win"
+    yield "what was measured before is not measured again; the flags are changed nowhere else"

@@ -1,0 +1,262 @@
+"""The search for the fastest flags: command lines, what is measured next, and what is kept."""
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from console.bench.tune.outcome import Goal, Outcome, Speed, outcome_of, together, undominated
+from console.bench.tune.points import Points
+from console.bench.tune.search import Search
+from console.bench.tune.space import Flag, Point, Space, space, value_of
+
+GIB = 1 << 30
+BASE = ("llama-server", "-m", "model.gguf", "-t", "8", "--ubatch-size=512", "--mlock")
+
+
+def measured(rate: float, spread: float = 0.0) -> Outcome:
+    return Outcome(
+        "measured", decode=Speed(tuple(rate * (1 + spread * at) for at in (-1, 0, 1, -1, 1)))
+    )
+
+
+# -- command lines ---------------------------------------------------------------------------------
+
+
+def test_todays_values_are_the_start_and_are_found_by_any_spelling() -> None:
+    made = space({"--threads": ["4", "16"], "-ub": ["256"], "-fa": ["on"]}, BASE)
+    assert made.changes(made.start) == "as it is"
+    assert made.argv(BASE, made.start) == BASE
+    assert [flag.values[at] for flag, at in zip(made.flags, made.start, strict=True)] == [
+        "8",
+        "512",
+        None,
+    ]
+
+
+def test_a_point_replaces_a_flag_however_it_was_written() -> None:
+    made = space({"-t": ["4"], "-ub": ["256"], "-fa": ["on"], "--mlock": [None, ""]}, BASE)
+    point = tuple(
+        flag.values.index(value)
+        for flag, value in zip(made.flags, ["4", "256", "on", None], strict=True)
+    )
+    assert made.argv(BASE, point) == (
+        "llama-server", "-m", "model.gguf", "-t", "4", "-ub", "256", "-fa", "on",
+    )  # fmt: skip
+    assert made.changes(point) == "-t 4 -ub 256 -fa on (no --mlock)"
+
+
+def test_several_flags_take_the_same_value() -> None:
+    made = space({"-ctk -ctv": ["f16", "q8_0"]}, BASE)
+    assert made.argv(("x",), (2,)) == ("x", "-ctk", "q8_0", "-ctv", "q8_0")
+
+
+@pytest.mark.parametrize(
+    ("flags", "argv", "words"),
+    [
+        ({"-t": ["1"], "--threads": ["2"]}, BASE, "varied twice"),
+        ({"-t": ["1"]}, ("x", "-t", "1", "--threads", "2"), "2 times"),
+        ({"-ctk -ctv": ["f16"]}, ("x", "-ctk", "q8_0"), "one by one"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused(
+    flags: dict[str, list[str | None]], argv: Sequence[str], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        space(flags, argv)
+
+
+def test_a_value_that_looks_like_a_flag_is_a_number() -> None:
+    assert value_of(("x", "-ngl", "-1", "-c", "4096"), "--gpu-layers") == "-1"
+    assert value_of(("x", "--mlock", "-c", "4096"), "--mlock") == ""
+    assert value_of(("x",), "--mlock") is None
+
+
+# -- the search ------------------------------------------------------------------------------------
+
+
+def grid(sizes: Sequence[int]) -> Space:
+    flags = (
+        Flag((f"--f{n}",), tuple(f"v{v}" for v in range(size))) for n, size in enumerate(sizes)
+    )
+    return Space(tuple(flags), (0,) * len(sizes))
+
+
+def surface(seed: int, sizes: Sequence[int], together: float) -> Callable[[Point], float]:
+    """A rate by the product of each flag's effect and of each pair's."""
+    chance = random.Random(seed)
+    single = [[chance.gauss(0, 0.2) for _ in range(size)] for size in sizes]
+    pairs = {
+        (i, a, j, b): chance.gauss(0, together)
+        for i, j in itertools.combinations(range(len(sizes)), 2)
+        for a in range(sizes[i]) for b in range(sizes[j])
+    }  # fmt: skip
+
+    def rate(point: Point) -> float:
+        total = sum(single[n][value] for n, value in enumerate(point))
+        total += sum(
+            pairs[i, a, j, b] for (i, a), (j, b) in itertools.combinations(enumerate(point), 2)
+        )
+        return 10 * math.exp(total)
+
+    return rate
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_of_many_combinations_is_found_with_few_measurements(seed: int) -> None:
+    made = grid((4, 5, 3, 2, 3, 2))
+    rate = surface(seed, (4, 5, 3, 2, 3, 2), together=0.02)
+    asked: list[Point] = []
+
+    def ask(point: Point) -> Outcome:
+        asked.append(point)
+        return measured(rate(point))
+
+    found = Search(made, Goal(), ask).run()
+    assert found.best is not None
+    assert rate(found.best) >= 0.98 * max(map(rate, made.points()))
+    assert len(asked) == len(set(asked)) <= 0.2 * made.size
+
+
+def test_a_range_that_does_not_fit_is_halved_until_the_last_that_does() -> None:
+    layers = [str(n) for n in range(65)]
+    made = space({"-ngl": layers}, ("x", "-ngl", "0"))
+    asked: list[int] = []
+
+    def ask(point: Point) -> Outcome:
+        count = int(layers[point[0]])
+        asked.append(count)
+        return measured(1.0 + count) if count <= 41 else Outcome("card", why="out of memory")
+
+    found = Search(made, Goal(), ask).run()
+    assert found.best == (41,)
+    assert max(asked) == 64
+    assert len(asked) <= 14
+
+
+def test_what_surely_takes_more_than_what_did_not_fit_is_never_started() -> None:
+    made = space(
+        {"-c": ["4096", "8192"], "-ub": ["512", "1024"]}, ("x", "-c", "4096", "-ub", "512")
+    )
+    asked: list[str] = []
+
+    def ask(point: Point) -> Outcome:
+        asked.append(made.changes(point))
+        return (
+            Outcome("host")
+            if "8192" in asked[-1]
+            else measured(1.0 if "1024" in asked[-1] else 2.0)
+        )
+
+    found = Search(made, Goal(), ask).run()
+    assert found.best == made.start
+    assert sorted(asked) == ["-c 8192", "-ub 1024", "as it is"]
+
+
+def test_more_layers_on_the_card_are_tried_where_the_host_was_full() -> None:
+    made = space({"-ngl": ["0", "10", "20"]}, ("x", "-ngl", "0"))
+    found = Search(made, Goal(), lambda point: measured(5.0) if point[0] else Outcome("host")).run()
+    assert found.best in ((1,), (2,))
+
+
+def test_a_point_beyond_the_envelope_does_not_win_and_is_kept() -> None:
+    made = space({"-b": ["256", "512"]}, ("x", "-b", "256"))
+    found = Search(
+        made, Goal(vram=8 * GIB),
+        lambda point: Outcome(
+            "measured", decode=Speed((9.0 + point[0],)), vram=(7 + 2 * point[0]) * GIB
+        ),
+    ).run()  # fmt: skip
+    assert found.best == (0,)
+    assert len(found.outcomes) == 2
+
+
+def test_no_more_points_are_measured_than_asked_for() -> None:
+    made, rate = grid((6, 6, 6)), surface(1, (6, 6, 6), 0.1)
+    found = Search(made, Goal(), lambda point: measured(rate(point)), most=7).run()
+    assert len(found.outcomes) == 7
+    assert "7 points" in found.why
+
+
+def test_nothing_that_can_be_measured_is_said() -> None:
+    found = Search(grid((2, 2)), Goal(), lambda _: Outcome("failed", why="no")).run()
+    assert (found.best, found.why) == (None, "no point could be measured")
+
+
+def test_a_lucky_point_does_not_win_over_todays_flags() -> None:
+    made = grid((2,))
+    first = {(0,): measured(10.0, 0.1), (1,): measured(10.5, 0.1)}
+    search = Search(made, Goal(), first.__getitem__)
+    assert search.run().best == (1,)
+    search.confirm(lambda point: measured(10.2 if point == (0,) else 9.9, 0.1))
+    assert search.found.best == (0,)
+    assert "surely" in search.found.why
+    assert search.found.outcomes[0,].rounds == 2
+
+
+def test_a_surely_faster_point_wins_after_it_was_measured_twice() -> None:
+    search = Search(grid((2,)), Goal(), lambda point: measured(10.0 + 5 * point[0], 0.01))
+    search.run()
+    search.confirm(lambda point: measured(10.0 + 5 * point[0], 0.01))
+    assert search.found.best == (1,)
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def test_a_request_is_all_its_tokens_over_the_sum_of_both_times() -> None:
+    found = Outcome("measured", decode=Speed((10.0,)), prompt=Speed((100.0,)))
+    goal = Goal("request", prompt_tokens=100, answer_tokens=10)
+    assert goal.score(found) == pytest.approx(110 / 2.0)
+    assert goal.score(Outcome("measured", decode=Speed((10.0,)))) is None
+
+
+def test_points_survive_a_torn_line_and_a_later_one_counts(tmp_path: Path) -> None:
+    kept = Points(tmp_path, {"model": "a"})
+    kept.keep(("x", "-t", "1"), measured(1.0), at=1.0)
+    with kept.path.open("a") as file:
+        file.write('{"argv": ["x", "-t", "2"], "outc')
+    kept.keep(("x", "-t", "3"), Outcome("host", why="killed"), at=2.0)
+    kept.keep(("x", "-t", "1"), measured(4.0), at=3.0)
+    with kept.path.open("a") as file:
+        file.write(
+            json.dumps({"argv": ["x"], "outcome": {"fate": "measured", "decode": {"samples": [0]}}})
+            + "\n"
+        )
+    again = Points(tmp_path, {"model": "a"})
+    assert again.read() == 2
+    first = again.get(("x", "-t", "1"))
+    assert first is not None
+    assert first.decode is not None
+    assert first.decode.mean == pytest.approx(4.0)
+    assert again.get(("x", "-t", "3")) == Outcome("host", why="killed")
+
+
+def test_another_model_is_another_file(tmp_path: Path) -> None:
+    assert Points(tmp_path, {"model": "a"}).path != Points(tmp_path, {"model": "b"}).path
+
+
+def test_an_outcome_is_read_as_it_was_written() -> None:
+    found = Outcome("measured", Speed((1.0, 2.0)), None, 3, 4, 5, 2, "why")
+    assert outcome_of(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_a_failure_of_the_second_measurement_counts() -> None:
+    assert together(measured(1.0), Outcome("host")).fate == "host"
+    both = together(measured(1.0), measured(3.0))
+    assert both.decode is not None
+    assert (both.rounds, both.decode.mean) == (2, pytest.approx(2.0))
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    points = {
+        "fast and big": Outcome("measured", Speed((10.0,)), vram=20 * GIB),
+        "slow and small": Outcome("measured", Speed((5.0,)), vram=10 * GIB),
+        "slow and big": Outcome("measured", Speed((4.0,)), vram=20 * GIB),
+        "broken": Outcome("failed"),
+    }
+    assert [name for name, _ in undominated(points.items())] == ["fast and big", "slow and small"]

@@ -1,0 +1,101 @@
+"""A tuning step in a whole run: flags that do not fit, a stop in the middle, and going on."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.runner.e2e.sites import book
+from tests.runner.world import WorldBase as World
+
+FLAGS = '{"-ngl": "0..40 by 8", "-t": [1, 2]}'
+JUDGE = "id: fast, gate: [{metric: tune.best.tok_s, go: '> 0 tok/s'}]"
+
+
+def tune(flags: str = FLAGS, more: str = "", service: str = "cand") -> str:
+    asked = f"service: {service}, flags: {flags}, max_tokens: 4, runs: 1{more}"
+    return f"id: tune, tune: {{{asked}}}"
+
+
+def found(world: World) -> Any:
+    return world.view().tunings["tune"]
+
+
+def fates(world: World) -> dict[str, str]:
+    return {row["changes"]: row["fate"] for row in found(world)["points"]}
+
+
+def stored(world: World) -> list[dict[str, Any]]:
+    files = list((world.root / "state/omni-console/tune").glob("*.jsonl"))
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [line for line in lines if "argv" in line]
+
+
+def once(world: World) -> list[list[str]]:
+    """The command lines that were measured for the first time, in order."""
+    return [line["argv"] for line in stored(world) if line["outcome"]["rounds"] == 1]
+
+
+def test_the_flags_that_win_are_said_and_the_baseline_comes_back(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(tune(), JUDGE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    assert world.serves()
+    assert not world.listens(world.cand_url)
+    seen = fates(world)
+    # the scripted card holds 20 layers; what takes more than what did not fit is not started
+    assert (seen["-ngl 24"], seen["-ngl 40"]) == ("card", "unfit")
+    assert not any(fate == "measured" for words, fate in seen.items() if "-ngl 24" in words)
+    assert found(world)["argv"][:2] == world.engine(world.model, world.cand_port)[:2]
+    report = world.run.report.read_text()
+    assert "Flags of cand" in report
+    assert "out of a card's memory" in report
+    assert (world.run.path / "report" / "tune-tune.svg").exists()
+
+
+def test_a_point_that_was_measured_is_not_measured_again(world: World) -> None:
+    playbook = world.write("b.yaml", book(tune('{"-t": [2], "-ngl": [24]}')))
+    assert world.go(playbook).code == 0
+    first = once(world)
+    assert len(first) == len(found(world)["points"]) == 3
+    assert world.go(playbook).code == 0
+    assert once(world) == first
+    assert found(world)["before"] == 3
+
+
+def test_a_search_that_was_killed_goes_on_where_it_stopped(world: World) -> None:
+    world.detach(world.write("b.yaml", book(tune())))
+    world.until(lambda: len(stored(world)) >= 2, "two points are kept")
+    world.kill("runner")
+    world.until(lambda: not world.pids("runner"), "the runner is gone")
+    kept = len(stored(world))
+    assert world.console("resume").code == 0
+    assert found(world)["before"] >= kept
+    assert world.serves()
+    assert len(once(world)) == len(set(map(tuple, once(world))))
+
+
+def test_an_abort_keeps_the_points_and_gives_no_figure(world: World) -> None:
+    world.detach(world.write("b.yaml", book(tune())))
+    world.until(lambda: len(stored(world)) >= 1, "one point is kept")
+    assert world.tell("abort").code == 0
+    view = world.over()
+    assert view.metrics["tune"]["best.tok_s"]["value"] is None
+    assert view.tunings["tune"]["points"]
+    assert world.serves()
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (tune('{"-t": [1], "--threads": [2]}'), "varied twice"),
+        (tune(service="garbage2"), "unknown service"),
+        (tune('{"-t": "1..1"}'), "range of 2"),
+        ("id: tune, tune: {flags: {-t: [1]}}", "exactly one of service or bench"),
+        (tune(service="baseline"), "no --port"),
+    ],
+)
+def test_bad_input_starts_nothing(world: World, step: str, words: str) -> None:
+    done = world.console("run", str(world.write("b.yaml", book(step))))
+    assert done.code == 2
+    assert words in done.out + done.err
+    assert world.baseline() is not None
