@@ -22,7 +22,7 @@ SITE = shipped() / "sites/omni.yaml"
 NAMES = sorted(path.stem for path in shipped().glob("*.yaml") if path.stem != "demo")
 EXPECTED = [
     "baseline-verify", "download-checkpoint", "ik-llama-phase2", "kt-sglang-evaluation",
-    "kt-sglang-resurrection", "operation-lazarus", "reboot-recovery",
+    "kt-sglang-resurrection", "operation-lazarus", "reboot-recovery", "tune-baseline",
 ]  # fmt: skip
 TRIALS = [name for name in EXPECTED if name.startswith(("ik", "kt", "operation"))]
 
@@ -51,7 +51,7 @@ def test_it_plans_by_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> 
     plan = json.loads(capsys.readouterr().out)
     assert (plan["playbook"], plan["site"]) == (name, "omni")
     assert (code, plan["lint"]) == (Exit.OK, [])
-    assert plan["takes_baseline_down"] == (name in TRIALS)
+    assert plan["takes_baseline_down"] == (name in (*TRIALS, "tune-baseline"))
     assert [s["id"] for s in plan["steps"]].count("report") == 1
 
 

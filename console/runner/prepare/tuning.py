@@ -203,6 +203,7 @@ def words(asked: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
     except ValueError:
         return  # reported as a problem of the file
     what = name_of(asked) or shlex.join(asked.bench)
+    what = "the baseline's engine, at another port," if what == TUNED else what
     yield f"starts {one_line(what, 200)} again and again, each time with other flags:"
     if made is None:
         for name, values in asked.flags.items():
@@ -221,9 +222,12 @@ def _measured(asked: TuneStep) -> Iterator[str]:
     kinds = {"decode": "generating", "prompt": "reading a prompt", "request": "a whole request"}
     depth = f" after {asked.depth} tokens of context" if asked.depth else ""
     rounds = asked.runs if asked.bench else PROMPT_ROUNDS
+    prompts = f", {rounds} prompts of {asked.prompt} tokens"
+    if asked.prefer == "decode" and not asked.bench:
+        prompts = ""
     yield (
-        f"each: {asked.runs} answers of {asked.max_tokens} tokens{depth}, {rounds} prompts of "
-        f"{asked.prompt} tokens; {kinds[asked.prefer]} counts"
+        f"each: {asked.runs} answers of {asked.max_tokens} tokens{depth}{prompts}; "
+        f"{kinds[asked.prefer]} counts"
     )
     limits = [("RAM", asked.most_ram), ("GPU memory", asked.most_vram)]
     for what, most in limits:
