@@ -198,7 +198,7 @@ class Rewriter:
         told = self.mapping.for_image(name)
         (context / "Dockerfile").write_text(image.dockerfile(self.mapping.base, told))
         build.update(context=str(context), dockerfile=str(context / "Dockerfile"))
-        _drop(build, "target", "args", "platform")
+        _drop(build, "target", "args", "platform", "source", "preflight")
         self.notes.append(f"build of {name}: the stand-in is built, nothing is compiled")
 
     def _where(self, where: Tree) -> None:
@@ -233,7 +233,7 @@ class Rewriter:
         for key in ("images", "torch"):
             if host.get(key):
                 host[key] = [self.tag(str(one)) for one in host[key]]
-        for key in ("tools", "headers", "conda"):  # a rehearsal builds nothing
+        for key in ("tools", "headers", "conda", "builds", "source"):  # a rehearsal builds nothing
             if host.pop(key, None) and key != "conda":
                 self.notes.append(f"{where}: {key} of a build are not asked for")
         files = [str(base / str(one)) for one in host.get("compose") or ()]

@@ -84,6 +84,9 @@ def _host(asked: measuring.HostStep) -> Iterator[str]:
     yield from (f"compose file {one_line(path)}" for path in asked.compose)
     if asked.disk is not None:
         yield f"{format_bytes(asked.disk.free)} free at {one_line(asked.disk.path)}"
+    yield from (f"what the build of step {one_line(name)} needs" for name in asked.builds)
+    if asked.source:
+        yield f"what the sources in {one_line(asked.source)} need to be built here"
 
 
 def _imports(asked: measuring.ImportsStep) -> str:
@@ -134,6 +137,12 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
         yield f"{_where(step.where)}$ sh -eu, a script of its own:"
         yield from (f"  | {line}" for line in clean_lines(step.script.rstrip()))
     elif step.build is not None:
+        what = f", Dockerfile and {one_line(step.build.source)}" if step.build.source else ""
+        what = what or " and Dockerfile"
+        ends = (
+            "a known fault stops it" if step.build.preflight == "stop" else "faults are only said"
+        )
+        yield f"reads the context{what} before it builds: {ends}"
         yield f"$ {shown(build_argv(step))}"
     elif step.check is not None:
         yield f"checks {check_words(step.check)}"

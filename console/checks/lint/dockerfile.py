@@ -7,7 +7,7 @@ read as BuildKit reads them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import ClassVar
@@ -16,6 +16,7 @@ from console.checks.lint import shell
 from console.checks.lint.commands import Scene, add_argv, add_script, joined
 from console.checks.lint.unit import (
     Comment,
+    Copy,
     Health,
     Hit,
     Image,
@@ -215,8 +216,9 @@ def expanded(text: str, values: dict[str, str]) -> str:
     return found if len(found) <= LONGEST else text
 
 
-def unit_of(source: Source) -> Unit:
-    return _Build(source).unit
+def unit_of(source: Source, given: Mapping[str, str] | None = None) -> Unit:
+    """The unit of a Dockerfile; `given`: build arguments, which win over the defaults of ARG."""
+    return _Build(source, given or {}).unit
 
 
 def _broken(found: list[Instruction]) -> Iterator[Hit]:
@@ -259,11 +261,13 @@ def _wrong(one: Instruction) -> str:
 class _Build:
     """Walks the instructions and tracks stage, directory and known values."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, given: Mapping[str, str]) -> None:
         self.unit = Unit(source)
+        self.given = given
         self.values: dict[str, str] = {}
         self.scope = self.folder = ""
         self.base = ""
+        self.folders: dict[str, str] = {}
         self.shell = True
         found, comments, escape = instructions(source.text)
         self.unit.comments += comments
@@ -287,10 +291,11 @@ class _Build:
         below = self.unit.stage(ref)
         self.scope = name or f"stage {len(self.unit.stages)}"
         self.base = below.base if below else ref
-        self.folder, self.shell = "", True
+        self.folder, self.shell = self.folders.get(below.name, "") if below else "", True
         roots = (*below.roots, below.name) if below else ()
         place = one.args.at(one.args.text.find(parts[0]))
         self.unit.stages.append(Stage(self.scope, self.base, place, roots))
+        self.folders[self.scope] = self.folder
         if below is None:
             self.unit.images.append(Image(ref, place, self.scope, by="FROM"))
 
@@ -302,17 +307,26 @@ class _Build:
             found = [Variable(first[0], first[1].strip(), place)]
         else:
             found = shell.parse(one.args).variables
+        if one.keyword == "ARG":
+            for at, name in ((m.start(), m[0]) for m in re.finditer(r"\S+", text)):
+                if name in self.given:  # without a default the shell's grammar sees no variable
+                    found.append(Variable(name, "", one.args.at(at)))
         for variable in found:
             value = expanded(variable.value, self.values)
+            if one.keyword == "ARG":
+                value = self.given.get(variable.name, value)
             self.values[variable.name] = value
             self.unit.variables.append(Variable(variable.name, value, variable.place, self.scope))
 
     def _copy(self, one: Instruction) -> None:
-        words = [*one.flags, *one.args.text.split()]
-        self.unit.copied.setdefault(self.scope, []).extend(words)
+        listed = json_words(one.args)
+        words = [word.text for word in listed] if listed else one.args.text.split()
+        words = [expanded(word, self.values) for word in words]
+        self.unit.copies.append(Copy((*one.flags, *words), self.scope, self.folder))
 
     def _workdir(self, one: Instruction) -> None:
         self.folder = joined(self.folder, expanded(one.args.text.strip(), self.values))
+        self.folders[self.scope] = self.folder
 
     def _shell(self, one: Instruction) -> None:
         words = json_words(one.args) or ()

@@ -275,6 +275,15 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """The words of a COPY or ADD, its flags first, and the directory in which it stands."""
+
+    words: tuple[str, ...]
+    scope: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Comment:
     """A comment with its `#`. `own`: nothing else is on its line."""
 
@@ -285,8 +294,7 @@ class Comment:
 
 @dataclass
 class Unit:
-    """One file, read. `spans` are (first, last) lines that a comment above the first covers.
-    `copied` are the words of COPY and ADD, by their stage."""
+    """One file, read. `spans` are (first, last) lines that a comment above the first covers."""
 
     source: Source
     commands: list[Command] = field(default_factory=list)
@@ -305,7 +313,7 @@ class Unit:
     """Whether a text in it was too long to be read to its end."""
     broken: list[Hit] = field(default_factory=list)
     """Where a text cannot be understood, and why."""
-    copied: dict[str, list[str]] = field(default_factory=dict)
+    copies: list[Copy] = field(default_factory=list)
     packages: dict[str, frozenset[str]] = field(default_factory=dict)
     """What the commands of a scope install; cached by console.checks.lint.vocabulary."""
 

@@ -26,7 +26,7 @@ class Finding:
     """What was checked, what was found, what to do next; one line each.
 
     `lessons` are ids of the operator's registry (F-008, S-005); `source` says where a rule comes
-    from, empty for what was seen on this machine.
+    from, empty for what was seen on this machine; `place` is the file and line it is about, if any.
     """
 
     level: Level
@@ -35,17 +35,21 @@ class Finding:
     hint: str = ""
     lessons: tuple[str, ...] = ()
     source: str = ""
+    place: str = ""
 
     def __post_init__(self) -> None:
         # Whatever a check was told by an engine, a driver or an image ends here.
-        for name, limit in (("title", 80), ("words", WORDS_LIMIT), ("hint", WORDS_LIMIT)):
+        limits = {"title": 80, "words": WORDS_LIMIT, "hint": WORDS_LIMIT, "place": 300}
+        for name, limit in limits.items():
             object.__setattr__(self, name, one_line(getattr(self, name), limit))
 
     @property
     def text(self) -> str:
-        """The finding as one line without its hint: `fail  title: words (F-008)`."""
+        """The finding as one line without its hint: `fail  title: words (F-008)`, the title after
+        its place if it has one."""
         cited = f" ({', '.join(self.lessons)})" if self.lessons else ""
-        return f"{self.level:<7} {self.title}: {self.words}{cited}"
+        where = f"{self.place}: " if self.place else ""
+        return f"{self.level:<7} {where}{self.title}: {self.words}{cited}"
 
 
 _ORDER = (Level.OK, Level.WARN, Level.UNKNOWN, Level.FAIL)

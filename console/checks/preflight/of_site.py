@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.checks.lint.rule import facts_of
 from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import host as on_host
 from console.checks.preflight.architecture import memory
@@ -19,8 +20,11 @@ from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.checkpoint import Ask, Preflight, preflight
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.image import check_image, check_imports
+from console.checks.preflight.sources import assistant
+from console.checks.preflight.sources.assistant import BuildAsk
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
+from console.host.children import within
 from console.host.process import ProcessSpec
 from console.models.sizing.assessment import Verdict as Fit
 from console.runtime.spec import ServiceSpec
@@ -28,6 +32,8 @@ from console.runtime.spec import ServiceSpec
 if TYPE_CHECKING:
     import docker
 
+BUILD_S = 180.0
+"""Most seconds that reading sources and asking the engine may take."""
 FITS = {
     Fit.GO: Verdict.GO, Fit.STREAMING: Verdict.GO, Fit.TIGHT: Verdict.HOLD,
     Fit.UNKNOWN: Verdict.HOLD, Fit.NO_GO: Verdict.NO_GO,
@@ -75,6 +81,15 @@ def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:
     env = tuple(site.compose_env.items())
     asked = replace(asked, engine=site.model.engine.host, compose_env=env)
     return list(on_host.findings(asked, machine_for(site.model, asked.disk), connect))
+
+
+def build(site: Site, asked: BuildAsk, connect: Connect) -> list[Finding]:
+    """Every fault of a build that can be known before it, for the cards of this site."""
+    compute = tuple(one.compute for one in machine_for(site.model, None).cards if one.compute)
+    facts = replace(facts_of(site), compute=compute)
+    what = f"The source tree {asked.source or asked.context}"
+    asks = partial(assistant.findings, asked, facts, connect if asked.dockerfile else None)
+    return within(BUILD_S, what, asks, "is it on a mount that is gone? `findmnt -T` names it")
 
 
 def imports(

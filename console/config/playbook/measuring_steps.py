@@ -336,7 +336,9 @@ class DiskAsk(Strict):
 class HostStep(Strict):
     """What this machine must have. `gpus`: every card that the site names is here. `tools` and
     `headers`: what a build on the host has to find, with the conda environment `conda` if given;
-    among the tools, `nvcc` has to be of the version `cuda`, which is else a matter of a table."""
+    among the tools, `nvcc` has to be of the version `cuda`, which is else a matter of a table.
+    `builds`: build steps of this playbook, whose context, Dockerfile and source are read now;
+    `source`: a tree that is built on this machine."""
 
     method: Text = ""
     ports: list[Port] = []
@@ -352,6 +354,8 @@ class HostStep(Strict):
     tools: Texts = []
     headers: list[Annotated[str, Field(pattern=r"^[\w./+-]+$")]] = []
     conda: Text = ""
+    builds: list[str] = []
+    source: Text = ""
 
     @model_validator(mode="after")
     def _for_what(self) -> HostStep:

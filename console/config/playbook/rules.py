@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from console.bench.metrics import DRIFT_SAMPLES, PROMPT_ROUNDS, SOAK_METRICS, SOAK_REQUEST_S
-from console.common.text import one_line
+from console.common.text import one_line, one_of
 from console.common.units import format_duration
 from console.config.lessons import registry
 from console.config.playbook.decidable import Bounds, check_criterion, never_both
@@ -69,6 +69,7 @@ def check_rules(
     known = _Known(guessed)
     fits: list[str] = []
     services = set(model.services) | site_services
+    builds = [step.id for _, step in step_locs(model) if step.build is not None]
     guard_limits(document, model, site_services)
     for name in set(model.services) & site_services:
         document.refuse(("services", name), f"service '{name}' is the site's", key=True)
@@ -84,6 +85,11 @@ def check_rules(
         _check_services(document, loc, step, services)
         if step.download is not None and step.download.of:
             _check_of(document, loc, step.download.of, fits)
+        for at, name in enumerate(step.host.builds if step.host is not None else ()):
+            if name not in builds:
+                expected = one_of(builds) if builds else "a build step; there is none"
+                what = f"'{one_line(name, 60)}' is no build step"
+                document.refuse((*loc, "host", "builds", at), what, expected)
         if step.checkpoint is not None:
             fits.append(step.id)
         if step.gate is not None:

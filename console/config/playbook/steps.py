@@ -104,12 +104,17 @@ class Where(OneOf):
 
 
 class Build(Strict):
+    """`source`: a checkout of what the Dockerfile clones, which is read before the build starts.
+    `preflight: tell` says what is found in it, context and Dockerfile, and builds nevertheless."""
+
     context: Text
     dockerfile: Text = ""
     tag: Text
     target: Text = ""
     args: dict[str, Text] = {}
     platform: Text = ""
+    source: Text = ""
+    preflight: Literal["stop", "tell"] = "stop"
 
 
 class HttpCheck(Strict):

@@ -28,9 +28,7 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"omni-console {VERSION}")
     parser.set_defaults(handler="console:open_console", json=False)
-    parser.add_argument(
-        "--site", dest="console_site", metavar="FILE", help=SITE_HELP
-    )  # fmt: skip
+    parser.add_argument("--site", dest="console_site", metavar="FILE", help=SITE_HELP)
     parser.add_argument(
         "--readonly", action="store_true", help="open screens that only show, and change nothing"
     )
@@ -234,7 +232,7 @@ def _machine_commands(commands: Any) -> None:
 
 def _check_commands(commands: Any) -> None:
     check = commands.add_parser(
-        "check", help="preflight: a GGUF's architecture, a checkpoint's fit, this host, imports",
+        "check", help="preflight: a GGUF's architecture, a checkpoint's fit, a host, a build",
         description="what can be known before anything is downloaded or started",
     )  # fmt: skip
     parts = check.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
@@ -249,9 +247,8 @@ def _check_commands(commands: Any) -> None:
                "a model's true size, and whether it fits, with the arithmetic",
                site=True)  # fmt: skip
     fit.add_argument("what", metavar="REPO[@REV]|URL|PATH")
-    fit.add_argument("--include", action="append", default=[], metavar="GLOB", help=ONLY_HELP)
-    fit.add_argument("--exclude", action="append", default=[], metavar="GLOB",
-                     help="not the files that match")  # fmt: skip
+    _several(fit, "--include", "GLOB", ONLY_HELP)
+    _several(fit, "--exclude", "GLOB", "not the files that match")
     fit.add_argument("--loader", choices=["", "mmap", "resident", "convert"], default="",
                      metavar="mmap|resident|convert", help="how it is loaded")  # fmt: skip
     fit.add_argument("--engine", default="", metavar="NAME", help="llama.cpp, sglang, kt-kernel, …")
@@ -263,6 +260,7 @@ def _check_commands(commands: Any) -> None:
     fit.add_argument("--args", nargs="...", default=[], metavar="ARG",
                      help="the engine's own arguments: everything that follows")  # fmt: skip
     _check_host(parts)
+    _check_build(parts)
     imports = add_command(
         parts, "imports", "check:imports", "whether modules of an image can be imported", site=True
     )
@@ -279,27 +277,37 @@ def _check_host(parts: Any) -> None:
     )
     host.add_argument("--port", action="append", type=int, default=[], metavar="N",
                       help="a port that has to be free")  # fmt: skip
-    host.add_argument("--image", action="append", default=[], metavar="REF",
-                      help="an image that has to be here")  # fmt: skip
-    host.add_argument("--torch", action="append", default=[], metavar="REF",
-                      help="an image whose PyTorch needs kernels for the cards")  # fmt: skip
-    host.add_argument("--compose", action="append", default=[], metavar="FILE",
-                      help="a compose file that has to be valid")  # fmt: skip
-    host.add_argument("--disk", default="", metavar="DIR", help="a directory whose disk is checked")
-    host.add_argument("--need", default="", metavar="BYTES", help="free at --disk, like 700GB")
-    host.add_argument("--cuda", default="", metavar="VERSION",
-                      help="CUDA version for cards, driver and `--tool nvcc`")  # fmt: skip
-    host.add_argument("--compute", default="", metavar="VERSION",
-                      help="lowest compute capability that will do, like 12.0")  # fmt: skip
-    host.add_argument("--driver", default="", metavar="VERSION",
-                      help="oldest driver that will do, like 580.126.09")  # fmt: skip
-    host.add_argument("--tool", action="append", default=[], metavar="NAME",
-                      help="a program that a build needs, like nvcc or cmake")  # fmt: skip
-    host.add_argument("--header", action="append", default=[], metavar="NAME",
-                      help="a header that a build needs, like nccl.h")  # fmt: skip
+    _several(host, "--image", "REF", "an image that has to be here")
+    _several(host, "--torch", "REF", "an image whose PyTorch needs kernels for the cards")
+    _several(host, "--compose", "FILE", "a compose file that has to be valid")
+    for flag, metavar, words in (
+        ("--disk", "DIR", "a directory whose disk is checked"),
+        ("--need", "BYTES", "free at --disk, like 700GB"),
+        ("--cuda", "VERSION", "CUDA version for cards, driver and `--tool nvcc`"),
+        ("--compute", "VERSION", "lowest compute capability that will do, like 12.0"),
+        ("--driver", "VERSION", "oldest driver that will do, like 580.126.09"),
+    ):
+        host.add_argument(flag, default="", metavar=metavar, help=words)
+    _several(host, "--tool", "NAME", "a program that a build needs, like nvcc or cmake")
+    _several(host, "--header", "NAME", "a header that a build needs, like nccl.h")
     host.add_argument("--conda", default="", metavar="DIR",
                       help="the conda environment that they may be in")  # fmt: skip
     host.add_argument("--sched-ext", action="store_true", help="the kernel has to have sched_ext")
+
+
+def _check_build(parts: Any) -> None:
+    build = add_command(parts, "build", "check:build", "every fault of a build known before it", site=True)
+    build.add_argument("what", metavar="PLAYBOOK|DIR", help="its builds; or a source tree")
+    build.add_argument("--dockerfile", default="", metavar="FILE", help="what builds DIR")
+    build.add_argument("--target", default="", metavar="STAGE", help="the stage that is built")
+    _several(build, "--build-arg", "NAME=VALUE", "a build argument")
+    _several(build, "--module", "MODULE", "a module that the image has to import")
+    add_input(build)
+
+
+def _several(parser: Any, flag: str, metavar: str, words: str) -> None:
+    """Add an option that may be given more than once."""
+    parser.add_argument(flag, action="append", default=[], metavar=metavar, help=words)
 
 
 def _emergency_commands(commands: Any) -> None:

@@ -18,7 +18,7 @@ from console.checks.lint.rule import Facts, facts_of, rules
 from console.checks.lint.run import Outcome
 from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
-from console.checks.preflight import Finding, worst
+from console.checks.preflight import Finding, Level, worst
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
 from console.common.text import clean
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import docker
 
     from console.checks.preflight.architecture.support import Engine
+    from console.checks.preflight.sources.assistant import BuildAsk
     from console.config.site.site import Site
 
 T = TypeVar("T")
@@ -95,15 +96,64 @@ def imports(args: Namespace) -> int:
     from console.checks.preflight import of_site
 
     client = _docker(site_of(args.site))
-    return _findings(args, of_site.imports(client, args.image, args.modules))
+    return _findings(args, of_site.imports(client, args.image, args.module))
 
 
-def _findings(args: Namespace, rows: Sequence[Finding]) -> int:
+def build(args: Namespace) -> int:
+    """Every fault of a playbook's builds, or of a source tree's, before hours are spent on it."""
+    from console.checks.preflight import of_site
+    from console.checks.preflight.checkpoint import finding_lines
+
+    site = site_of(args.site)
+    rows: list[Finding] = []
+    lines: list[str] = []
+    for words, ask in _builds(args, site):
+        found = of_site.build(site, ask, lambda: _docker(site))
+        good = worst(found) is Level.OK
+        lines += [f"{words}: no fault is known" if good else f"{words}:"]
+        lines += [line for one in found for line in finding_lines(one)]
+        rows += found
+    return _findings(args, rows, lines)
+
+
+def _builds(args: Namespace, site: Site) -> list[tuple[str, BuildAsk]]:
+    """(what, the question) for each build that is asked about. Raises UsageError."""
+    from console.checks.preflight.sources import assistant, of_playbook
+
+    tree = Path(args.what).expanduser()
+    single = args.dockerfile or args.target or args.build_arg or args.module
+    if not tree.is_dir():
+        if single:
+            raise UsageError(f"{args.what} is no directory", "", "name a directory of sources")
+        found = of_playbook.asks(playbook_of(args.what, args.input, site, planning=True))
+        if not found:
+            raise UsageError(f"{args.what} builds nothing", "", "name a playbook with a build step")
+        return found
+    if args.input:
+        raise UsageError("--input belongs to a playbook", "", "for a directory: --build-arg")
+    pairs = [text.partition("=") for text in args.build_arg]
+    if wrong := [text for text, (name, sign, _) in zip(args.build_arg, pairs, strict=True)
+                 if not (name and sign)]:  # fmt: skip
+        raise UsageError(f"--build-arg {wrong[0]}", "expected NAME=VALUE")
+    given = Path(args.dockerfile).expanduser() if args.dockerfile else tree / "Dockerfile"
+    if args.dockerfile and not given.is_file():
+        raise UsageError(f"--dockerfile {args.dockerfile}", "there is no such file")
+    if not given.is_file() and (args.target or args.build_arg):
+        raise UsageError("--target and --build-arg need a Dockerfile", "", "give --dockerfile")
+    ask = assistant.of_directory(
+        tree, given if given.is_file() else None, args.target,
+        {name: value for name, _, value in pairs}, tuple(args.module),
+    )  # fmt: skip
+    return [(clean(str(args.what), 200), ask)]
+
+
+def _findings(args: Namespace, rows: Sequence[Finding], lines: list[str] | None = None) -> int:
+    """Print the findings, or `lines` that have them, and return what the worst of them comes to."""
     from console.checks.preflight.checkpoint import finding_lines
     from console.checks.preflight.of_site import LEVELS
 
     level = worst(rows)
-    lines = [line for one in rows for line in finding_lines(one)]
+    lines = lines or [line for one in rows for line in finding_lines(one)]
     data = {"level": str(level), "findings": [{**asdict(x), "level": str(x.level)} for x in rows]}
     _print(args, lines, data)
     return int(EXIT[LEVELS[level]])

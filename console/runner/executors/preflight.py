@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from console.checks.preflight import Finding, of_site, worst
+from console.checks.preflight import Finding, Level, image, of_site, worst
 from console.checks.preflight.architecture import check
 from console.checks.preflight.checkpoint import Preflight, finding_lines
 from console.checks.preflight.host import HostAsk
 from console.checks.preflight.of_site import FITS, LEVELS
+from console.checks.preflight.sources.assistant import BuildAsk
+from console.checks.preflight.sources.of_playbook import ask_of, source_ask
+from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import (
     CheckpointStep,
@@ -19,12 +22,16 @@ from console.config.playbook.measuring_steps import (
     HostStep,
     ImportsStep,
 )
+from console.config.playbook.steps import Step
 from console.config.playbook.verdict import Verdict
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.gate import evidence_hash, outcome_name
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.spec import RUN_LABEL, ServiceSpec
+
+if TYPE_CHECKING:
+    import docker
 
 T = TypeVar("T")
 POLL_S = 0.1
@@ -99,10 +106,65 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         driver=asked.driver or "", tools=tuple(asked.tools), headers=tuple(asked.headers),
         conda=str(context.path(asked.conda)) if asked.conda else "",
     )  # fmt: skip
-    return _found(
-        context, planned, attempt,
-        lambda: of_site.host(site, ask, lambda: context.services.client),
-    )  # fmt: skip
+
+    def client() -> docker.DockerClient:
+        return context.services.client
+
+    def work() -> Sequence[Finding]:
+        rows = of_site.host(site, ask, client)
+        for step in (context.plan.at(name).written for name in asked.builds):
+            if not (done := _is_built(context, step)):
+                rows += of_site.build(site, ask_build(context, step), client)
+            rows += done
+        if asked.source:
+            rows += of_site.build(site, source_ask(context.plan.playbook, asked.source), client)
+        return rows
+
+    return _found(context, planned, attempt, work)
+
+
+def _is_built(context: Context, step: Step) -> list[Finding]:
+    """That a build step will be skipped, because its image is here; else nothing."""
+    assert step.build is not None
+    if step.unless is None or not step.when:
+        return [] if step.when else [Finding(Level.OK, f"build {step.id}", "does not apply here")]
+    try:
+        there = image.look(context.services.client, step.build.tag)
+    except ConsoleError:
+        return []
+    words = f"{step.build.tag} is here, so it is not built"
+    return [Finding(Level.OK, f"build {step.id}", words)] if there else []
+
+
+def ask_build(context: Context, step: Step) -> BuildAsk:
+    """The question about a build step; lint's rules that this run overrides are not asked again."""
+    judged = (str(row.get("rule")) for row in context.meta.lint if row.get("override"))
+    return ask_of(step, context.plan.playbook, judged)
+
+
+def before_build(context: Context, step: Step, attempt: Attempt) -> None:
+    """List what is known to stop a build of hours, and fail where something does."""
+    assert step.build is not None
+    if context.plan.rehearsal is not None:
+        return  # its image is a stand-in, and nothing is compiled
+    asked, site = ask_build(context, step), context.plan.site
+    attempt.say("reading what is built", always=True)
+    rows = waited(attempt, lambda: of_site.build(site, asked, lambda: context.services.client))
+    said = [line for one in rows if one.level is not Level.OK for line in finding_lines(one)]
+    _write(attempt, said)
+    grave = [one for one in rows if one.level is Level.FAIL]
+    if grave and step.build.preflight == "stop":
+        count = f"{len(grave)} faults are" if len(grave) > 1 else "a fault is"
+        words = "; ".join(one_line(one.text.removeprefix(f"{one.level:<7} "), 300) for one in grave)
+        lines = [line for one in rows if one.level is not Level.OK for line in _lines(one)]
+        raise StepFailed(
+            Cause.PRECONDITION, one_line(f"{count} known, so it was not begun: {words}", 2000),
+            lines=lines,
+        )  # fmt: skip
+
+
+def _lines(one: Finding) -> list[str]:
+    return [one.text, *([f"        hint: {one.hint}"] if one.hint else [])]
 
 
 def import_chain(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:

@@ -130,7 +130,8 @@ def _stage_has(unit: Unit, scope: str, program: str) -> bool | None:
     stage = unit.stage(scope)
     if stage is None:
         return None
-    copied = [word for one in unit.scopes(scope) for word in unit.copied.get(one, ())]
+    scopes = unit.scopes(scope)
+    copied = [word for one in unit.copies if one.scope in scopes for word in one.words]
     if program in vocabulary.installed(unit, scope) or any(_is(program, word) for word in copied):
         return True
     if any(word.startswith("--from") for word in copied) and _FOLDERS & set(copied):

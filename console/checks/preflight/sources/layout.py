@@ -1,0 +1,244 @@
+"""Where a source tree lies inside the image that a Dockerfile builds, and which parts of it are
+built there."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from console.checks.lint import dockerfile, vocabulary
+from console.checks.lint.unit import Command, Unit, Where
+from console.checks.preflight.sources.tree import SourceTree, inside
+
+_PLAIN_BASES = re.compile(
+    r"(?:docker\.io/)?(?:library/)?(?:nvcr\.io/)?(?:nvidia/cuda|ubuntu|debian|python|pytorch/pytorch"
+    r"|rockylinux|almalinux|fedora|scratch)(?:[:@].*)?"
+)
+_CMAKE_OTHER = ("--build", "--install", "-E", "-P", "--version", "--help", "--find-package")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of the image that has the tree's `part` ("": all of it), and the command that cloned
+    it, None if it was copied."""
+
+    folder: str
+    part: str
+    clone: Command | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A folder of the tree that is built, by a command of the Dockerfile; None on this machine."""
+
+    part: str
+    command: Command | None = None
+    isolated: bool = False
+
+
+@dataclass(slots=True)
+class Layout:
+    """The stages that a target needs, as one unit; `scope` is the target."""
+
+    unit: Unit
+    scope: str
+    places: list[Place] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+
+    @property
+    def commands(self) -> list[Command]:
+        return list(self.unit.within(self.scope))
+
+    @property
+    def sure(self) -> bool:
+        """Whether every package of the image is named: a plain base, no script of its own."""
+        stage = self.unit.stage(self.scope)
+        if stage is None or not _PLAIN_BASES.fullmatch(stage.base):
+            return False
+        builds = [one for one in self.commands if one.where is Where.BUILD]
+        named = all("$" not in w.text for one in builds for w in vocabulary.packages(one))
+        scripts = any(one.name.endswith((".sh", ".bash")) or "xargs" in one.wrappers
+                      for one in builds)  # fmt: skip
+        return named and not scripts and not self._from_others()
+
+    def _from_others(self) -> bool:
+        scopes = self.unit.scopes(self.scope)
+        return any(
+            one.scope in scopes and word.startswith("--from")
+            for one in self.unit.copies for word in one.words
+        )  # fmt: skip
+
+    def settings(self, command: Command | None, name: str) -> str | None:
+        """The value of a variable where a command runs; None if nothing sets it."""
+        if command is None:
+            return None
+        found = [one.value for one in self.unit.settings(command, name)]
+        values = {one.name: one.value for one in self.unit.variables}
+        own = [one.value for one in command.env if one.name == name]
+        chosen = (own or found)[-1:]
+        return dockerfile.expanded(chosen[0], values) if chosen else None
+
+    def modules(self) -> list[str]:
+        """Modules that the image's command, or a check of its health, imports."""
+        return [name for one in self.commands if one.where is not Where.BUILD for name in _of(one)]
+
+    def in_path(self) -> list[str]:
+        """Parts of the tree that Python finds without an installation: where the image starts."""
+        folders = {
+            _short(one.folder) for one in self.commands if one.where is Where.START
+        }  # fmt: skip
+        folders |= {
+            _short(part) for one in self.unit.variables if one.name == "PYTHONPATH"
+            for part in one.value.split(":") if part.startswith("/")
+        }  # fmt: skip
+        return [part for one in sorted(folders) if (part := self.part_of(one)) is not None]
+
+    def part_of(self, folder: str) -> str | None:
+        """The part of the tree that a folder of the image is; None if it is none."""
+        for place in sorted(self.places, key=lambda one: -len(one.folder)):
+            if folder == place.folder or folder.startswith(f"{place.folder.rstrip('/')}/"):
+                rest = folder[len(place.folder) :].strip("/")
+                return inside(posixpath.join(place.part, rest))
+        return None
+
+
+def _of(command: Command) -> Iterator[str]:
+    import ast
+
+    if name := vocabulary.module(command):
+        yield name
+    code = vocabulary.python_code(command)
+    for node in ast.walk(code[0]) if code else ():
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def _short(folder: str) -> str:
+    return posixpath.normpath(f"/{folder.strip()}")
+
+
+def of_target(unit: Unit, target: str) -> tuple[Unit, str]:
+    """The unit without the stages that the target does not need, and the target's name."""
+    names = [one.name for one in unit.stages]
+    scope = next((one for one in names if one.lower() == target.lower()), "") if target else ""
+    if target.isdecimal() and int(target) < len(names):
+        scope = names[int(target)]
+    scope = scope or (names[-1] if names and not target else "")
+    if not scope:
+        return unit, ""
+    wanted, todo = set[str](), [scope]
+    while todo:
+        one = todo.pop()
+        if one not in wanted:
+            wanted.add(one)
+            todo += [*unit.scopes(one), *_copied_from(unit, one, names)]
+    lines = _lines(unit, wanted)
+    kept = {"", *wanted}
+    return replace(
+        unit,
+        commands=[one for one in unit.commands if one.scope in kept],
+        variables=[one for one in unit.variables if one.scope in kept],
+        images=[one for one in unit.images if one.scope in kept],
+        healths=[one for one in unit.healths if one.scope in kept],
+        stages=[one for one in unit.stages if one.name in wanted],
+        copies=[one for one in unit.copies if one.scope in kept],
+        comments=[one for one in unit.comments if lines(one.place.line)],
+        packages={},
+    ), scope
+
+
+def _copied_from(unit: Unit, scope: str, names: Sequence[str]) -> Iterator[str]:
+    for one in unit.copies:
+        for word in one.words if one.scope == scope else ():
+            name = word.removeprefix("--from=")
+            if word.startswith("--from=") and name in names:
+                yield name
+            elif word.startswith("--from=") and name.isdecimal() and int(name) < len(names):
+                yield names[int(name)]
+
+
+def _lines(unit: Unit, wanted: set[str]) -> Callable[[int], bool]:
+    """Whether a line of the file belongs to the wanted stages, or stands before all of them."""
+    starts = [(one.place.line, one.name) for one in unit.stages]
+
+    def within(line: int) -> bool:
+        owner = next((name for at, name in reversed(starts) if at <= line), None)
+        return owner is None or owner in wanted
+
+    return within
+
+
+def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTree | None) -> Layout:
+    """Find where the tree lies and what is built of it. `source`: what the Dockerfile clones, as
+    it lies here; without it the build's context is the tree."""
+    made = Layout(unit, scope)
+    tree = source or context
+    if tree is None:
+        return made
+    values = {one.name: one.value for one in unit.variables}
+    if source is None or (context is not None and source.root == context.root):
+        made.places += _copies(unit, scope, tree, values)
+    made.places += _clones(made.commands, tree, values)
+    for command in made.commands:
+        if command.where is Where.BUILD and (folder := _built(command, values)):
+            part = made.part_of(_short(folder))
+            if part is not None and part in tree.folders:
+                pip = bool(vocabulary.pip_words(command))
+                alone = pip and not command.has("--no-build-isolation")
+                made.sites.append(Site(part, command, alone))
+    return made
+
+
+def _copies(unit: Unit, scope: str, tree: SourceTree, values: Mapping[str, str]) -> Iterator[Place]:
+    for one in unit.copies:
+        if one.scope not in unit.scopes(scope) or any(w.startswith("--from") for w in one.words):
+            continue
+        words = [dockerfile.expanded(w, dict(values)) for w in one.words if not w.startswith("--")]
+        for word in words[:-1]:
+            part = inside(word.lstrip("/"))
+            if part is not None and part in tree.folders:
+                yield Place(_short(posixpath.join(one.folder or "/", words[-1])), part)
+
+
+def _clones(
+    commands: Sequence[Command], tree: SourceTree, values: Mapping[str, str]
+) -> list[Place]:
+    found = [
+        (place, name) for one in commands for place, name in [_clone(one, values)] if place
+    ]  # fmt: skip
+    mine = [place for place, name in found if name.lower() == tree.root.name.lower()]
+    return mine or ([place for place, _ in found] if len(found) == 1 else [])
+
+
+def _clone(command: Command, values: Mapping[str, str]) -> tuple[Place | None, str]:
+    """Where `git clone` puts a repository, and the repository's name."""
+    if command.name != "git" or command.where is not Where.BUILD:
+        return None, ""
+    plain = [one.text for one in vocabulary.plain(
+        command.args, ("-C", "-c", "-b", "--branch", "--depth", "-j", "--jobs", "-o", "--origin",
+                       "--reference", "--filter", "--shallow-since", "--config"),
+    )]  # fmt: skip
+    if plain[:1] != ["clone"] or len(plain) < 2:
+        return None, ""
+    url = dockerfile.expanded(plain[1], dict(values))
+    name = url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
+    into = dockerfile.expanded(plain[2], dict(values)) if len(plain) > 2 else name
+    return Place(_short(posixpath.join(command.folder or "/", into)), "", command), name
+
+
+def _built(command: Command, values: Mapping[str, str]) -> str:
+    """The folder that a command builds, "" if it builds none."""
+    folder = vocabulary.built_folder(command)
+    if not folder and command.name == "cmake":
+        texts = [word.text for word in command.args]
+        if any(one in _CMAKE_OTHER for one in texts):
+            return ""
+        sources = [value for value, _ in command.options("-S")]
+        rest = [w.text for w in vocabulary.plain(command.args, ("-B", "-G", "-D", "-S", "-C"))]
+        step = (sources or [one for one in rest if "=" not in one] or ["."])[0]
+        folder = posixpath.join(command.folder or "/", step)
+    return dockerfile.expanded(folder, dict(values)) if folder else ""

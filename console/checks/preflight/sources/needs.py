@@ -1,0 +1,331 @@
+"""What the sources need, against what the image or this machine has: packages, programs, paths,
+submodules, modules."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+from console.checks.lint import vocabulary
+from console.checks.lint.unit import Command
+from console.checks.preflight import Finding, Level
+from console.checks.preflight.image import CHAIN, NOT_INSTALLED, SCHED_EXT
+from console.checks.preflight.sources import cmake, modules, requirements
+from console.checks.preflight.sources.layout import Layout, Site
+from console.checks.preflight.sources.packages import ALWAYS, FROM_PIP, LIBRARIES, PROVIDES, key
+from console.checks.preflight.sources.tree import SourceTree
+from console.common.text import decode, one_line
+from console.host import children
+
+ASKED = ("F-015",)
+CMAKE = ("F-016",)
+MOVED = ("F-017",)
+SHALLOW = ("F-013",)
+DPKG_S = 20.0
+_ONLY_HERE = frozenset({"sched_ext"})
+"""Modules that no package brings: only the sources that import them build them."""
+_MADE = ("version", "_pb2", "_pb2_grpc")
+"""Ends of modules that a build writes itself."""
+_APART = ("third_party/", "tests/", "test/", "examples/", "build/", "extern/", "external/", "docs/")
+
+
+def submodules(tree: SourceTree, layout: Layout | None) -> Iterator[Finding]:
+    """Whether the declared submodules are where the build looks for them."""
+    declared = tree.submodules()
+    if not declared:
+        return
+    names = ", ".join(one.path for one in declared[:4]) + (" …" if len(declared) > 4 else "")
+    clones = [place.clone for place in layout.places if place.clone] if layout else []
+    for clone in clones:
+        name = layout.unit.source.path.name if layout else ""
+        place = f"{name}:{clone.place.line}"
+        what = f"it has {len(declared)} submodules ({names})"
+        if clone.has("--depth", "--shallow-since", "--shallow-submodules"):
+            words = f"{what}, pinned to commits that a shallow clone lacks"
+        elif not clone.has("--recursive", "--recurse-submodules") and not _updated(layout, clone):
+            words = f"{what}, and nothing fetches them"
+        else:
+            continue
+        hint = "git clone --recursive, without --depth"
+        yield Finding(Level.FAIL, "submodules", words, hint, SHALLOW, place=place)
+    used = layout is None or any(place.clone is None for place in layout.places)
+    for one in declared if used else ():
+        if one.empty:
+            words = f"{one.path} is declared and nothing is there"
+            hint = f"git -C {tree.root} submodule update --init --recursive"
+            where = tree.place(".gitmodules", one.line)
+            yield Finding(Level.FAIL, "submodules", words, hint, SHALLOW, place=where)
+
+
+def _updated(layout: Layout | None, clone: Command) -> bool:
+    commands = layout.commands if layout else []
+    return any(
+        one.name == "git" and any(word.text == "submodule" for word in one.args)
+        for one in commands[commands.index(clone) :]
+    )
+
+
+class Needs:
+    """One tree, and where it is built; `layout` None: on this machine."""
+
+    def __init__(self, tree: SourceTree, layout: Layout | None) -> None:
+        self.tree = tree
+        self.layout = layout
+        self.there = (
+            vocabulary.installed(layout.unit, layout.scope) if layout is not None else _debs()
+        )
+        self.pips = {requirements.name(word.text) for one in (layout.commands if layout else ())
+                     for word in vocabulary.pip_words(one)}  # fmt: skip
+        self.sure = layout.sure if layout is not None else False
+        self.built: dict[str, tuple[str, modules.Switch | None]] = {}
+        """Python modules that CMake files build → the file, and what switches that on."""
+
+    def of_site(self, site: Site) -> Iterator[Finding]:
+        """What one part of the tree needs to be built."""
+        setup = self.tree.text(posixpath.join(site.part, "setup.py").lstrip("/"))
+        gates = modules.switches(setup)
+        given = _defined(site.command)
+        listed = list(self._lists(site.part, bool(setup)))
+        yield from self._program(site, setup, listed)
+        found: dict[str, Finding] = {}
+        for path in listed:
+            gate = _gate(gates, posixpath.dirname(path)[len(site.part) :].split("/"))
+            asked = cmake.read(self.tree, path, given)
+            for module in asked.modules:
+                self.built.setdefault(module, (path, gate))
+            if gate is not None and not self.is_on(gate, site.command):
+                continue
+            for one in sorted(self._asked(asked), key=lambda one: one.level is not Level.FAIL):
+                found.setdefault(one.hint if one.title.startswith("package") else one.words, one)
+        yield from found.values()
+        for name in modules.extensions(setup):
+            path = posixpath.join(site.part, "setup.py")
+            self.built.setdefault(name, (path, _gate(gates, name.split("."))))
+
+    def _lists(self, part: str, python: bool) -> Iterator[str]:
+        """The CMake files where a build begins: the part's own, else the first below it."""
+        own = posixpath.join(part, "CMakeLists.txt").lstrip("/")
+        if own in self.tree.files:
+            yield own
+        if not python:
+            return
+        tops: list[str] = []
+        for path in self.tree.below(part):
+            inner = path.removeprefix(f"{part}/") if part else path
+            if not path.endswith("/CMakeLists.txt") or path == own or inner.startswith(_APART):
+                continue
+            folder = posixpath.dirname(path)
+            if not any(folder.startswith(f"{top}/") for top in tops):
+                tops.append(folder)
+                yield path
+            if len(tops) >= 30:
+                return
+
+    def _program(self, site: Site, setup: str | None, listed: list[str]) -> Iterator[Finding]:
+        """cmake itself, where the sources call it."""
+        project = self.tree.text(posixpath.join(site.part, "pyproject.toml").lstrip("/")) or ""
+        calls = setup is not None and "cmake" in setup.lower() and bool(listed)
+        if not (calls or (setup is None and listed)):
+            return
+        brings = site.isolated and re.search(r"""["']cmake\b""", project)
+        if brings or self._has("cmake", ("cmake",), ("cmake",)):
+            return
+        where = self._where(site, posixpath.join(site.part, "setup.py") if setup else listed[0])
+        level = Level.FAIL if self.sure or self.layout is None else Level.WARN
+        words = f"{site.part or 'the tree'} is built with cmake, and nothing installs it"
+        yield Finding(level, "cmake", words, self._hint("cmake"), CMAKE, place=where)
+
+    def _asked(self, asked: cmake.Asked) -> Iterator[Finding]:
+        for one in asked.wanted:
+            finding = self._package(one, asked.own)
+            if finding is not None:
+                yield finding
+        for lost in asked.missing:
+            beside = self.layout is None and os.path.exists(self.tree.root / lost.target)
+            if beside or self._put(lost.target):
+                continue
+            words = f"{lost.target} is included and is not in the tree"
+            top = lost.target.rsplit("/", 1)[0]
+            there = next((p for p in sorted(self.tree.folders)
+                          if p and lost.target.endswith(f"/{p}")), "")  # fmt: skip
+            hint = (
+                f"cp -r {there.split('/')[0]} to where CMake looks for it, before the build"
+                if there else f"is {top} a submodule, or was it moved?"
+            )  # fmt: skip
+            place = self.tree.place(lost.path, lost.line)
+            yield Finding(Level.FAIL, "path of CMake", words, hint, MOVED, place=place)
+
+    def _put(self, target: str) -> bool:
+        """Whether a command puts it there, or a submodule, which the clone brings, is there."""
+        subs = [one.path for one in self.tree.submodules()]
+        if any(target == one or target.startswith(f"{one}/") for one in subs):
+            return True
+        parts = target.split("/")
+        return any(
+            one.name in ("cp", "ln", "mv", "rsync")
+            and any(set(word.text.strip("/").split("/")) & set(parts) for word in one.args)
+            for one in (self.layout.commands if self.layout else ())
+        )
+
+    def _package(self, one: cmake.Wanted, own: set[str]) -> Finding | None:
+        names = [key(name) for name in one.names]
+        if any(name in own or name in ALWAYS for name in names):
+            return None
+        name = next((n for n in names if n in LIBRARIES or n in FROM_PIP), None)
+        place, shown = self.tree.place(one.path, one.line), one.names[0]
+        title = f"package {one_line(shown, 40)}"
+        if name is None:
+            if not one.sure:
+                return None
+            words = "CMake requires it; which package brings it is not known here"
+            return Finding(Level.OK, title, words, place=place)
+        debs = LIBRARIES.get(name, ())
+        if self._has(name, debs, FROM_PIP.get(name, ())):
+            return None
+        lessons = SCHED_EXT[:2] if "balance_serve" in one.path else ASKED
+        here = self.layout is None
+        level = Level.WARN
+        if one.sure:
+            level = Level.FAIL if self.sure else Level.UNKNOWN if here else Level.WARN
+        brings = (debs or FROM_PIP.get(name, ()))[0]
+        words = "CMake requires it" + ("" if one.sure else " under some condition")
+        words += f", and {'this machine does not have' if here else 'nothing installs'} {brings}"
+        return Finding(level, title, words, self._hint(brings), lessons, place=place)
+
+    def _hint(self, package: str) -> str:
+        if self.layout is None:
+            return f"sudo apt-get install {package}"
+        return f"RUN apt-get update && apt-get install -y --no-install-recommends {package}"
+
+    def _where(self, site: Site, path: str) -> str:
+        if self.layout is None or site.command is None:
+            return self.tree.place(path.lstrip("/"))
+        return f"{self.layout.unit.source.path.name}:{site.command.place.line}"
+
+    def _has(self, name: str, debs: Iterable[str], pips: Iterable[str]) -> bool:
+        if set(debs) & self.there or set(pips) & self.pips:
+            return True
+        if self.layout is None and name in ("pkgconfig", "cmake", "git"):
+            return shutil.which("pkg-config" if name == "pkgconfig" else name) is not None
+        return False
+
+    def is_on(self, gate: modules.Switch, command: Command | None) -> bool:
+        """Whether a build switch is set so that its part is built."""
+        value = self.layout.settings(command, gate.name) if self.layout else None
+        value = gate.default if value is None else value
+        return value == gate.value if gate.value else vocabulary.truthy(value)
+
+    def imports(self, entries: list[str], declared: Mapping[str, str]) -> Iterator[Finding]:
+        """Follow the imports from the entries; without any, from every package, which is only said.
+
+        `declared`: projects that the sources require, by name, with their places."""
+        sites = self.layout.sites if self.layout else [Site("")]
+        parts = [one.part for one in sites]
+        parts += self.layout.in_path() if self.layout else []
+        sources = modules.Sources(self.tree, parts)
+        yield from self._absent(entries, sources)
+        mine = [one for one in entries if sources.has(one) or sources.has(one.partition(".")[0])]
+        level = Level.FAIL if mine else Level.WARN
+        walk = sources.walk(mine or [] if entries else sources.packages())
+        unknown: dict[str, modules.Import] = {}
+        for one in walk.out:
+            top, last = one.module.partition(".")[0], one.module.rpartition(".")[2]
+            if modules.in_library(top) or (one.maybe and last not in {*self.built, *_ONLY_HERE}):
+                continue
+            own = last in self.built or last in _ONLY_HERE
+            finding = self._module(one, last if own else top, level)
+            if finding is not None:
+                yield finding
+            elif sources.has(top) and not one.maybe and not last.endswith(_MADE):
+                unknown.setdefault(one.module, one)
+            elif top not in self.built and not sources.has(top) and not self._brought(
+                top, declared
+            ):  # fmt: skip
+                unknown.setdefault(top, one)
+        if walk.unread:
+            words = f"the imports of {len(walk.unread)} files could not be read"
+            place = self.tree.place(walk.unread[0])
+            yield Finding(Level.WARN, "imports", words, "look at it by hand", CHAIN, place=place)
+        if unknown and self.layout is not None:
+            first = next(iter(unknown.values()))
+            words = f"imported on every way, and named by no requirement: {', '.join(unknown)}"
+            hint = "install what brings them, if nothing else that is installed does"
+            place = self.tree.place(first.path, first.line)
+            yield Finding(Level.WARN, "imports", words, hint, CHAIN, place=place)
+
+    def _module(self, one: modules.Import, name: str, level: Level) -> Finding | None:
+        """A module that the sources build themselves, or nobody brings."""
+        path, gate = self.built.get(name, ("", None))
+        command = next(
+            (s.command for s in (self.layout.sites if self.layout else ())
+             if s.part == "" or path.startswith(f"{s.part}/")), None,
+        )  # fmt: skip
+        if name in self.built and (gate is None or self.is_on(gate, command)):
+            return None
+        if name not in self.built and name not in _ONLY_HERE:
+            return None
+        chain = " → ".join([*dict.fromkeys(one.chain[-4:]), name])
+        words = f"imported unconditionally ({chain}), and "
+        if gate is not None:
+            value = gate.value or "1"
+            words += f"built only with {gate.name}={value} (setup.py, line {gate.line})"
+            hint = f"ARG or ENV {gate.name}={value} before the build"
+        else:
+            words += "nothing here builds it: no package brings it"
+            hint = "build it from its C++ sources, or serve with what does without it"
+        lessons = SCHED_EXT if name in _ONLY_HERE else CHAIN
+        place = self.tree.place(one.path, one.line)
+        return Finding(level, f"import {name}", words, hint, lessons, place=place)
+
+    def _absent(self, entries: list[str], sources: modules.Sources) -> Iterator[Finding]:
+        """An entry whose package is in the tree and which nothing installs."""
+        if self.layout is None:
+            return
+        everywhere = modules.Sources(self.tree, _homes(self.tree))
+        for top in dict.fromkeys(one.partition(".")[0] for one in entries):
+            home = everywhere.file(top)
+            if sources.has(top) or not home or requirements.name(top) in self.pips:
+                continue
+            words = f"{top} is started or asked for, and nothing installs it from this tree"
+            hint = f"RUN pip install of the directory that has {self.tree.place(home)}"
+            where = self.layout.unit.source.path.name
+            yield Finding(Level.FAIL, f"import {top}", words, hint, NOT_INSTALLED, place=where)
+
+    def _brought(self, top: str, declared: Mapping[str, str]) -> bool:
+        names = {requirements.name(top), PROVIDES.get(top.lower(), requirements.name(top))}
+        if {one.lower() for one in names} & (self.pips | set(declared)):
+            return True
+        return any(f"python3-{one}" in self.there for one in names)
+
+
+def _homes(tree: SourceTree) -> list[str]:
+    """The directories with a setup.py or pyproject.toml, and the tree itself."""
+    ends = ("setup.py", "pyproject.toml")
+    found = {posixpath.dirname(one) for one in tree.files if posixpath.basename(one) in ends}
+    return ["", *sorted(found - {""})[:200]]
+
+
+def _gate(gates: list[modules.Switch], words: list[str]) -> modules.Switch | None:
+    return next((one for one in gates if one.words & {w for w in words if len(w) > 3}), None)
+
+
+def _defined(command: Command | None) -> dict[str, str]:
+    if command is None:
+        return {}
+    return {name: value for name, value, _ in vocabulary.defines(command.args)}
+
+
+@cache
+def _debs() -> frozenset[str]:
+    """The packages that are installed on this machine; empty where dpkg is not its tool."""
+    argv = ["dpkg-query", "-W", "-f", "${Package}\\n"]
+    try:
+        _, out, _ = children.run(argv, DPKG_S, env=children.kept())
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    return frozenset(decode(out).split())
