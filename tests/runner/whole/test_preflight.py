@@ -9,6 +9,7 @@ import pytest
 
 from console.config.locate import shipped
 from console.models.sizing.load_curve import Envelope
+from tests.preflight.build_tree import DOCKERFILE, tree
 from tests.runner.e2e.sites import UP, book, guards
 from tests.runner.scenes import BIG, GGUF, KNOWN, SMALL, output
 from tests.runner.world import Outcome
@@ -245,3 +246,53 @@ def test_what_did_not_come_back_is_no_go(
     wanted = ["NO-GO" if name in broken else "GO" for name in asked]
     [gate] = [one for one in world.view().verdicts if one.step == "as-before"]
     assert [row["verdict"] for row in gate.criteria] == wanted
+
+
+BUILDER = "#!/bin/sh\necho built >> {root}/built\n"
+
+
+def building(world: World, dockerfile: str, build: str = "", *first: str, args: str = "{}") -> Path:
+    """A playbook that builds the seeds' tree, and a docker command that only notes it."""
+    tree(world.root)
+    for name, text in (("docker", BUILDER.format(root=world.root)), ("Dockerfile", dockerfile)):
+        (world.root / name).write_text(text)
+        (world.root / name).chmod(0o755)
+    keys = (
+        f"context: empty, dockerfile: Dockerfile, tag: 'x:1', source: ktransformers, args: {args}"
+    )
+    (world.root / "empty").mkdir(exist_ok=True)
+    return world.write("b.yaml", book(*first, f"id: make, build: {{{keys}{build}}}"))
+
+
+@pytest.mark.parametrize("build", ["", ", preflight: tell"])
+def test_a_build_never_begins_with_a_fault_that_is_known(world: World, build: str) -> None:
+    """None of it is an error of lint, which would have stopped the run itself."""
+    faulty = DOCKERFILE.replace("libtbb-dev", "")
+    path = building(world, faulty, build, args="{USE_BALANCE_SERVE: '0'}")
+    env = {"PATH": f"{world.root}:{os.environ['PATH']}"}
+    done = world.go(path, **env)
+    assert (world.root / "built").exists() is bool(build), done
+    said, [step] = output(world, "make"), world.view().steps[:1]
+    assert "fail ktransformers/archive/ktransformers/server/balance_serve/settings.py:2" in said
+    assert "hint: ARG or ENV USE_BALANCE_SERVE=1 before the build" in said
+    if not build:
+        assert (str(step.state), step.cause) == ("failed", "precondition")
+        assert "a fault is known, so it was not begun" in step.detail
+        more = building(world, faulty, args="{USE_BALANCE_SERVE: '1'}")
+        world.go(more, **env)
+        assert "nothing installs libtbb-dev" in output(world, "make")
+        good = building(world, DOCKERFILE)
+        assert world.go(good, **env).code == 0
+        assert (world.root / "built").read_text() == "built\n"
+
+
+def test_a_host_step_lists_the_faults_of_every_build(world: World) -> None:
+    here = "id: here, host: {builds: [make]}, on_no_go: stop"
+    done = world.go(building(world, DOCKERFILE, "", here, args="{USE_BALANCE_SERVE: '0'}"))
+    assert (done.code, world.states()["make"]) == (3, "pending"), done
+    [verdict] = done.json["verdicts"]
+    assert "F-023" in json.dumps(verdict)
+    other = world.write("c.yaml", book("id: here, host: {builds: [else]}"))
+    refused = world.console("plan", str(other))
+    assert refused.code == 2
+    assert "'else' is no build step" in refused.out + refused.err
