@@ -5,6 +5,9 @@ Each fault of the seeds is one change of it: `tree` and `DOCKERFILE` have none.
 
 from pathlib import Path
 
+from console.checks.lint.rule import Facts
+
+BLACKWELL = Facts(compute=((12, 0),))
 FILES = {
     ".gitmodules": '[submodule "pybind11"]\n\tpath = third_party/pybind11\n'
     '[submodule "llama.cpp"]\n\tpath = third_party/llama.cpp\n',

@@ -1,26 +1,19 @@
 """The build assistant: the faults of the seeds, each named before the build, and nothing else."""
 
 import json
-import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from console.checks.lint.rule import Facts
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.sources import disk
-from console.checks.preflight.sources import tree as trees
 from console.checks.preflight.sources.assistant import BuildAsk, findings, of_directory
-from console.checks.preflight.sources.tree import SourceTree
 from console.cli import main
 from console.common.errors import Exit
 from console.config.lessons.registry import SHIPPED, load_lesson
 from console.config.locate import shipped
-from tests.preflight.build_tree import DOCKERFILE, FILES, tree
-
-BLACKWELL = Facts(compute=((12, 0),))
+from tests.preflight.build_tree import BLACKWELL, DOCKERFILE, FILES, tree
 
 
 def ask(place: Path, dockerfile: str = DOCKERFILE, root: Path | None = None) -> BuildAsk:
@@ -230,6 +223,27 @@ def test_a_package_that_no_table_knows_is_a_note(tmp_path: Path) -> None:
     assert [one.level for one in notes] == [Level.OK]
 
 
+def test_a_package_that_the_image_builds_itself_is_only_said(tmp_path: Path) -> None:
+    """PhotonLibOS, xxHash and prometheus-cpp were built from source (F-023)."""
+    name = "archive/csrc/balance_serve/CMakeLists.txt"
+    text = FILES[name] + "find_package(prometheus-cpp REQUIRED)\n"
+    asked = ask(tmp_path, root=tree(tmp_path, **{name: text}))
+    (found,) = faults(asked)
+    assert "libprometheus-cpp-dev" in found.words
+    own = "RUN git clone --recursive https://github.com/jupp0r/prometheus-cpp /p && make -C /p\n"
+    asked = ask(
+        tmp_path, changed(("WORKDIR /workspace\n", own + "WORKDIR /workspace\n")), asked.source
+    )
+    assert faults(asked) == []
+
+
+def test_many_findings_end_in_a_count(tmp_path: Path) -> None:
+    many = "".join(f"add_subdirectory(no/{at})\n" for at in range(400))
+    asked = ask(tmp_path, root=tree(tmp_path, **{"kt-kernel/CMakeLists.txt": many}))
+    found = findings(asked, BLACKWELL)
+    assert (len(found), found[-1].words, found[-1].level) == (201, "and 202 more", Level.FAIL)
+
+
 def test_a_build_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from console.checks.preflight.sources import needs
 
@@ -246,88 +260,6 @@ def test_the_disk_of_the_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(disk, "disk_free", lambda path, free=free: free)
         found = disk.room(tmp_path, 17 * disk.GB, ["nvidia/cuda 9 GB", "torch 8 GB"])
         assert (found.level, "nvidia/cuda 9 GB" in found.words) == (level, True)
-
-
-# Hostile trees: what is read is bounded, and what was not read is said.
-
-
-def fifo(root: Path) -> None:
-    (root / "kt-kernel/CMakeLists.txt").unlink()
-    os.mkfifo(root / "kt-kernel/CMakeLists.txt")
-
-
-def out(root: Path) -> None:
-    (root.parent / "secret").write_text("find_package(Boost REQUIRED)\n")
-    (root / "kt-kernel/CMakeLists.txt").unlink()
-    (root / "kt-kernel/CMakeLists.txt").symlink_to(root.parent / "secret")
-
-
-def circle(root: Path) -> None:
-    (root / "archive/again").symlink_to(root)
-    (root / "archive/dead").symlink_to(root / "nowhere")
-
-
-def huge(root: Path) -> None:
-    with (root / "kt-kernel/CMakeLists.txt").open("ab") as file:
-        file.truncate(1 << 34)
-
-
-def binary(root: Path) -> None:
-    for name in ("kt-kernel/CMakeLists.txt", "archive/setup.py", ".gitmodules"):
-        (root / name).write_bytes(b"\xff\0junk" * 1000)
-
-
-def quotes(root: Path) -> None:
-    (root / "kt-kernel/CMakeLists.txt").write_text('set(x "' + '\\"' * 400_000)
-    (root / "archive/csrc/balance_serve/CMakeLists.txt").write_text("if(" * 200_000)
-
-
-def deep(root: Path) -> None:
-    (root / "archive/ktransformers/local_chat.py").write_text("(" * 300_000)
-    (root / "kt-kernel/CMakeLists.txt").write_text("if(" + "NOT " * 100_000 + "X)\nendif()\n")
-
-
-def no_python(root: Path) -> None:
-    (root / "archive/ktransformers/local_chat.py").write_text("print 'hello'\n")
-
-
-def loop(root: Path) -> None:
-    (root / "kt-kernel/CMakeLists.txt").write_text("add_subdirectory(a)\n")
-    for at in range(200):
-        folder = root / "kt-kernel" / "/".join("a" * (at + 1))
-        folder.mkdir()
-        (folder / "CMakeLists.txt").write_text("add_subdirectory(a)\ninclude(CMakeLists.txt)\n")
-
-
-HOSTILE = [(fifo, False), (out, False), (circle, False), (huge, True), (binary, True),
-           (quotes, False), (deep, True), (no_python, True), (loop, False)]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "told"), HOSTILE)
-def test_a_hostile_tree_is_read_within_limits(
-    tmp_path: Path, make: Callable[[Path], None], told: bool
-) -> None:
-    asked = ask(tmp_path)
-    assert asked.source is not None
-    make(asked.source)
-    found = findings(asked, BLACKWELL)
-    unread = [one for one in found if one.title == "source tree" or "be read" in one.words]
-    assert bool(unread) is told
-    assert not any("Boost" in one.words for one in found)
-
-
-def test_more_entries_than_the_limit_are_not_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trees, "MOST_ENTRIES", 10)
-    (found,) = SourceTree.at(tree(tmp_path)).findings()
-    assert found.level is Level.UNKNOWN
-    assert "more than 10 entries" in found.words
-    monkeypatch.setattr(trees, "MOST_ENTRIES", 1000)
-    monkeypatch.setattr(trees, "MOST_READ", 2)
-    whole = SourceTree.at(tree(tmp_path))
-    assert [whole.text(name) is None for name in sorted(FILES)[:3]] == [False, False, True]
-    assert [one.level for one in whole.findings()] == [Level.UNKNOWN]
 
 
 # The command

@@ -29,6 +29,7 @@ _LEVELS = {Severity.ERROR: Level.FAIL, Severity.WARNING: Level.WARN, Severity.IN
 SIGNS = ("setup.py", "pyproject.toml", "CMakeLists.txt")
 """What the directory of a project has."""
 MOST_FOLDERS = 500
+MOST_FINDINGS = 200
 _REMOTE = ("://", "git@")
 
 
@@ -68,7 +69,10 @@ def findings(
 ) -> list[Finding]:
     """Every fault, the worst first; what is no fault comes last. `connect`: the engine that would
     keep the layers; without it no disk is asked."""
-    return sorted(_findings(ask, facts, connect), key=lambda one: -_GRAVE[one.level])
+    found = sorted(_findings(ask, facts, connect), key=lambda one: -_GRAVE[one.level])
+    if (more := len(found) - MOST_FINDINGS) > 0:
+        found[MOST_FINDINGS:] = [Finding(found[MOST_FINDINGS].level, "more", f"and {more} more")]
+    return found
 
 
 _GRAVE = {Level.FAIL: 3, Level.UNKNOWN: 2, Level.WARN: 1, Level.OK: 0}

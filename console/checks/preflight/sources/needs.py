@@ -101,7 +101,8 @@ class Needs:
             if gate is not None and not self.is_on(gate, site.command):
                 continue
             for one in sorted(self._asked(asked), key=lambda one: one.level is not Level.FAIL):
-                found.setdefault(one.hint if one.title.startswith("package") else one.words, one)
+                package = one.title.startswith("package")
+                found.setdefault(one.hint or one.title if package else one.words, one)
         yield from found.values()
         for name in modules.extensions(setup):
             path = posixpath.join(site.part, "setup.py")
@@ -191,11 +192,22 @@ class Needs:
         here = self.layout is None
         level = Level.WARN
         if one.sure:
-            level = Level.FAIL if self.sure else Level.UNKNOWN if here else Level.WARN
+            level = Level.UNKNOWN if here else Level.WARN
+            if self.sure and not self._named(name):
+                level = Level.FAIL
         brings = (debs or FROM_PIP.get(name, ()))[0]
         words = "CMake requires it" + ("" if one.sure else " under some condition")
         words += f", and {'this machine does not have' if here else 'nothing installs'} {brings}"
         return Finding(level, title, words, self._hint(brings), lessons, place=place)
+
+    def _named(self, name: str) -> bool:
+        """Whether a command of the image speaks of it: it may be built there from its sources."""
+        return any(
+            name in word.text.lower()
+            for one in (self.layout.commands if self.layout else ())
+            if not vocabulary.packages(one)
+            for word in one.args
+        )
 
     def _hint(self, package: str) -> str:
         if self.layout is None:
