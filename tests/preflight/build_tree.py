@@ -41,8 +41,12 @@ from setuptools import setup
 class CMakeExtension: ...
 with_balance = os.environ.get("USE_BALANCE_SERVE", "0") == "1"
 modules = [CMakeExtension("cpuinfer_ext", "csrc/ktransformers_ext")]
-if with_balance:
-    modules.append(CMakeExtension("sched_ext", "csrc/balance_serve"))
+if os.environ.get("USE_NPU", "0") == "1":
+    modules = [CMakeExtension("cpuinfer_ext", "csrc/ktransformers_ext")]
+    if with_balance:
+        modules.append(CMakeExtension("balance_serve", "csrc/balance_serve"))
+elif with_balance:
+    modules.append(CMakeExtension("balance_serve", "csrc/balance_serve"))
 subprocess.check_call(["cmake", "--build", "."])
 setup(name="ktransformers", ext_modules=modules)
 """,

@@ -96,6 +96,14 @@ def test_the_import_of_f_023_alone_is_named_at_its_own_line(tmp_path: Path) -> N
     assert "no package brings it" in found.words
 
 
+def test_a_part_that_this_release_does_not_have_is_named(tmp_path: Path) -> None:
+    """Before the restructuring there was no archive/ (F-016)."""
+    old = {n: None for n in FILES if n.startswith("archive/")}
+    found = [one for one in faults(ask(tmp_path, root=tree(tmp_path, **old)))
+             if one.title == "source tree"]  # fmt: skip
+    assert [(one.place, one.lessons) for one in found] == [("Dockerfile:13", ("F-016",))]
+
+
 def test_all_faults_are_listed_at_once(tmp_path: Path) -> None:
     text = changed(
         ("FROM nvidia/cuda:12.8.0-devel-ubuntu22.04", wrong("F-012")),

@@ -172,6 +172,7 @@ def _of_tree(tree: SourceTree, made: Layout, ask: BuildAsk) -> Iterator[Finding]
     if made.places:
         yield from submodules(tree, made)
     needs = Needs(tree, made)
+    yield from needs.absent()
     for site in made.sites:
         yield from needs.of_site(site)
     entries = [*dict.fromkeys((*ask.modules, *made.modules()))]

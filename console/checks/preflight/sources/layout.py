@@ -46,6 +46,8 @@ class Layout:
     scope: str
     places: list[Place] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
+    absent: list[tuple[str, Command]] = field(default_factory=list)
+    """What is built and is not in the tree."""
 
     @property
     def commands(self) -> list[Command]:
@@ -182,11 +184,14 @@ def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTre
     values = {one.name: one.value for one in unit.variables}
     if source is None or (context is not None and source.root == context.root):
         made.places += _copies(unit, scope, tree, values)
-    made.places += _clones(made.commands, tree, values)
+    if source is not None:
+        made.places += _clones(made.commands, tree, values)
     for command in made.commands:
         if command.where is Where.BUILD and (folder := _built(command, values)):
             part = made.part_of(_short(folder))
-            if part is not None and part in tree.folders:
+            if part is not None and part not in tree.folders:
+                made.absent.append((part, command))
+            elif part is not None:
                 pip = bool(vocabulary.pip_words(command))
                 alone = pip and not command.has("--no-build-isolation")
                 made.sites.append(Site(part, command, alone))

@@ -196,18 +196,20 @@ def switches(text: str | None) -> list[Switch]:
             if isinstance(target, ast.Name) and one is not None:
                 asked[target.id] = one
     every = list(_made(tree))
+    gates: list[tuple[tuple[str, str, str], int, dict[int, ast.Call]]] = []
     for node in ast.walk(tree) if every else ():
-        if not isinstance(node, ast.If | ast.IfExp):
-            continue
-        one = _environment(node.test, asked)
-        if one is None or _negated(node.test):
-            continue
-        body = node.body if isinstance(node.body, list) else [node.body]
-        mine = {id(call): call for part in body for call in _made(part)}
-        others = {w for call in every if id(call) not in mine for w in _words(call)}
+        if isinstance(node, ast.If | ast.IfExp) and len(gates) < MOST_GATES:
+            one = _environment(node.test, asked)
+            body = node.body if isinstance(node.body, list) else [node.body]
+            mine = {id(call): call for part in body for call in _made(part)}
+            if one is not None and mine and not _negated(node.test):
+                gates.append((one, node.lineno, mine))
+    for one, line, mine in gates:
+        same = {call for other, _, calls in gates if other[0] == one[0] for call in calls}
+        others = {w for call in every if id(call) not in same for w in _words(call)}
         words = {w for call in mine.values() for w in _words(call)} - others - _USUAL
-        if words and len(found) < MOST_GATES:
-            found.append(Switch(one[0], frozenset(words), one[1], one[2], node.lineno))
+        if words:
+            found.append(Switch(one[0], frozenset(words), one[1], one[2], line))
     return found
 
 

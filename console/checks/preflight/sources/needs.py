@@ -17,7 +17,14 @@ from console.checks.preflight import Finding, Level
 from console.checks.preflight.image import CHAIN, NOT_INSTALLED, SCHED_EXT
 from console.checks.preflight.sources import cmake, modules, requirements
 from console.checks.preflight.sources.layout import Layout, Site
-from console.checks.preflight.sources.packages import ALWAYS, FROM_PIP, LIBRARIES, PROVIDES, key
+from console.checks.preflight.sources.packages import (
+    ALWAYS,
+    BRINGS,
+    FROM_PIP,
+    LIBRARIES,
+    PROVIDES,
+    key,
+)
 from console.checks.preflight.sources.tree import SourceTree
 from console.common.text import decode, one_line
 from console.host import children
@@ -84,6 +91,21 @@ class Needs:
         self.sure = layout.sure if layout is not None else False
         self.built: dict[str, tuple[str, modules.Switch | None]] = {}
         """Python modules that CMake files build → the file, and what switches that on."""
+
+    def absent(self) -> Iterator[Finding]:
+        """What the Dockerfile builds of the tree, and the tree does not have."""
+        if self.layout is None:
+            return
+        for part, command in self.layout.absent:
+            name = posixpath.basename(part)
+            if any(one.name in ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
+                   and one.args and posixpath.basename(one.args[-1].text) == name
+                   for one in self.layout.commands):  # fmt: skip
+                continue
+            words = f"`{one_line(command.line, 60)}` builds {part}, which is not in the tree"
+            hint = "another release has another layout: name its tag in git clone --branch"
+            place = f"{self.layout.unit.source.path.name}:{command.place.line}"
+            yield Finding(Level.FAIL, "source tree", words, hint, CMAKE, place=place)
 
     def of_site(self, site: Site) -> Iterator[Finding]:
         """What one part of the tree needs to be built."""
@@ -310,7 +332,9 @@ class Needs:
 
     def _brought(self, top: str, declared: Mapping[str, str]) -> bool:
         names = {requirements.name(top), PROVIDES.get(top.lower(), requirements.name(top))}
-        if {one.lower() for one in names} & (self.pips | set(declared)):
+        there = self.pips | set(declared)
+        there |= {more for one in there for more in BRINGS.get(one, "").split()}
+        if {one.lower() for one in names} & there:
             return True
         return any(f"python3-{one}" in self.there for one in names)
 
@@ -323,7 +347,10 @@ def _homes(tree: SourceTree) -> list[str]:
 
 
 def _gate(gates: list[modules.Switch], words: list[str]) -> modules.Switch | None:
-    return next((one for one in gates if one.words & {w for w in words if len(w) > 3}), None)
+    """The innermost switch of a part: the one with the fewest words of its own."""
+    named = {word for word in words if len(word) > 3}
+    mine = [one for one in gates if one.words & named]
+    return min(mine, key=lambda one: len(one.words), default=None)
 
 
 def _defined(command: Command | None) -> dict[str, str]:

@@ -72,6 +72,19 @@ PROVIDES: dict[str, str] = {
 """The module in small letters → the project on PyPI, where the names differ."""
 
 
+BRINGS: dict[str, str] = {
+    "torch": "numpy typing-extensions filelock sympy networkx jinja2 fsspec triton",
+    "transformers": "numpy pyyaml safetensors tokenizers huggingface-hub regex requests tqdm "
+                    "packaging filelock",
+    "fastapi": "pydantic starlette typing-extensions anyio",
+    "accelerate": "psutil numpy pyyaml packaging safetensors huggingface-hub",
+    "sglang": "torch transformers numpy fastapi uvicorn pydantic psutil requests tqdm aiohttp zmq",
+    "langchain": "pydantic sqlalchemy requests pyyaml numpy langchain-core",
+    "uvicorn": "click h11", "openai": "httpx pydantic", "peft": "accelerate psutil safetensors",
+}  # fmt: skip
+"""A project → what it brings along, of what sources like these import."""
+
+
 def key(name: str) -> str:
     """A name as the tables have it: HWLOC, hwloc>=2.0, libhwloc, PKG_CONFIG."""
     short = name.lower().partition(">")[0].partition("=")[0].strip()
