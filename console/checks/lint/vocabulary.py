@@ -35,6 +35,16 @@ _PIP_VALUED = (
     "-C", "--trusted-host", "--python",
 )  # fmt: skip
 """Options of installers, and of pip, that take a value."""
+_PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
+          "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
+CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
+"""The version of CUDA in the name of an image."""
+
+
+def is_plain(base: str) -> bool:
+    """Whether an image is a plain system, of whose packages only what is installed is known."""
+    name = base.split("@")[0].rsplit(":", 1)[0]
+    return name.removeprefix("docker.io/").removeprefix("library/") in _PLAIN
 
 
 def is_python(command: Command) -> bool:

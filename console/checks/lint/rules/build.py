@@ -26,8 +26,6 @@ _NO_VMM = ("GGML_CUDA_NO_VMM", "LLAMA_CUDA_NO_VMM")
 _TEXT_ONLY = ("echo", "printf", "grep", "rg", "sed", "awk")
 """Programs whose arguments are only text."""
 _CUDA_ON = ("GGML_CUDA", "LLAMA_CUDA", "LLAMA_CUBLAS", "GGML_CUBLAS")
-_PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
-          "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
 _KT = re.compile(r"(?:ktransformers|kt[-_]kernel)(?:$|[\[=<>~!@ ])|git\+\S*/ktransformers\b")
 _ASKS = frozenset(
     {"torch.cuda.get_arch_list", "torch.cuda.is_available", "torch.cuda.device_count",
@@ -217,8 +215,7 @@ def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
 
 def _level(stage: Stage) -> Severity:
     """ERROR if the base is a plain system without such packages, else WARNING."""
-    name = stage.base.split("@")[0].rsplit(":", 1)[0]
-    return ERROR if name.removeprefix("docker.io/").removeprefix("library/") in _PLAIN else WARNING
+    return ERROR if vocabulary.is_plain(stage.base) else WARNING
 
 
 @rule(

@@ -12,7 +12,6 @@ from console.checks.lint.unit import Command, Container, Hit, Kind, Unit, Where
 _KERNEL = re.compile(r"linux-(?:image|headers|modules)(?:-unsigned)?-6\.1[2-9]")
 _PGREP = re.compile(r"\bpgrep\b.*?\s(?:-\w*f\w*|--full)\b|\bps\b.*\|\s*grep\b")
 _LONG = frozenset({"cmake", "make", "ninja", "cargo"})
-_CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
 _WHEELS = re.compile(r"/whl/(?:nightly/|test/)?cu(\d{2})(\d)\b")
 _FLAGS = ("AVX512F", "AVX512VL", "AVX512BW", "AVX512CD", "AVX512DQ")
 OLDEST = (12, 8)
@@ -128,7 +127,9 @@ def _takes_long(command: Command) -> bool:
     needs="cards of compute 12.0", when=vocabulary.for_sm120,
 )  # fmt: skip
 def old_cuda(unit: Unit, facts: Facts) -> Iterator[Hit]:
-    named = [(one.place, _CUDA.search(one.ref), f"{one.ref} is CUDA") for one in unit.images]
+    named = [
+        (one.place, vocabulary.CUDA.search(one.ref), f"{one.ref} is CUDA") for one in unit.images
+    ]
     pips = (command for command in unit.commands if vocabulary.pip_words(command))
     words = (word for command in pips for word in command.args)
     named += [(one.place, _WHEELS.search(one.text), "wheels for CUDA") for one in words]

@@ -15,7 +15,7 @@ from console.checks.lint.rule import Facts
 from console.checks.lint.rule import rules as lint_rules
 from console.checks.lint.unit import Kind, Severity, Source, Unit
 from console.checks.preflight import Finding, Level
-from console.checks.preflight.sources import disk, requirements, torch
+from console.checks.preflight.sources import disk, imports, requirements, torch
 from console.checks.preflight.sources.layout import Layout, Site, layout, of_target
 from console.checks.preflight.sources.needs import Needs, submodules
 from console.checks.preflight.sources.tree import SourceTree
@@ -176,7 +176,7 @@ def _of_tree(tree: SourceTree, made: Layout, ask: BuildAsk) -> Iterator[Finding]
     for site in made.sites:
         yield from needs.of_site(site)
     entries = [*dict.fromkeys((*ask.modules, *made.modules()))]
-    yield from needs.imports(entries, _declared(tree, made.sites))
+    yield from imports.findings(needs, entries, _declared(tree, made.sites))
 
 
 def _declared(tree: SourceTree, sites: Iterable[Site]) -> dict[str, str]:
@@ -210,4 +210,4 @@ def _on_host(tree: SourceTree, ask: BuildAsk) -> Iterator[Finding]:
     needs = Needs(tree, None)
     yield from needs.of_site(Site(""))
     if ask.modules:
-        yield from needs.imports(list(ask.modules), _declared(tree, [Site("")]))
+        yield from imports.findings(needs, list(ask.modules), _declared(tree, [Site("")]))

@@ -3,8 +3,8 @@ built there."""
 
 from __future__ import annotations
 
+import ast
 import posixpath
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,10 +12,6 @@ from console.checks.lint import dockerfile, vocabulary
 from console.checks.lint.unit import Command, Unit, Where
 from console.checks.preflight.sources.tree import SourceTree, inside
 
-_PLAIN_BASES = re.compile(
-    r"(?:docker\.io/)?(?:library/)?(?:nvcr\.io/)?(?:nvidia/cuda|ubuntu|debian|python|pytorch/pytorch"
-    r"|rockylinux|almalinux|fedora|scratch)(?:[:@].*)?"
-)
 _CMAKE_OTHER = ("--build", "--install", "-E", "-P", "--version", "--help", "--find-package")
 
 
@@ -57,7 +53,7 @@ class Layout:
     def sure(self) -> bool:
         """Whether every package of the image is named: a plain base, no script of its own."""
         stage = self.unit.stage(self.scope)
-        if stage is None or not _PLAIN_BASES.fullmatch(stage.base):
+        if stage is None or not vocabulary.is_plain(stage.base):
             return False
         builds = [one for one in self.commands if one.where is Where.BUILD]
         named = all("$" not in w.text for one in builds for w in vocabulary.packages(one))
@@ -107,8 +103,6 @@ class Layout:
 
 
 def _of(command: Command) -> Iterator[str]:
-    import ast
-
     if name := vocabulary.module(command):
         yield name
     code = vocabulary.python_code(command)

@@ -1,5 +1,5 @@
 """What the sources need, against what the image or this machine has: packages, programs, paths,
-submodules, modules."""
+submodules."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ import posixpath
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator
 
 from console.checks.lint import vocabulary
 from console.checks.lint.unit import Command
 from console.checks.preflight import Finding, Level
-from console.checks.preflight.image import CHAIN, NOT_INSTALLED, SCHED_EXT
+from console.checks.preflight.image import SCHED_EXT
 from console.checks.preflight.sources import cmake, modules, requirements
 from console.checks.preflight.sources.layout import Layout, Site
 from console.checks.preflight.sources.packages import (
     ALWAYS,
-    BRINGS,
     FROM_PIP,
     LIBRARIES,
-    PROVIDES,
     key,
 )
 from console.checks.preflight.sources.tree import SourceTree
@@ -34,10 +31,6 @@ CMAKE = ("F-016",)
 MOVED = ("F-017",)
 SHALLOW = ("F-013",)
 DPKG_S = 20.0
-_ONLY_HERE = frozenset({"sched_ext"})
-"""Modules that no package brings: only the sources that import them build them."""
-_MADE = ("version", "_pb2", "_pb2_grpc")
-"""Ends of modules that a build writes itself."""
 _APART = ("third_party/", "tests/", "test/", "examples/", "build/", "extern/", "external/", "docs/")
 
 
@@ -254,97 +247,6 @@ class Needs:
         value = gate.default if value is None else value
         return value == gate.value if gate.value else vocabulary.truthy(value)
 
-    def imports(self, entries: list[str], declared: Mapping[str, str]) -> Iterator[Finding]:
-        """Follow the imports from the entries; without any, from every package, which is only said.
-
-        `declared`: projects that the sources require, by name, with their places."""
-        sites = self.layout.sites if self.layout else [Site("")]
-        parts = [one.part for one in sites]
-        parts += self.layout.in_path() if self.layout else []
-        sources = modules.Sources(self.tree, parts)
-        yield from self._absent(entries, sources)
-        mine = [one for one in entries if sources.has(one) or sources.has(one.partition(".")[0])]
-        level = Level.FAIL if mine else Level.WARN
-        walk = sources.walk(mine or [] if entries else sources.packages())
-        unknown: dict[str, modules.Import] = {}
-        for one in walk.out:
-            top, last = one.module.partition(".")[0], one.module.rpartition(".")[2]
-            if modules.in_library(top) or (one.maybe and last not in {*self.built, *_ONLY_HERE}):
-                continue
-            own = last in self.built or last in _ONLY_HERE
-            finding = self._module(one, last if own else top, level)
-            if finding is not None:
-                yield finding
-            elif sources.has(top) and not one.maybe and not last.endswith(_MADE):
-                unknown.setdefault(one.module, one)
-            elif top not in self.built and not sources.has(top) and not self._brought(
-                top, declared
-            ):  # fmt: skip
-                unknown.setdefault(top, one)
-        if walk.unread:
-            words = f"the imports of {len(walk.unread)} files could not be read"
-            place = self.tree.place(walk.unread[0])
-            yield Finding(Level.WARN, "imports", words, "look at it by hand", CHAIN, place=place)
-        if unknown and self.layout is not None:
-            first = next(iter(unknown.values()))
-            words = f"imported on every way, and named by no requirement: {', '.join(unknown)}"
-            hint = "install what brings them, if nothing else that is installed does"
-            place = self.tree.place(first.path, first.line)
-            yield Finding(Level.WARN, "imports", words, hint, CHAIN, place=place)
-
-    def _module(self, one: modules.Import, name: str, level: Level) -> Finding | None:
-        """A module that the sources build themselves, or nobody brings."""
-        path, gate = self.built.get(name, ("", None))
-        command = next(
-            (s.command for s in (self.layout.sites if self.layout else ())
-             if s.part == "" or path.startswith(f"{s.part}/")), None,
-        )  # fmt: skip
-        if name in self.built and (gate is None or self.is_on(gate, command)):
-            return None
-        if name not in self.built and name not in _ONLY_HERE:
-            return None
-        chain = " → ".join([*dict.fromkeys(one.chain[-4:]), name])
-        words = f"imported unconditionally ({chain}), and "
-        if gate is not None:
-            value = gate.value or "1"
-            words += f"built only with {gate.name}={value} (setup.py, line {gate.line})"
-            hint = f"ARG or ENV {gate.name}={value} before the build"
-        else:
-            words += "nothing here builds it: no package brings it"
-            hint = "build it from its C++ sources, or serve with what does without it"
-        lessons = SCHED_EXT if name in _ONLY_HERE else CHAIN
-        place = self.tree.place(one.path, one.line)
-        return Finding(level, f"import {name}", words, hint, lessons, place=place)
-
-    def _absent(self, entries: list[str], sources: modules.Sources) -> Iterator[Finding]:
-        """An entry whose package is in the tree and which nothing installs."""
-        if self.layout is None:
-            return
-        everywhere = modules.Sources(self.tree, _homes(self.tree))
-        for top in dict.fromkeys(one.partition(".")[0] for one in entries):
-            home = everywhere.file(top)
-            if sources.has(top) or not home or requirements.name(top) in self.pips:
-                continue
-            words = f"{top} is started or asked for, and nothing installs it from this tree"
-            hint = f"RUN pip install of the directory that has {self.tree.place(home)}"
-            where = self.layout.unit.source.path.name
-            yield Finding(Level.FAIL, f"import {top}", words, hint, NOT_INSTALLED, place=where)
-
-    def _brought(self, top: str, declared: Mapping[str, str]) -> bool:
-        names = {requirements.name(top), PROVIDES.get(top.lower(), requirements.name(top))}
-        there = self.pips | set(declared)
-        there |= {more for one in there for more in BRINGS.get(one, "").split()}
-        if {one.lower() for one in names} & there:
-            return True
-        return any(f"python3-{one}" in self.there for one in names)
-
-
-def _homes(tree: SourceTree) -> list[str]:
-    """The directories with a setup.py or pyproject.toml, and the tree itself."""
-    ends = ("setup.py", "pyproject.toml")
-    found = {posixpath.dirname(one) for one in tree.files if posixpath.basename(one) in ends}
-    return ["", *sorted(found - {""})[:200]]
-
 
 def _gate(gates: list[modules.Switch], words: list[str]) -> modules.Switch | None:
     """The innermost switch of a part: the one with the fewest words of its own."""
@@ -359,7 +261,6 @@ def _defined(command: Command | None) -> dict[str, str]:
     return {name: value for name, value, _ in vocabulary.defines(command.args)}
 
 
-@cache
 def _debs() -> frozenset[str]:
     """The packages that are installed on this machine; empty where dpkg is not its tool."""
     argv = ["dpkg-query", "-W", "-f", "${Package}\\n"]

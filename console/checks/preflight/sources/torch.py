@@ -17,7 +17,6 @@ from console.checks.preflight.image import ABI
 TITLE = "PyTorch and CUDA"
 CUDA = ("F-012",)
 Pair = tuple[int, int]
-_BASE = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
 _BASE_TORCH = re.compile(r"pytorch/pytorch:(\d+(?:\.\d+){1,2})")
 _INDEX = re.compile(r"/whl/(?:nightly/|test/)?(cu(\d{2})(\d)|cpu|rocm[\d.]*)\b")
 _TORCH = re.compile(r"torch(?:\[[^\]]*\])?\s*(?:(==|~=|>=|<=|<|>|!=)\s*([\w.*+!]+))?.*")
@@ -77,7 +76,7 @@ def _base(unit: Unit, scope: str) -> tuple[Pair | None, Torch | None]:
     """The base image's CUDA and PyTorch, as its name says."""
     stage = unit.stage(scope)
     ref = stage.base if stage else ""
-    found, torch = _BASE.search(ref), _BASE_TORCH.search(ref)
+    found, torch = vocabulary.CUDA.search(ref), _BASE_TORCH.search(ref)
     cuda = (int(found[1]), int(found[2])) if found else None
     if torch is None or stage is None:
         return cuda, None
