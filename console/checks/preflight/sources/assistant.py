@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,10 +56,12 @@ def of_directory(
 ) -> BuildAsk:  # fmt: skip
     """A directory that is the context of a Dockerfile, and the sources too if it looks like them;
     without a Dockerfile it is built on this machine."""
+    try:
+        folders = [one for one in islice(tree.iterdir(), MOST_FOLDERS) if one.is_dir()]
+    except OSError:
+        folders = []  # what cannot be listed is a finding later
     sources = dockerfile is None or any(
-        (place / name).is_file()
-        for place in (tree, *sorted(one for one in tree.iterdir() if one.is_dir())[:MOST_FOLDERS])
-        for name in SIGNS
+        (place / name).is_file() for place in (tree, *folders) for name in SIGNS
     )
     context = str(tree) if dockerfile is not None else ""
     return BuildAsk(context, dockerfile, target, args, tree if sources else None, modules)
