@@ -5,6 +5,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -245,8 +246,9 @@ def test_an_outcome_is_read_as_it_was_written() -> None:
     assert outcome_of(json.loads(json.dumps(found.to_json()))) == found
 
 
-def test_a_failure_of_the_second_measurement_counts() -> None:
+def test_a_second_measurement_counts_only_if_it_says_something() -> None:
     assert together(measured(1.0), Outcome("host")).fate == "host"
+    assert together(measured(1.0), Outcome("failed")) == replace(measured(1.0), rounds=2)
     both = together(measured(1.0), measured(3.0))
     assert both.decode is not None
     assert (both.rounds, both.decode.mean) == (2, pytest.approx(2.0))

@@ -75,9 +75,12 @@ def _speed(data: Mapping[str, Any] | None) -> Speed | None:
 
 
 def together(first: Outcome, again: Outcome) -> Outcome:
-    """Two measurements of one point as one; if either failed, that is what became of it."""
-    if first.fate != "measured" or again.fate != "measured":
-        return first if first.fate != "measured" else again
+    """Two measurements of one point as one. One that ran out of memory is what became of it; one
+    that gave no figure leaves the other's."""
+    if again.fate in ("host", "card"):
+        return again
+    if again.fate != "measured":
+        return replace(first, rounds=first.rounds + 1)
     return replace(
         first, decode=_joined(first.decode, again.decode),
         prompt=_joined(first.prompt, again.prompt),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from console.bench.tune.outcome import Goal, Outcome, Speed, undominated
+from console.bench.tune.outcome import Outcome, Speed, undominated
 from console.bench.tune.points import Points
 from console.bench.tune.search import Found, Search
 from console.bench.tune.space import Point, Space, space
@@ -16,7 +16,7 @@ from console.common.units import format_number
 from console.config.playbook.tuning_step import TUNE_METRICS, TuneStep
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed
-from console.runner.executors.tune_points import BenchRig, Rig, ServerRig
+from console.runner.executors.tune_points import BenchRig, Rig, ServerRig, goal_of
 from console.runner.fault import point as fault_point
 from console.runner.prepare.plan import PlannedStep
 
@@ -46,10 +46,6 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         finally:
             trial.record(early)
     return trial.done()
-
-
-def goal_of(asked: TuneStep) -> Goal:
-    return Goal(asked.prefer, asked.prompt, asked.max_tokens, asked.most_ram, asked.most_vram)
 
 
 class _Trial:

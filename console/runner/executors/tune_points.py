@@ -14,7 +14,7 @@ from console.bench.growth import context_of
 from console.bench.llama_bench import read_figures
 from console.bench.metrics import Sample
 from console.bench.statistics import finite
-from console.bench.tune.outcome import Outcome, Speed
+from console.bench.tune.outcome import Goal, Outcome, Speed
 from console.bench.tune.space import Resource, value_of
 from console.checks.preflight import of_site
 from console.checks.preflight.architecture.check import command_of
@@ -40,6 +40,7 @@ WORDS_PER_TOKEN = 0.75
 """Common words in a token, roughly: what a server counts is kept with the figures."""
 KILLED = (-9, 137)
 MARK = "--- tune: "
+NO_RATE = "the rate that counts was not measured"
 _CARD = re.compile(
     r"CUDA error: out of memory|cudaMalloc failed: out of memory|CUDA out of memory"
     r"|OutOfDeviceMemory|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL)\d* ?(?:_\w+)? ?buffer",
@@ -76,6 +77,7 @@ class ServerRig:
     def __init__(self, context: Context, asked: TuneStep, attempt: Attempt) -> None:
         self._context, self._asked, self._attempt = context, asked, attempt
         self._services = context.services
+        self._goal = goal_of(asked)
         self._name = tuning.name_of(asked)
         self._spec = tuning.resolved(
             self._services.spec(self._name), lambda: self._services.client, context.plan.site
@@ -165,12 +167,14 @@ class ServerRig:
         memory.look()
         refuse_stranger(self._context, self._name)
         decode, prompt = _speeds(result)
-        if decode is None and prompt is None:
-            if told := self._services.explain(self._name):
-                return self._failed(told)
-            reasons = [str(void.get("reason", "")) for void in result.voids]
-            return Outcome("failed", why=one_line("; ".join(reasons[:2]) or "nothing was measured"))
-        return Outcome("measured", decode, prompt, memory.ram, memory.vram, context_of(spec.url))
+        found = Outcome("measured", decode, prompt, memory.ram, memory.vram, context_of(spec.url))
+        if self._goal.score(found) is not None:
+            return found
+        if told := self._services.explain(self._name):
+            return self._failed(told)
+        reasons = [str(void.get("reason", "")) for void in result.voids]
+        reasons += [one.why for one in result.prompt_rates if one.why]
+        return replace(found, fate="failed", why=one_line("; ".join(reasons[:2]) or NO_RATE))
 
     def _failed(self, failed: StepFailed) -> Outcome:
         """What became of a point that did not serve, by its cause and its last lines."""
@@ -222,6 +226,10 @@ class BenchRig:
 
     def close(self) -> None:
         """Each command has ended."""
+
+
+def goal_of(asked: TuneStep) -> Goal:
+    return Goal(asked.prefer, asked.prompt, asked.max_tokens, asked.most_ram, asked.most_vram)
 
 
 def measuring(asked: TuneStep, left_s: float) -> Measuring:
