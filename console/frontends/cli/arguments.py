@@ -296,7 +296,9 @@ def _check_host(parts: Any) -> None:
 
 
 def _check_build(parts: Any) -> None:
-    build = add_command(parts, "build", "check:build", "every fault of a build known before it", site=True)
+    build = add_command(
+        parts, "build", "check:build", "every fault of a build known before it", site=True
+    )
     build.add_argument("what", metavar="PLAYBOOK|DIR", help="its builds; or a source tree")
     build.add_argument("--dockerfile", default="", metavar="FILE", help="what builds DIR")
     build.add_argument("--target", default="", metavar="STAGE", help="the stage that is built")

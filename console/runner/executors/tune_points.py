@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult
+from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, tokenize
 from console.bench.benchmark import Protocol as Measuring
 from console.bench.growth import context_of
 from console.bench.llama_bench import read_figures
 from console.bench.metrics import Sample
+from console.bench.prompt_rate import prompt
 from console.bench.statistics import finite
 from console.bench.tune.outcome import Goal, Outcome, Speed
 from console.bench.tune.space import Resource, value_of
@@ -34,10 +36,12 @@ from console.runner.executors.soak_monitor import ContainerEyes, ProcessEyes
 from console.runner.prepare import tuning
 from console.runner.services import refuse_stranger
 from console.runtime.docker.client import image_info
+from console.runtime.docker.oneoff import remove
 from console.runtime.spec import ContainerSpec, Handle, ServiceSpec
 
-WORDS_PER_TOKEN = 0.75
-"""Common words in a token, roughly: what a server counts is kept with the figures."""
+SAMPLE_WORDS = 100
+USUAL_TOKENS = 130
+"""Tokens of so many common words, where a server does not count them."""
 KILLED = (-9, 137)
 MARK = "--- tune: "
 NO_RATE = "the rate that counts was not measured"
@@ -119,12 +123,20 @@ class ServerRig:
             told = self._services.explain(self._name)
             return self._failed(told or failed)
         finally:
-            self._services.stop(self._name)
+            self._end()
             wait_released(self._context, self._attempt)
 
     def close(self) -> None:
-        self._services.stop(self._name)
+        self._end()
         self._services.use(self._spec)
+
+    def _end(self) -> None:
+        """Stop the service of a point. Its container goes, too: dozens that differ in a flag would
+        only be in the way, and what it said is in the run's log."""
+        handle = self._services.handles.get(self._name)
+        self._services.stop(self._name)
+        if handle is not None and handle.container:
+            remove(self._services.client, handle.container)
 
     def _unfit(self, spec: ServiceSpec) -> str:
         """Why a llama.cpp cannot hold its model with these flags, by what its own build says or by
@@ -157,7 +169,7 @@ class ServerRig:
             memory.look()
 
         result = Benchmark(
-            spec.url, measuring(asked, attempt.remaining()),
+            spec.url, measuring(asked, spec.url, attempt.remaining()),
             model=self._services.model(self._name, asked.model), clock=self._context.clock,
             cancelled=attempt.cancelled, progress=progress, say=say,
         ).run()  # fmt: skip
@@ -232,17 +244,22 @@ def goal_of(asked: TuneStep) -> Goal:
     return Goal(asked.prefer, asked.prompt, asked.max_tokens, asked.most_ram, asked.most_vram)
 
 
-def measuring(asked: TuneStep, left_s: float) -> Measuring:
+def measuring(asked: TuneStep, url: str, left_s: float) -> Measuring:
     """How a server is asked: answers after `depth` tokens, then prompts of a fixed length."""
-    prompts: tuple[str, ...] = PROMPTS
-    if asked.depth:
-        words = int(asked.depth * WORDS_PER_TOKEN)
-        prompts = (" ".join(["river", "window", "orange", "market"] * (words // 4 + 1)),)
     lengths = (asked.prompt,) if asked.prefer != "decode" else ()
     return Measuring(
-        prompts=prompts, max_tokens=asked.max_tokens, runs=asked.runs, warmup=1,
-        max_runs=asked.runs + 2, timeout_s=left_s, budget_s=left_s, prompt_lengths=lengths,
+        prompts=(long_prompt(url, asked.depth),) if asked.depth else PROMPTS,
+        max_tokens=asked.max_tokens, runs=asked.runs, warmup=1, max_runs=asked.runs + 2,
+        timeout_s=left_s, budget_s=left_s, prompt_lengths=lengths,
     )  # fmt: skip
+
+
+def long_prompt(url: str, tokens: int) -> str:
+    """Common words that make about so many tokens, by the server's own count if it has one."""
+    chance = random.Random(tokens)
+    sample = prompt(SAMPLE_WORDS, chance)
+    counted = tokenize(url, sample)
+    return prompt(max(1, round(tokens * SAMPLE_WORDS / (counted or USUAL_TOKENS))), chance)
 
 
 def ended(cause: Cause, detail: str, said: str) -> Outcome:

@@ -113,7 +113,7 @@ def created(client: docker.DockerClient, moment: Moment) -> Iterator[str]:
 def remove(client: docker.DockerClient, container: str) -> None:
     """Kill and remove a container of ours with its volume; one that is gone already is fine."""
     with contextlib.suppress(EngineError):  # it is found by its label the next time
-        api, what = client.api, "Removing a preflight container"
+        api, what = client.api, "Removing a container of a moment"
         ask(what, lambda: api.remove_container(container, v=True, force=True))
 
 
