@@ -87,9 +87,22 @@ def next_steps(view: RunView) -> list[str]:
             "HOLD: nothing is to be switched over. Run it again when the baseline is steady: "
             "the same clocks, nothing else busy, its model read once before it is measured."
         )
-    elif verdict is None and not broken:
+    elif verdict is None and not broken and not view.tunings:
         found.append("No gate was in this playbook: the figures below are for a person to judge.")
-    return found
+    return found if broken else [*found, *_after_tuning(view)]
+
+
+def _after_tuning(view: RunView) -> Iterator[str]:
+    """What to do with the flags that won."""
+    for tuning in view.tunings.values():
+        of, rows = plain(tuning.get("of") or "", 60), tuning.get("points")
+        best = [row for row in rows if isinstance(row, dict) and row.get("best")] if rows else []
+        if best and best[0].get("today"):
+            yield f"Keep the flags of {of} as they are: nothing that was measured is surely faster."
+        elif best:
+            flags = plain(best[0].get("changes") or "", 300)
+            verify = ", then `omni-console run baseline-verify`" if of == "baseline" else ""
+            yield f"Put `{flags}` into the command line of {of}{verify}: it was the fastest."
 
 
 def _urgent(view: RunView) -> Iterator[str]:
@@ -243,7 +256,12 @@ def not_shown(view: RunView) -> list[str]:
         name = plain(soaks[0].id, 60)
         found.append(f"Stability over its whole time was not shown: {name} ended early.")
     scopes = benches(view)
-    if not scopes:
+    if view.tunings:
+        found.append(
+            "The answers with other flags were not compared with today's: a quantized cache, for "
+            "one, changes them."
+        )
+    elif not scopes:
         beside = ": a soak's rates are of its own prompts" if soaks else ""
         found.append(f"Speed was not benchmarked{beside}.")
     for scope in scopes:
