@@ -1,8 +1,8 @@
 """How near to the best combination of flags the tuner comes, and with how many measurements.
 
 On a surface that was recorded on a real llama-bench, replayed with the samples it had, so that
-the search sees their noise. Each round begins at another combination. The peer measures as many points
-as the tuner did, drawn at random, and takes the best: what a sweep by hand with that patience finds.
+the search sees their noise. Each round begins at another combination. The peer measures as many
+points as the tuner did, drawn at random, and takes the best: a sweep by hand with that patience.
 """
 
 import itertools

@@ -18,7 +18,7 @@ Point = tuple[int, ...]
 Resource = Literal["host", "card"]
 
 _RATES = (
-    ("-t", "--threads"), ("-tb", "--threads-batch"), ("-b", "--batch-size"), ("-m", "--model"),
+    ("-t", "--threads"), ("-tb", "--threads-batch"), ("-b", "--batch-size"),
     ("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints"), ("-ncmoe", "--n-cpu-moe"),
     ("--draft", "--draft-max", "--draft-n", "--spec-draft-n-max"),
 )  # fmt: skip

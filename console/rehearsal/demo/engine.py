@@ -49,7 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-fa", "--flash-attn", choices=FLASH, default="auto")
     parser.add_argument("-ctk", "--cache-type-k", choices=CACHES, default="f16")
     parser.add_argument("-ctv", "--cache-type-v", choices=CACHES, default="f16")
-    parser.add_argument("--ctx", type=int, default=4096, help="context in tokens")
+    parser.add_argument(
+        "-c", "--ctx-size", "--ctx", dest="ctx", type=int, default=4096, help="context in tokens"
+    )
     parser.add_argument("--alias", default="", help="model name that the API reports")
     parser.add_argument("--parallel", type=int, default=1, help="slots")
     parser.add_argument("--cache-ram", type=int, default=8192, help="prompt cache limit in MiB")

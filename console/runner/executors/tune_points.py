@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ from console.bench.metrics import Sample
 from console.bench.prompt_rate import prompt
 from console.bench.statistics import finite
 from console.bench.tune.outcome import Goal, Outcome, Speed
-from console.bench.tune.space import Resource, value_of
+from console.bench.tune.space import Resource
 from console.checks.preflight import of_site
 from console.checks.preflight.architecture.check import command_of
 from console.common.errors import ConsoleError
@@ -315,13 +316,13 @@ def _most(one: int | None, two: int | None) -> int | None:
 
 def _model(spec: ServiceSpec) -> Path | None:
     """The GGUF file on this machine that a llama.cpp's command line names."""
-    argv = tuning.argv_of(spec.runs) or ()
-    try:
-        given = value_of(argv, "-m") or value_of(argv, "--model")
-    except ValueError:
-        return None
-    if not given or not given.endswith(".gguf"):
-        return None
+    words = [*(tuning.argv_of(spec.runs) or ()), ""]
+    files = [
+        after if name == word else value
+        for word, after in pairwise(words)
+        for name, _, value in [word.partition("=")] if name in ("-m", "--model")
+    ]  # fmt: skip
+    given = next((one for one in files if one.endswith(".gguf")), "")  # python has a -m, too
     found = tuning.on_host(spec.runs, given)
     return found if found is not None and found.is_file() else None
 

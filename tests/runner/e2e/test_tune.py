@@ -14,7 +14,8 @@ from tests.runner.whole.test_tune import found, once, stored
 
 SWEEP = (
     "id: tune, tune: {service: baseline, prefer: request, prompt: 256, max_tokens: 16, runs: 2, "
-    'points: 12, flags: {"-ub": [32, 512], "-fa": ["on", "off"], "-ctk -ctv": [f16, q8_0]}}'
+    'points: 12, flags: {"-ub": [32, 512], "-fa": ["on", "off"], "-ctk -ctv": [f16, q8_0], '
+    '"-c": [1000000000]}}'
 )
 
 
@@ -36,10 +37,10 @@ def test_a_sweep_of_the_baseline_survives_its_runner(world: World) -> None:
     rows = measured(world)
     assert len(rows) >= 4
     assert all(row["decode"] > 0 and row["prompt"] > 0 and row["ram"] > 1 << 20 for row in rows)
-    # a quantized cache of values needs flash attention
-    argv = found(world)["argv"]
-    assert argv[: len(world.engine(world.model, world.base_port))][-1]
-    assert str(world.base_port) in argv
+    huge = [row for row in found(world)["points"] if "-c 1000000000" in row["changes"]]
+    assert [row["fate"] for row in huge] == ["unfit"] * len(huge) != []
+    assert "1000000000" not in world.run.log("baseline-tuned").read_text()
+    assert str(world.base_port) in found(world)["argv"]
     assert (world.run.path / "report/tune-tune.svg").exists()
 
 

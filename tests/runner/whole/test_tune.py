@@ -84,6 +84,42 @@ def test_an_abort_keeps_the_points_and_gives_no_figure(world: World) -> None:
     assert world.serves()
 
 
+BENCH = """
+case "$*" in *"-ngl 30"*|*"-ngl 40"*) echo "CUDA error: out of memory"; exit 1;; esac
+rate=10
+case "$*" in *"-t 2"*) rate=20;; esac
+case "$*" in *"-ngl 20"*) rate=$((rate + 5));; esac
+row='{"n_prompt": %s, "n_gen": %s, "avg_ts": %s, "samples_ts": [%s, %s]}\\n'
+printf "$row" 512 0 90 90 90
+printf "$row" 0 128 $rate $rate $rate
+"""
+
+
+def bench(flags: str, more: str = "") -> str:
+    argv = json.dumps(["sh", "-c", BENCH, "llama-bench"])
+    return f"id: tune, tune: {{bench: {argv}, flags: {flags}{more}}}"
+
+
+def test_llama_bench_is_swept_in_the_baselines_outage(world: World) -> None:
+    flags = '{"-t": [1, 2], "-ngl": "0..40 by 10"}'
+    judge = "id: fast, gate: [{metric: tune.best.gain, go: '>= 100 %'}]"
+    done = world.go(world.write("b.yaml", book(bench(flags), judge)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    assert found(world)["flags"] == "-t 2 -ngl 20"
+    seen = fates(world)
+    assert "card" in seen.values()
+    assert "-ngl 40" not in seen or seen["-ngl 40"] in ("card", "unfit")
+    assert any(row.id.startswith("baseline:stop") for row in world.view().steps)
+    assert world.serves()
+
+
+def test_llama_bench_may_run_beside_the_baseline(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(bench('{"-t": [2]}', ", beside: true"))))
+    assert done.code == 0, done
+    assert not any(row.id.startswith("baseline:stop") for row in world.view().steps)
+    assert world.view().metrics["tune"]["best.tok_s"]["value"] == pytest.approx(20.0)
+
+
 @pytest.mark.parametrize(
     ("step", "words"),
     [
