@@ -183,6 +183,21 @@ def test_no_more_points_are_measured_than_asked_for() -> None:
     assert "7 points" in found.why
 
 
+def test_what_is_known_costs_nothing_of_what_may_be_measured() -> None:
+    made, rate = grid((6, 6, 6)), surface(1, (6, 6, 6), 0.1)
+    first = Search(made, Goal(), lambda point: measured(rate(point)), most=7).run()
+    asked: list[Point] = []
+
+    def ask(point: Point) -> Outcome:
+        asked.append(point)
+        return measured(rate(point))
+
+    again = Search(made, Goal(), ask, most=7, known=first.outcomes.get).run()
+    assert len(asked) == 7
+    assert not set(asked) & first.outcomes.keys()
+    assert len(again.outcomes) == 14
+
+
 def test_nothing_that_can_be_measured_is_said() -> None:
     found = Search(grid((2, 2)), Goal(), lambda _: Outcome("failed", why="no")).run()
     assert (found.best, found.why) == (None, "no point could be measured")

@@ -18,7 +18,9 @@ from console.bench.tune.outcome import Goal, Outcome, together
 from console.bench.tune.space import Point, Resource, Space
 
 Ask = Callable[[Point], Outcome]
-"""Measure a point, or give what is known of it already."""
+"""Measure a point."""
+Known = Callable[[Point], Outcome | None]
+"""What an earlier search measured of a point."""
 
 FEW = 4
 """A line of so many values is measured whole; a longer one is narrowed down."""
@@ -46,14 +48,16 @@ class Spent(Exception):
 
 @dataclass
 class Search:
-    """One search. `most`: points measured at most; `gain`: the share by which a point has to be
-    faster to replace the best one (a smaller difference is not worth a change)."""
+    """One search. `most`: points measured at most, besides those that are known; `gain`: the share
+    by which a point has to be faster to replace the best one."""
 
     space: Space
     goal: Goal
     ask: Ask
     most: int = 1_000_000
     gain: float = 0.0
+    known: Known = lambda _: None
+    asked: int = 0
     found: Found = field(default_factory=Found)
     _slack: float = SLACK
 
@@ -107,9 +111,12 @@ class Search:
         if point not in outcomes:
             if self._too_big(point):
                 outcomes[point] = LEFT_OUT
-            elif sum(one is not LEFT_OUT for one in outcomes.values()) >= self.most:
+            elif (known := self.known(point)) is not None:
+                outcomes[point] = known
+            elif self.asked >= self.most:
                 raise Spent
             else:
+                self.asked += 1
                 outcomes[point] = self.ask(point)
         return self._known(point)
 

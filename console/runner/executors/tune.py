@@ -59,7 +59,9 @@ class _Trial:
         setting = {**rig.setting(), "cores": os.cpu_count(),
                    "cards": [gpu.uuid for gpu in context.plan.site.model.gpus]}  # fmt: skip
         self._points = Points(paths.tune_dir(), setting)
-        self._search = Search(made, self._goal, self.ask, asked.points, asked.gain)
+        self._search = Search(
+            made, self._goal, self.ask, asked.points, asked.gain, known=self.known
+        )
         self._measured = 0
         self._before = 0
 
@@ -83,12 +85,14 @@ class _Trial:
                 lines=[one_line(why, 300) for why in dict.fromkeys(whys)][:5],
             )  # fmt: skip
 
+    def known(self, point: Point) -> Outcome | None:
+        """A point as an earlier search measured it."""
+        found = self._points.get(self._argv(point))
+        self._before += found is not None
+        return found
+
     def ask(self, point: Point) -> Outcome:
-        """A point as it is known, else as it is measured now."""
-        known = self._points.get(self._argv(point))
-        if known is not None and known.fate != "unfit":
-            self._before += 1
-            return known
+        """A point as it is measured now, kept as soon as it is."""
         return self._kept(point, self._measure(point))
 
     def again(self, point: Point) -> Outcome:

@@ -94,6 +94,7 @@ class ServerRig:
         self.written = found
         if self._name == tuning.TUNED and isinstance(own, ProcessSpec):
             self.written = own.argv
+        self._services.use(self._spec)  # before anything is stopped under this name
         self._services.stop(self._name, attempt)  # an earlier runner's, with some flags or other
         refuse_answered(context, self._name)
 
