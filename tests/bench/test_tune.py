@@ -192,7 +192,7 @@ def test_what_is_known_costs_nothing_of_what_may_be_measured() -> None:
         asked.append(point)
         return measured(rate(point))
 
-    again = Search(made, Goal(), ask, most=7, known=first.outcomes.get).run()
+    again = Search(made, Goal(), ask, most=7, known=first.outcomes).run()
     assert len(asked) == 7
     assert not set(asked) & first.outcomes.keys()
     assert len(again.outcomes) == 14

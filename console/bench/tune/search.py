@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from console.bench.tune.outcome import Goal, Outcome, together
@@ -19,8 +19,6 @@ from console.bench.tune.space import Point, Resource, Space
 
 Ask = Callable[[Point], Outcome]
 """Measure a point."""
-Known = Callable[[Point], Outcome | None]
-"""What an earlier search measured of a point."""
 
 FEW = 4
 """A line of so many values is measured whole; a longer one is narrowed down."""
@@ -48,23 +46,26 @@ class Spent(Exception):
 
 @dataclass
 class Search:
-    """One search. `most`: points measured at most, besides those that are known; `gain`: the share
-    by which a point has to be faster to replace the best one."""
+    """One search. `most`: points measured at most, besides what is `known` of others; `gain`: the
+    share by which a point has to be faster to replace the best one."""
 
     space: Space
     goal: Goal
     ask: Ask
     most: int = 1_000_000
     gain: float = 0.0
-    known: Known = lambda _: None
+    known: Mapping[Point, Outcome] = field(default_factory=dict)
     asked: int = 0
     found: Found = field(default_factory=Found)
     _slack: float = SLACK
 
     def run(self) -> Found:
         """Search to the end, or until `most` points were asked for."""
+        self.found.outcomes.update(self.known)
         try:
             self._begin()
+            for point in self.known:
+                self._take(point)
             for _ in range(MOST_ROUNDS):
                 while self._lines():
                     pass
@@ -111,8 +112,6 @@ class Search:
         if point not in outcomes:
             if self._too_big(point):
                 outcomes[point] = LEFT_OUT
-            elif (known := self.known(point)) is not None:
-                outcomes[point] = known
             elif self.asked >= self.most:
                 raise Spent
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -20,6 +21,8 @@ from console.runner.executors.tune_points import BenchRig, Rig, ServerRig, goal_
 from console.runner.fault import point as fault_point
 from console.runner.prepare.plan import PlannedStep
 
+MOST_LOOKED_UP = 50_000
+"""Combinations that are looked up among those that are known."""
 MOST_SHOWN = 400
 """Points in the journal, the fastest first; the file has them all."""
 
@@ -59,11 +62,8 @@ class _Trial:
         setting = {**rig.setting(), "cores": os.cpu_count(),
                    "cards": [gpu.uuid for gpu in context.plan.site.model.gpus]}  # fmt: skip
         self._points = Points(paths.tune_dir(), setting)
-        self._search = Search(
-            made, self._goal, self.ask, asked.points, asked.gain, known=self.known
-        )
+        self._search = Search(made, self._goal, self.ask, asked.points, asked.gain)
         self._measured = 0
-        self._before = 0
 
     @property
     def found(self) -> Found:
@@ -73,9 +73,10 @@ class _Trial:
         """Search to its end. Raises StepFailed if nothing could be measured."""
         if self._asked.fresh:
             self._points.forget()
-        kept = self._points.read()
-        if kept:
-            self._attempt.say(f"{kept} points are known from before", always=True)
+        if self._points.read():
+            self._search.known = self._known()
+            count = len(self._search.known)
+            self._attempt.say(f"{count} points are known from before", always=True)
         self._search.run()
         self._search.confirm(self.again)
         if self.found.best is None:
@@ -85,11 +86,11 @@ class _Trial:
                 lines=[one_line(why, 300) for why in dict.fromkeys(whys)][:5],
             )  # fmt: skip
 
-    def known(self, point: Point) -> Outcome | None:
-        """A point as an earlier search measured it."""
-        found = self._points.get(self._argv(point))
-        self._before += found is not None
-        return found
+    def _known(self) -> dict[Point, Outcome]:
+        """The points of this space that an earlier search measured."""
+        points = itertools.islice(self._space.points(), MOST_LOOKED_UP)
+        found = ((point, self._points.get(self._argv(point))) for point in points)
+        return {point: outcome for point, outcome in found if outcome is not None}
 
     def ask(self, point: Point) -> Outcome:
         """A point as it is measured now, kept as soon as it is."""
@@ -136,7 +137,7 @@ class _Trial:
                 "of": self._asked.service or "llama-bench", "prefer": self._asked.prefer,
                 "prompt": self._asked.prompt, "depth": self._asked.depth,
                 "tokens": self._asked.max_tokens, "size": self._space.size,
-                "measured": self._measured, "before": self._before, "early": early,
+                "measured": self._measured, "before": len(self._search.known), "early": early,
                 "why": self.found.why, "file": str(self._points.path),
                 "flags": self._space.words(best) if best is not None else "",
                 "argv": list(self._space.argv(self._rig.written, best)) if best is not None else [],
