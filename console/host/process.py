@@ -24,6 +24,7 @@ from console.common.errors import ServiceError
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host import cgroup, memory, privileges
+from console.host.activation import PLAIN, Activation
 from console.host.children import kept, start_error
 
 COOKIE = "OMNI_RUN"
@@ -37,11 +38,13 @@ STEP_COOKIE = "OMNI_STEP"
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What a host process is started with; `env` is added to the allow-listed environment."""
+    """What a host process is started with; `env` is added to the allow-listed environment, over
+    what `within` gives, which a baseline has not."""
 
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
+    within: Activation = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +119,14 @@ def boot_id() -> str:
 
 
 def environment(
-    extra: Iterable[tuple[str, str]], cookie: str, base: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """The allow-listed part of the environment, `extra`, and the run's cookie. SPT_NOENV keeps a
-    server that changes its title (py-setproctitle: vLLM, SGLang) from overwriting the cookie."""
+    extra: Iterable[tuple[str, str]], cookie: str, base: Mapping[str, str] | None = None,
+    within: Activation = PLAIN,
+) -> dict[str, str]:  # fmt: skip
+    """The allow-listed environment, what `within` gives, `extra`, the run's cookie; SPT_NOENV keeps
+    a server that sets its title (py-setproctitle) from overwriting that. Raises ServiceError."""
     allowed = kept(base if base is not None else os.environ)
-    return {"SPT_NOENV": "1", **allowed, **dict(extra), COOKIE: cookie}
+    given = within.variables(allowed.get("PATH", os.defpath))
+    return {"SPT_NOENV": "1", **allowed, **given, **dict(extra), COOKIE: cookie}
 
 
 _exits: dict[tuple[int, int], int] = {}
@@ -156,8 +161,8 @@ def spawn(
         popen = cgroup.popen if enclosed else subprocess.Popen
         child = popen(
             list(spec.argv), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            cwd=spec.cwd or None, env=environment([*spec.env, *extra_env], cookie, base),
-            start_new_session=True,
+            cwd=spec.cwd or None, start_new_session=True,
+            env=environment([*spec.env, *extra_env], cookie, base, spec.within),
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise start_error(spec.argv[0], spec.cwd, error) from error
@@ -326,7 +331,7 @@ def carries(pid: int, cookie: str, step: str = "") -> bool:
 
 def spec_sha(spec: ProcessSpec) -> str:
     """sha256 of argv, environment and directory: equal means "the same thing"."""
-    return _sha(json.dumps([spec.argv, spec.env, spec.cwd]))
+    return _sha(json.dumps([spec.argv, spec.env, spec.cwd, *filter(None, [str(spec.within)])]))
 
 
 def _sha(text: str) -> str:

@@ -133,6 +133,7 @@ class Rewriter:
 
     def _process(self, service: Tree, service_name: str) -> None:
         """Turn a model server into a container, for its quota; others stay processes."""
+        self._environment(service["process"], f"service {service_name}")
         argv = [self._argument(one) for one in service["process"].get("argv") or ()]
         program = Path(str(argv[0])).name if argv else ""
         if not (set(SERVERS) & set(argv) or program in PROGRAMS):
@@ -146,6 +147,11 @@ class Rewriter:
         del service["process"]
         self.notes.append(f"host process {program} runs in a stand-in container")
 
+    def _environment(self, table: Tree, where: str) -> None:
+        """What a conda environment has, a rehearsal has not: its stand-ins are on PATH."""
+        if table.pop("environment", None):
+            self.notes.append(f"{where}: its environment is not used")
+
     def guard(self, guard: Tree) -> None:
         if guard.get("metric") == "host.ram_available" and self.mapping.ram_below:
             limit = f"{self.mapping.ram_below >> 20}MiB"
@@ -154,6 +160,7 @@ class Rewriter:
 
     def _step(self, step: Tree, base: Path) -> None:
         where = f"step {step.get('id')}"
+        self._environment(step, where)
         for key, change in self._kinds().items():
             if isinstance(step.get(key), dict):
                 change(step[key])
@@ -233,8 +240,8 @@ class Rewriter:
         for key in ("images", "torch"):
             if host.get(key):
                 host[key] = [self.tag(str(one)) for one in host[key]]
-        for key in ("tools", "headers", "conda", "builds", "source"):  # a rehearsal builds nothing
-            if host.pop(key, None) and key != "conda":
+        for key in ("tools", "headers", "builds", "source"):  # a rehearsal builds nothing
+            if host.pop(key, None):
                 self.notes.append(f"{where}: {key} of a build are not asked for")
         files = [str(base / str(one)) for one in host.get("compose") or ()]
         host["compose"] = [self._stacks.get(one, one) for one in files]

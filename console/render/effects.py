@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from console.bench.metrics import PROMPT_ROUNDS
 from console.common import redact
@@ -69,9 +70,8 @@ def _host(asked: measuring.HostStep) -> Iterator[str]:
         yield f"compute capability {asked.compute[0]}.{asked.compute[1]}"
     if asked.cuda:
         yield f"CUDA {asked.cuda[0]}.{asked.cuda[1]} for its GPUs"
-    within = f" (conda: {one_line(asked.conda)})" if asked.conda else ""
-    yield from (f"program {one_line(name)}{within}" for name in asked.tools)
-    yield from (f"header {one_line(name)}{within}" for name in asked.headers)
+    yield from (f"program {one_line(name)}" for name in asked.tools)
+    yield from (f"header {one_line(name)}" for name in asked.headers)
     if asked.driver:
         yield f"NVIDIA driver {one_line(asked.driver)}"
     if asked.gpus:
@@ -118,6 +118,8 @@ def effects(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
     if step.unless is not None:
         yield f"skipped if {_unless(step)}"
     yield from _kind(step, services)
+    if within := step.environment.activation(Path()):
+        yield f"  within {one_line(str(within))}"
     for name, output in step.outputs.items():
         unit = f" ({output.unit})" if output.unit else ""
         yield f"captures {step.id}.{name}{unit} from output matching {one_line(output.pattern)}"
@@ -263,6 +265,8 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
             yield f"  and after the words of its command: {shown(runs.args)}"
     elif isinstance(runs, ProcessSpec):
         yield f"starts a host process: {shown(runs.argv)}"
+        if runs.within:
+            yield f"  within {one_line(str(runs.within))}"
         yield f"  {limits.containment(spec)}"
     elif isinstance(runs, ExistingContainer):
         yield f"starts the existing container {runs.name}"

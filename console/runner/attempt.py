@@ -188,7 +188,8 @@ def _skip_reason(context: Context, step: Step | None, attempt: Attempt) -> Done 
         there = path.is_file() and path.stat().st_size >= least
     else:
         argv = list(step.unless.run or [])
-        there = succeeds(context, argv, attempt, context.plan.playbook.base)
+        base = context.plan.playbook.base
+        there = succeeds(context, argv, attempt, base, step.environment.activation(base))
     return Done("already done", skipped=True) if there else None
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.common import paths
@@ -88,8 +89,11 @@ def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
         hint = "" if moved else "   # its port is not in here: make it listen on the url's"
         yield "process:"
         yield f"  argv: {json.dumps(list(argv), ensure_ascii=False)}{hint}"
-        if runs.env:
-            yield f"  env: {json.dumps(dict(runs.env), ensure_ascii=False)}"
+        conda = replace(runs.within, file="").variables(os.environ.get("PATH", os.defpath))
+        if env := {**conda, **dict(runs.env)}:
+            yield f"  env: {json.dumps(env, ensure_ascii=False)}"
+        if runs.within.file:
+            yield f"  # and to its env the variables in {clean(runs.within.file)}"
         if runs.cwd:
             yield f"  cwd: {json.dumps(runs.cwd, ensure_ascii=False)}"
     elif isinstance(runs, ContainerSpec):

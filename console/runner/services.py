@@ -144,8 +144,9 @@ class RunServices:
         elif isinstance(runs, ComposeSpec):
             self.find(name)
         elif isinstance(runs, ProcessSpec):
-            program = runs.argv[0]
-            there = shutil.which(program) or (Path(runs.cwd or ".") / program).exists()
+            program, path = runs.argv[0], os.environ.get("PATH", os.defpath)
+            path = runs.within.variables(path).get("PATH", path)
+            there = shutil.which(program, path=path) or Path(runs.cwd or ".", program).exists()
             if not there:
                 raise StepFailed(Cause.START_ERROR, f"{one_line(program)}: not found")
 

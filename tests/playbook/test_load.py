@@ -14,6 +14,25 @@ from tests.playbook.conftest import Book, steps_text
 NOTE = steps_text("{id: a, note: hi}")
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{id: a, note: hi, environment: {conda: /e}}",
+        "{id: a, run: [x], where: {image: 'i:1'}, environment: {conda: /e}}",
+        "{id: a, check: {file: x}, environment: {file: /e}}",
+        "{id: a, host: {gpus: true}, environment: {conda: /e}}",
+    ],
+)
+def test_an_environment_belongs_to_a_command_on_this_machine(book: Book, step: str) -> None:
+    (said,) = book.step_problems(step)
+    assert said.startswith("environment belongs to run, script, check output")
+
+
+def test_an_empty_environment_is_none(book: Book) -> None:
+    """An input may leave it open: conda: '' is nowhere refused."""
+    assert book.steps("{id: a, note: hi, environment: {conda: ''}}")
+
+
 def test_the_smallest_playbook(book: Book) -> None:
     loaded = book.load(NOTE)
     assert (loaded.name, loaded.base) == ("x", book.path.parent)

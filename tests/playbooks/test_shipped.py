@@ -175,7 +175,7 @@ def test_the_server_is_built_with_what_its_import_chain_asks_for() -> None:
     ("name", "build", "needed"),
     [
         ("ik-llama-phase2", "build", {"nvcc", "cmake"}),
-        ("kt-sglang-evaluation", "kernel", {"cmake"}),
+        ("kt-sglang-evaluation", "kernel", {"nvcc", "cmake"}),
     ],
 )
 def test_a_build_on_the_host_is_preceded_by_what_it_needs(
@@ -188,6 +188,12 @@ def test_a_build_on_the_host_is_preceded_by_what_it_needs(
     assert step is not None
     assert step.host is not None
     assert needed <= set(step.host.tools)
+
+
+def test_conda_is_where_build_conversion_and_server_look() -> None:
+    plan = planned("kt-sglang-evaluation", conda="/envs/other")
+    for one in ("builds", "kernel", "experts", "up"):
+        assert "within conda /envs/other" in "\n".join(plan.at(one).effects), one
 
 
 MAPPING = Path(__file__).parents[2] / "docs/reference/mapping.md"

@@ -9,6 +9,7 @@ from console.checks.preflight import Finding, Level, toolkit
 from console.checks.preflight.toolkit import findings
 from console.cli import main
 from console.common.errors import Exit
+from console.host.activation import Activation
 from console.host.sample import Card
 
 BIG = Card("RTX PRO 6000", "GPU-1", compute=(12, 0))
@@ -70,8 +71,14 @@ def test_a_conda_environment_has_its_own(only: Path, tmp_path: Path) -> None:
     env = tmp_path / "envs/kt"
     nvcc(only, "12.4")
     nvcc(env / "bin", "13.1")
-    (found,) = findings(["nvcc"], [], (13, 1), [], str(env))
+    (found,) = findings(["nvcc"], [], (13, 1), [], Activation(str(env)))
     assert found.words == f"{env}/bin/nvcc is 13.1"
+
+
+def test_an_environment_that_is_not_there_is_no_go(only: Path, tmp_path: Path) -> None:
+    (found,) = findings(["nvcc"], ["nccl.h"], None, [], Activation(str(tmp_path / "none")))
+    assert (found.level, found.title) == (Level.FAIL, "environment")
+    assert str(tmp_path / "none") in found.words
 
 
 def test_headers_are_asked_of_the_compiler(
@@ -83,11 +90,12 @@ def test_headers_are_asked_of_the_compiler(
     if shutil.which("c++") is None:
         pytest.skip("there is no C++ compiler")
     env = tmp_path / "envs/kt"
-    found = list(findings([], ["stdio.h", "omni_none.h"], None, [], str(env)))
+    (env / "bin").mkdir(parents=True)
+    found = list(findings([], ["stdio.h", "omni_none.h"], None, [], Activation(str(env))))
     assert [one.level for one in found] == [Level.OK, Level.FAIL]
     (env / "include").mkdir(parents=True)
     (env / "include/omni_none.h").write_text("#include <what_is_not_there.h>\n")
-    (there,) = findings([], ["omni_none.h"], None, [], str(env))
+    (there,) = findings([], ["omni_none.h"], None, [], Activation(str(env)))
     assert there.level is Level.OK
 
 

@@ -48,6 +48,16 @@ def test_the_smallest_site(path: Path) -> None:
     assert (site.service_specs(), site.guards, site.model.lease) == ({}, (), None)
 
 
+def test_a_baseline_has_no_environment_that_a_rollback_would_have_to_read(path: Path) -> None:
+    body = "baseline:\n  process: {argv: [serve], environment: {conda: /envs/kt}}\n"
+    (said,) = problems(path, f"{body}  url: http://127.0.0.1:8000\n")
+    assert "a rollback starts the baseline by what was sealed" in said
+    body = "services:\n  a: {process: {argv: [serve], environment: {conda: kt}}, url: 'http://127.0.0.1:8001'}\n"
+    runs = load(path, BASELINE + body).service_specs()["a"].runs
+    assert isinstance(runs, ProcessSpec)
+    assert runs.within.conda == str(path.parent / "kt")
+
+
 def test_a_compose_baseline_is_relative_to_the_site_file(path: Path) -> None:
     site = load(
         path,

@@ -20,6 +20,7 @@ from console.checks.preflight.image import torch_of
 from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.common.text import one_line
 from console.common.units import format_bytes
+from console.host.activation import PLAIN, Activation
 from console.host.gpu import inventory as nvml
 from console.host.gpu.inventory import Cards
 from console.host.machine import disk_free
@@ -221,7 +222,7 @@ class HostAsk:
     compose_env: tuple[tuple[str, str], ...] = ()
     tools: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
-    conda: str = ""
+    within: Activation = PLAIN
 
 
 def findings(
@@ -234,7 +235,7 @@ def findings(
     yield kernel(sched_ext=ask.sched_ext)
     yield numa(machine)
     yield from _cards(ask, machine.cards, seen)
-    yield from toolkit.findings(ask.tools, ask.headers, ask.cuda, machine.cards, ask.conda)
+    yield from toolkit.findings(ask.tools, ask.headers, ask.cuda, machine.cards, ask.within)
     yield from ports(ask.ports)
     if ask.disk is not None:
         yield disk(ask.disk, ask.need)

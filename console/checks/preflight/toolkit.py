@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from console.checks.preflight import Finding, Level, gpu
+from console.common.errors import ServiceError
 from console.common.text import decode, one_line
 from console.host import children
-from console.host.conda import activated
+from console.host.activation import PLAIN, Activation
 from console.host.sample import Card
 
 ASK_S = 20.0
@@ -28,11 +29,15 @@ Pair = tuple[int, int]
 
 def findings(
     tools: Sequence[str], headers: Sequence[str], cuda: Pair | None, cards: Sequence[Card],
-    prefix: str = "",
+    within: Activation = PLAIN,
 ) -> Iterator[Finding]:  # fmt: skip
-    """Whether a step of this user, with the conda environment at `prefix`, would find each."""
+    """Whether a step of this user that runs `within` an environment would find each."""
     env = children.kept()
-    env |= activated(prefix, env.get("PATH", os.defpath))
+    try:
+        env |= within.variables(env.get("PATH", os.defpath))
+    except ServiceError as error:
+        yield Finding(Level.FAIL, "environment", f"{error.title}: {error.detail}", error.hint)
+        return
     for name in dict.fromkeys(tools):
         path = shutil.which(name, path=env["PATH"] if env.get("PATH") else os.defpath)
         if path is None:
@@ -42,7 +47,7 @@ def findings(
         else:
             yield Finding(Level.OK, _title(name), one_line(path))
     for name in dict.fromkeys(headers):
-        yield _header(name, env, prefix)
+        yield _header(name, env, within.conda)
 
 
 def _title(name: str) -> str:

@@ -335,7 +335,7 @@ class DiskAsk(Strict):
 
 class HostStep(Strict):
     """What this machine must have. `gpus`: every card that the site names is here. `tools` and
-    `headers`: what a build on the host has to find, with the conda environment `conda` if given;
+    `headers`: what a build on the host has to find, within the step's `environment` if it has one;
     among the tools, `nvcc` has to be of the version `cuda`, which is else a matter of a table.
     `builds`: build steps of this playbook, whose context, Dockerfile and source are read now;
     `source`: a tree that is built on this machine."""
@@ -353,15 +353,8 @@ class HostStep(Strict):
     driver: DriverVersion | None = None
     tools: Texts = []
     headers: list[Annotated[str, Field(pattern=r"^[\w./+-]+$")]] = []
-    conda: Text = ""
     builds: list[str] = []
     source: Text = ""
-
-    @model_validator(mode="after")
-    def _for_what(self) -> HostStep:
-        if self.conda and not (self.tools or self.headers):
-            raise ValueError("!conda says where tools and headers are looked for; none are named")
-        return self
 
 
 class ImportsStep(Strict):

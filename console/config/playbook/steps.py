@@ -27,7 +27,7 @@ from console.config.playbook.measuring_steps import (
 )
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.tuning_step import TuneStep
-from console.config.site.service import EnvName, MountText, Url
+from console.config.site.service import EnvironmentModel, EnvName, MountText, Url
 from console.config.validation import (
     Arg,
     ByteCount,
@@ -273,6 +273,7 @@ class Step(Strict):
     where: Where | None = None
     env: dict[EnvName, EnvValue] = {}
     cwd: Text = ""
+    environment: EnvironmentModel = EnvironmentModel()
     when: bool = True
     requires: list[Check] = []
     unless: Unless | None = None
@@ -297,6 +298,9 @@ class Step(Strict):
         runs = command or (self.tune is not None and bool(self.tune.bench))
         if (self.where or self.env or self.cwd) and not runs:
             raise ValueError("!where, env and cwd belong to run, script and a tune with bench")
+        if self.environment != EnvironmentModel() and not self._commands_host:
+            kinds = "run, script, check output, tune with bench, and tools and headers of host"
+            raise ValueError(f"!environment belongs to {kinds}, on this machine")
         if self.outputs and not (command or (self.check and self.check.output)):
             raise ValueError("!outputs belong to run, script and check output")
         if self.figures and not command:
@@ -312,6 +316,15 @@ class Step(Strict):
         if found[0] not in JUDGES and self.model_fields_set & {"on_no_go", "on_hold", "outcomes"}:
             raise ValueError(f"!on_no_go, on_hold and outcomes belong to {', '.join(JUDGES)}")
         return self
+
+    @property
+    def _commands_host(self) -> bool:
+        """Whether it runs a command on this machine, or looks for what one would need."""
+        looked = self.host is not None and bool(self.host.tools or self.host.headers)
+        asked = self.check is not None and self.check.output is not None
+        command = self.run is not None or self.script is not None
+        command = command or (self.tune is not None and bool(self.tune.bench))
+        return self.where is None and (command or asked or looked)
 
     @property
     def kind(self) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text
+from console.host.activation import Activation
 from console.host.process import ProcessSpec
 from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
 
@@ -136,10 +137,25 @@ class ComposeModel(Strict):
         )
 
 
+class EnvironmentModel(Strict):
+    """What a command on this machine finds beside the usual: the programs of a conda environment or
+    virtual environment (its prefix; PATH, CONDA_PREFIX, and CUDA_HOME where it has nvcc), and the
+    variables of a file of NAME=VALUE lines, in which nothing is expanded. Both are read when the
+    command starts. `env` comes on top."""
+
+    conda: Text = ""
+    file: Text = ""
+
+    def activation(self, base: Path) -> Activation:
+        return Activation(*(one and str(base / os.path.expanduser(one))
+                            for one in (self.conda, self.file)))  # fmt: skip
+
+
 class ProcessModel(Strict):
     argv: list[Arg] = Field(min_length=1)
     env: dict[EnvName, Arg] = {}
     cwd: Text = ""
+    environment: EnvironmentModel = EnvironmentModel()
 
     @model_validator(mode="after")
     def _no_shell(self) -> ProcessModel:
@@ -150,7 +166,8 @@ class ProcessModel(Strict):
 
     def spec(self, base: Path) -> ProcessSpec:
         cwd = str(base / self.cwd) if self.cwd else str(base)
-        return ProcessSpec(tuple(self.argv), tuple(sorted(self.env.items())), cwd)
+        env, within = tuple(sorted(self.env.items())), self.environment.activation(base)
+        return ProcessSpec(tuple(self.argv), env, cwd, within)
 
 
 class ServiceModel(OneOf):

@@ -18,6 +18,7 @@ from console.common.redact import NONE, Known
 from console.config.site.guard import LEASE, GuardModel, limits, trouble
 from console.config.site.service import (
     ComposeModel,
+    EnvironmentModel,
     ProcessModel,
     ReadyModel,
     ServiceModel,
@@ -139,6 +140,9 @@ class BaselineModel(OneOf):
     def _as_it_is(self) -> BaselineModel:
         if self.compose is not None and self.compose.args:
             raise ValueError("!the baseline's container exists already: write args beside compose")
+        if self.process is not None and self.process.environment != EnvironmentModel():
+            what = "a rollback starts the baseline by what was sealed, and reads no other file"
+            raise ValueError(f"!{what}: name its program by its whole path, and write env")
         return self
 
 

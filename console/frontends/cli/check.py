@@ -74,6 +74,7 @@ def host(args: Namespace) -> int:
     """What this machine offers for the requirements given; without any, the machine itself."""
     from console.checks.preflight import of_site
     from console.checks.preflight.host import HostAsk
+    from console.host.activation import Activation
 
     site = site_of(args.site)
     ask = HostAsk(
@@ -86,7 +87,7 @@ def host(args: Namespace) -> int:
         compute=_parsed("--compute", args.compute, _version),
         driver=_parsed("--driver", args.driver, _driver) or "",
         tools=tuple(args.tool), headers=tuple(args.header),
-        conda=str(Path(args.conda).expanduser().absolute()) if args.conda else "",
+        within=Activation(str(Path(args.conda).expanduser().absolute()) if args.conda else ""),
     )  # fmt: skip
     return _findings(args, of_site.host(site, ask, lambda: _docker(site)))
 

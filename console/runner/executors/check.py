@@ -9,6 +9,7 @@ from pathlib import Path
 from console.common.text import decode, one_line
 from console.common.units import format_bytes
 from console.config.playbook.steps import Check, HttpCheck, Step
+from console.host.activation import PLAIN, Activation
 from console.journal.state import Cause
 from console.render.effects import check_words
 from console.runner.context import Attempt, Context, Done, StepFailed
@@ -20,18 +21,19 @@ from console.runtime.probe import ProbeError, fetch
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Raises StepFailed when the answer is not the expected one."""
-    detail = ask(context, planned.asked(Check), attempt)
+    within = planned.written.environment.activation(context.plan.playbook.base)
+    detail = ask(context, planned.asked(Check), attempt, within)
     attempt.close()
     capture_outputs(context, planned.written, attempt)
     return Done(detail)
 
 
-def ask(context: Context, check: Check, attempt: Attempt) -> str:
+def ask(context: Context, check: Check, attempt: Attempt, within: Activation = PLAIN) -> str:
     """The answer in words. Raises StepFailed (output_invalid)."""
     if check.http is not None:
         return _http(check.http, attempt)
     if check.output is not None:
-        return _output(context, check, attempt)
+        return _output(context, check, attempt, within)
     if check.file is not None:
         return _file(context.path(check.file), check.min_bytes)
     if check.port_free is not None:
@@ -45,7 +47,7 @@ def requires(context: Context, step: Step, attempt: Attempt) -> None:
     """Raises StepFailed(precondition) for the first requirement that does not hold."""
     for check in step.requires:
         try:
-            ask(context, check, attempt)
+            ask(context, check, attempt, step.environment.activation(context.plan.playbook.base))
         except StepFailed as failed:
             raise StepFailed(
                 Cause.PRECONDITION, f"requires {check_words(check)}: {failed.detail}"
@@ -69,9 +71,9 @@ def _http(check: HttpCheck, attempt: Attempt) -> str:
     return f"{check.url} answered {reply.status}"
 
 
-def _output(context: Context, check: Check, attempt: Attempt) -> str:
-    argv = list(check.output or [])
-    code = run_host(context, argv, {}, str(context.plan.playbook.base), attempt)
+def _output(context: Context, check: Check, attempt: Attempt, within: Activation) -> str:
+    argv, base = list(check.output or []), context.plan.playbook.base
+    code = run_host(context, argv, {}, str(base), attempt, within)
     lines, tail = attempt.output(), attempt.last_lines()
     if code != 0:
         raise StepFailed(Cause.EXIT_CODE, f"ended with {code}", exit_code=code, lines=tail)

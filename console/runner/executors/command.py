@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from console.common.files import write_atomically
+from console.common.redact import Known
 from console.common.text import one_line
 from console.common.units import format_number
 from console.config.playbook.inputs import Secret
@@ -21,6 +22,7 @@ from console.config.playbook.measuring_steps import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
 from console.host import cgroup
+from console.host.activation import PLAIN, Activation
 from console.host.process import (
     COOKIE,
     STEP_COOKIE,
@@ -62,7 +64,8 @@ def run_step(context: Context, step: Step, attempt: Attempt) -> int:
     if step.where is not None:
         return _in_container(context, step, env, attempt)
     cwd = context.path(step.cwd) if step.cwd else context.plan.playbook.base
-    return run_host(context, _argv(context, step, attempt), env, str(cwd), attempt)
+    within = step.environment.activation(context.plan.playbook.base)
+    return run_host(context, _argv(context, step, attempt), env, str(cwd), attempt, within)
 
 
 def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
@@ -96,10 +99,15 @@ def _environment(context: Context, step: Step, attempt: Attempt) -> dict[str, st
 
 
 def run_host(
-    context: Context, argv: list[str], env: dict[str, str], cwd: str, attempt: Attempt
-) -> int:
+    context: Context, argv: list[str], env: dict[str, str], cwd: str, attempt: Attempt,
+    within: Activation = PLAIN,
+) -> int:  # fmt: skip
     """A host command with its output in the attempt log; returns the exit code (−N: signal N)."""
     attempt.remaining()
+    added = [*docker_environment(context), (STEP_COOKIE, attempt.step), *env.items()]
+    given = environment(added, context.run.id, within=within)
+    for secret in Known.of(given).values if within.file else ():
+        attempt.hide(secret)
     try:
         child = cgroup.popen(
             argv,
@@ -107,10 +115,7 @@ def run_host(
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=cwd,
-            env=environment(
-                [*docker_environment(context), (STEP_COOKIE, attempt.step), *env.items()],
-                context.run.id,
-            ),
+            env=given,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -273,10 +278,12 @@ def capture_figures(context: Context, step: Step, attempt: Attempt) -> str:
     return ", ".join(words)
 
 
-def succeeds(context: Context, argv: list[str], attempt: Attempt, cwd: Path) -> bool:
+def succeeds(
+    context: Context, argv: list[str], attempt: Attempt, cwd: Path, within: Activation
+) -> bool:
     """Whether a short command ends with 0; for `unless`."""
     try:
-        return run_host(context, argv, {}, str(cwd), attempt) == 0
+        return run_host(context, argv, {}, str(cwd), attempt, within) == 0
     except StepFailed as failed:
         if failed.cause is Cause.TIMEOUT:
             raise

@@ -104,7 +104,7 @@ def host(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
         gpus=tuple(gpu.uuid for gpu in site.model.gpus) if asked.gpus else (),
         compute=asked.compute, torch=tuple(asked.torch), cuda=asked.cuda,
         driver=asked.driver or "", tools=tuple(asked.tools), headers=tuple(asked.headers),
-        conda=str(context.path(asked.conda)) if asked.conda else "",
+        within=planned.written.environment.activation(context.plan.playbook.base),
     )  # fmt: skip
 
     def client() -> docker.DockerClient:

@@ -113,6 +113,31 @@ def test_inputs_reach_a_script_through_the_environment_alone(world: World) -> No
     assert world.go(path).code == 2
 
 
+def test_an_environment_reaches_commands_and_questions(world: World) -> None:
+    """conda's own programs are found first, the file's variables are set, its secrets hidden."""
+    home = world.root / "envs/kt"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/nvcc").write_text("#!/bin/sh\necho toolkit 13.1\n")
+    (home / "bin/nvcc").chmod(0o755)
+    (world.root / "vars").write_text(f"FROM_FILE=yes\nHF_TOKEN={SECRET}\n")
+    within = "environment: {conda: envs/kt, file: vars}"
+    script = "nvcc; echo home=$CUDA_HOME file=$FROM_FILE own=$OWN token=$HF_TOKEN"
+    text = book(
+        f"id: say, script: '{script}', env: {{OWN: mine}}, {within}",
+        f"id: ask, check: {{output: [nvcc], matches: toolkit}}, {within}",
+        f"id: skip, script: exit 1, unless: {{run: [nvcc]}}, {within}",
+        "id: bad, script: nvcc, environment: {conda: envs/none}",
+    )
+    done = world.go(world.write("b.yaml", text))
+    assert done.code == 5, done
+    said = world.run.attempt_log("say", 1).read_text()
+    assert said == f"toolkit 13.1\nhome={home} file=yes own=mine token=*****\n"
+    assert str(world.at("ask").state) == "succeeded"
+    assert str(world.at("skip").state) == "skipped"
+    assert world.at("bad").cause == "start_error"
+    assert f"{world.root}/envs/none" in world.at("bad").detail
+
+
 def told(path: Path, words: list[bytes]) -> bool:
     """Whether a file holds one of them; one that is gone holds nothing."""
     try:
