@@ -1,7 +1,9 @@
 """Every shipped playbook loads and plans on the example site, and has what the mapping says."""
 
 import json
+import os
 import re
+import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -188,6 +190,25 @@ def test_a_build_on_the_host_is_preceded_by_what_it_needs(
     assert step is not None
     assert step.host is not None
     assert needed <= set(step.host.tools)
+
+
+@pytest.mark.parametrize(
+    ("method", "weights", "code"),
+    [("AMXINT8", "none", 0), ("LLAMAFILE", "q3", 0), ("LLAMAFILE", "hf", 1), ("FP8", "hf", 0),
+     ("FP8", "q3", 1)],
+)  # fmt: skip
+def test_a_method_that_converts_nothing_is_asked_for_what_it_reads(
+    tmp_path: Path, method: str, weights: str, code: int
+) -> None:
+    for name in ("q3/model.gguf", "hf/config.json"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    step = planned("kt-sglang-resurrection").at("native").step
+    assert step is not None
+    env = {"OMNI_INPUT_METHOD": method, "OMNI_INPUT_WEIGHTS": weights, "OMNI_INPUT_HF": "x",
+           "OMNI_INPUT_MODELS": str(tmp_path), "PATH": os.environ["PATH"]}  # fmt: skip
+    done = subprocess.run(["sh", "-eu", "-c", step.script or ""], env=env, capture_output=True)
+    assert done.returncode == code, done
 
 
 def test_conda_is_where_build_conversion_and_server_look() -> None:

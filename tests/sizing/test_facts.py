@@ -6,7 +6,7 @@ import pytest
 
 from console.models.gguf.read import read_header
 from console.models.sizing.facts_from_config import from_config
-from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.facts_from_gguf import experts_at, from_gguf
 from console.models.sizing.model_facts import BadFacts, Kind
 from tests.sizing import shapes
 from tests.sizing.tiny import MODELS, FakeHeader, FakeTensor, header_of, llama
@@ -32,6 +32,19 @@ def test_a_layer_for_guessing_ahead_is_not_loaded() -> None:
     skipped = [weight for weight in facts.weights if weight.kind is Kind.SKIPPED]
     assert skipped
     assert {weight.layer for weight in skipped} == {2}
+
+
+def test_the_experts_of_a_directory_are_those_of_its_one_whole_set(tmp_path: Path) -> None:
+    assert experts_at(tmp_path) is None
+    path = MODELS["qwen3moe"]().write(tmp_path / "model.gguf")
+    due = from_gguf(header_of(MODELS["qwen3moe"]())).bytes_of(Kind.EXPERTS)
+    assert experts_at(tmp_path) == due > 0
+    other = MODELS["glm4moe"]().write(tmp_path / "other.gguf")
+    assert experts_at(tmp_path) is None, "which of the two it would be is nobody's guess"
+    other.unlink()
+    path.write_bytes(path.read_bytes()[:-4096])
+    assert experts_at(tmp_path) is None
+    assert experts_at(path) is None
 
 
 @pytest.mark.parametrize("name", MODELS)

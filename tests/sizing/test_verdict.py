@@ -12,6 +12,7 @@ from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_flags import conversion_plan
 from console.models.sizing.loader_plan import LlamaPlan, SglangPlan, Strategy
+from console.models.sizing.model_facts import Kind
 from tests.sizing import shapes
 from tests.sizing.site import (
     BASELINE,
@@ -34,6 +35,7 @@ from tests.sizing.site import (
     SMALLER,
     TWELVE,
     served,
+    sglang,
 )
 from tests.sizing.tiny import header_of, llama
 
@@ -118,6 +120,33 @@ def test_resident_needs_ram_and_swap_makes_it_tight_at_best() -> None:
     ):  # fmt: skip
         machine = replace(SITE, ram_available=need + more * GIB, swap_free=swap * GIB)
         assert assess(Q4, replace(plan, load_mode=mode), machine).verdict is verdict
+
+
+def test_llamafile_holds_the_experts_of_its_gguf_and_none_of_the_checkpoint() -> None:
+    words = "--kt-method LLAMAFILE --kt-weight-path /q3 --kt-num-gpu-experts 16"
+    plan = sglang(words)
+    blind = assess(INT8, plan, SITE)
+    assert blind.verdict is Verdict.UNKNOWN
+    assert any("--kt-weight-path" in why for why in blind.unknown)
+    assert all(point.ram >= 0 for point in blind.envelope.points)
+    experts = Q3.bytes_of(Kind.EXPERTS)
+    found = assess(INT8, replace(plan, kt_experts=experts), SITE)
+    (term,) = [one for one in found.terms if one.name == "CPU experts"]
+    assert term.bytes == experts < INT8.bytes_of(Kind.EXPERTS) / 2
+    assert found.verdict in (Verdict.GO, Verdict.TIGHT), found.because
+    assert assess(INT8, sglang(words.replace("LLAMAFILE", "FP8")), SITE).verdict is Verdict.NO_GO
+
+
+@pytest.mark.parametrize("method", ["LLAMAFILE", "FP8", "BF16", "RAWINT4"])
+def test_what_is_read_as_it_is_needs_nothing_for_a_conversion(method: str) -> None:
+    assert assess(INT8, conversion_plan(["--kt-method", method]), SMALLER).verdict is Verdict.GO
+
+
+def test_a_conversion_to_int4_writes_half_of_one_to_int8() -> None:
+    eight, four = (assess(INT8, conversion_plan(["--kt-method", one]), ROOMY)
+                   for one in ("AMXINT8", "AMXINT4"))  # fmt: skip
+    sizes = [next(t.bytes for t in one.terms if t.name == "result") for one in (eight, four)]
+    assert sizes[1] / sizes[0] == pytest.approx(0.5625 / 1.03125, rel=0.01)
 
 
 def test_a_context_beyond_the_models_own_is_said_and_taken() -> None:

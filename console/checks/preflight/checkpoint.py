@@ -37,8 +37,8 @@ from console.models.sizing import assessment as fit_text
 from console.models.sizing.assess import assess
 from console.models.sizing.assessment import ORDER, Assessment, Reference, Verdict
 from console.models.sizing.facts_from_config import from_config
-from console.models.sizing.facts_from_gguf import from_gguf
-from console.models.sizing.loader_plan import LoaderPlan
+from console.models.sizing.facts_from_gguf import experts_at, from_gguf
+from console.models.sizing.loader_plan import LLAMAFILE, LoaderPlan, SglangPlan
 from console.models.sizing.model_facts import BadFacts, ModelFacts
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def preflight(
         why = "; ".join(part for part in (str(error), error.hint) if part)
         if not isinstance(error, GgufError) or error.exit_code is Exit.NO_GO:
             findings.append(Finding(Level.FAIL, "header", str(error), error.hint))
-    assessment, plan = None, plan_of(ask.loader, chosen.format)
+    assessment, plan = None, _plan(ask.loader, chosen.format)
     if facts is not None:
         findings += table(ask.loader, chosen, facts, machine)
         others = {one.label: one.size for one in contents.sets if one is not chosen and one.size}
@@ -204,6 +204,13 @@ def preflight(
         facts.architecture if facts else "",
         one_line(f"{arguments} ({ask.loader.of})" if ask.loader.of else arguments, 300),
     )  # fmt: skip
+
+
+def _plan(loader: Loader, format_: Format) -> LoaderPlan:
+    plan = plan_of(loader, format_)
+    if isinstance(plan, SglangPlan) and plan.kt_method == LLAMAFILE and plan.kt_weights:
+        return replace(plan, kt_experts=experts_at(Path(plan.kt_weights)))
+    return plan
 
 
 def _measured(ask: Ask, site: SiteModel, model: str) -> Reference | None:
@@ -373,7 +380,7 @@ def table(
     gguf, quantization = chosen.format is Format.GGUF, chosen.quantization
     question = compatibility.Question(
         engine, "gguf" if gguf else "safetensors", facts.architecture,
-        quantization.lower() if gguf else kind(quantization), method_of(plan, ask.args),
+        quantization.lower() if gguf else kind(quantization), method_of(plan),
         getattr(plan, "split_mode", ""), machine,
     )  # fmt: skip
     found = compatibility.check(question)

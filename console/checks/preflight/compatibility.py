@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -23,7 +22,7 @@ from console.config.validation import Strict, Text, load
 from console.host.sample import Machine
 from console.models.hub.checkpoint import Format
 from console.models.sizing.loader_flags import conversion_plan, llama_plan, sglang_plan
-from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, LoaderPlan, SglangPlan
+from console.models.sizing.loader_plan import LlamaPlan, LoaderPlan, SglangPlan
 
 TITLE = "the compatibility table is unusable"
 TABLE = Path(__file__).with_name("compatibility.yaml")
@@ -330,9 +329,6 @@ def engine_of(loader: Loader, plan: LoaderPlan, format_: Format) -> str:
     return "sglang" if format_ is not Format.GGUF else "llama.cpp"
 
 
-def method_of(plan: LoaderPlan, args: Sequence[str]) -> str:
+def method_of(plan: LoaderPlan) -> str:
     """kt-kernel's method if the plan names one; for a conversion, its target method."""
-    for option, value in pairwise(args) if isinstance(plan, ConversionPlan) else ():
-        if option == "--kt-method":
-            return value
     return str(getattr(plan, "kt_method", "") or getattr(plan, "method", ""))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from math import prod
+from pathlib import Path
 
+from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
 from console.models.gguf.header import Array, Header, Tensor
+from console.models.gguf.read import check_shards, merged, read_shards
+from console.models.hub.reference import shard
 from console.models.sizing.model_facts import (
     MOST_BYTES,
     MOST_LAYERS,
@@ -48,6 +52,25 @@ UNKNOWN_CACHES = {
     "kda.head_dim": "delta attention",
 }
 """Caches whose size is unknown here, which the verdict says instead of guessing."""
+
+
+READ_S = 20.0
+
+
+def experts_at(directory: Path) -> int | None:
+    """Bytes of the experts of the one set of GGUF files in a directory; None if there is none, or
+    if they are more than one set, or not whole."""
+    try:
+        files = sorted(one for one in directory.iterdir() if one.suffix == ".gguf")
+        found = read_shards([str(one) for one in files], token="", deadline_s=READ_S)
+        headers = [one.header for one in found]
+        sizes = [(one.name, one.stat().st_size) for one in files]
+        sets = {(shard(one.name) or (one.name,))[0] for one in files}
+        if len(sets) != 1 or check_shards(sizes, headers):
+            return None
+        return from_gguf(merged(headers)).bytes_of(Kind.EXPERTS) or None
+    except (ConsoleError, OSError):
+        return None
 
 
 def from_gguf(header: Header) -> ModelFacts:

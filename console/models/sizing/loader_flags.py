@@ -239,7 +239,11 @@ _SGLANG = (
     _Option(("--max-total-tokens",), _number("cache_tokens", 1)),
     _Option(("--kv-cache-dtype",), _choice("type_kv", KV_TYPES)),
     _Option(("--cpu-offload-gb",), _fraction("cpu_offload", 1e6, GIB)),
-    _Option(("--kt-weight-path", "--kt-cpuinfer", "--kt-threadpool-count"), _set("kt", True)),
+    _Option(("--kt-cpuinfer", "--kt-threadpool-count"), _set("kt", True)),
+    _Option(
+        ("--kt-weight-path",),
+        lambda reading, _, value: reading.got.update(kt=True, kt_weights=value),
+    ),
     _Option(
         ("--kt-method",),
         lambda reading, _, value: reading.got.update(
@@ -255,6 +259,10 @@ _SGLANG = (
 
 _CONVERSION = (
     _Option(("--quant-method",), _choice("method", METHODS)),
+    _Option(
+        ("--kt-method",),
+        lambda reading, _, value: reading.got.update(method=one_line(value, 40).upper()),
+    ),
     _Option(("--input-type",), _choice("input_type", ("fp8", "fp16", "bf16"))),
 )
 

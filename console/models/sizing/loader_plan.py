@@ -88,7 +88,8 @@ class LlamaPlan:
 @dataclass(frozen=True, slots=True)
 class SglangPlan:
     """SGLang's options, and kt-kernel's if its experts run on the CPU; `cpu_offload` in bytes a
-    rank."""
+    rank. `kt_weights` is where their weights are; LLAMAFILE reads a GGUF there, whose experts have
+    `kt_experts` bytes (None: not known)."""
 
     ranks: int = 1
     stages: int = 1
@@ -101,6 +102,8 @@ class SglangPlan:
     kt_method: str = ""
     kt_gpu_experts: int = 0
     kt_mmap: bool = False
+    kt_weights: str = ""
+    kt_experts: int | None = None
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -111,9 +114,15 @@ class SglangPlan:
         return Strategy.SGLANG
 
 
+LLAMAFILE = "LLAMAFILE"
+AS_STORED = ("FP8", "FP8_PERCHANNEL", "BF16", "RAWINT4", LLAMAFILE)
+"""kt-kernel's methods that convert nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """A run of a converter: `method` is the format it writes, `input_type` what it reads."""
+    """A run of a converter: `method` is the format it writes, `input_type` what it reads. One of
+    AS_STORED writes nothing."""
 
     method: str = "int8"
     input_type: str = ""

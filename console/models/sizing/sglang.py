@@ -25,7 +25,13 @@ from console.models.sizing.assessment import (
 from console.models.sizing.facts_from_gguf import SOURCE as GGUF
 from console.models.sizing.kv_cache import cache_of
 from console.models.sizing.load_curve import Envelope, Point
-from console.models.sizing.loader_plan import ConversionPlan, LlamaPlan, SglangPlan
+from console.models.sizing.loader_plan import (
+    AS_STORED,
+    LLAMAFILE,
+    ConversionPlan,
+    LlamaPlan,
+    SglangPlan,
+)
 from console.models.sizing.model_facts import Kind, ModelFacts
 from console.models.sizing.placement import capacity, labels
 
@@ -56,6 +62,9 @@ def weigh_conversion(facts: ModelFacts, plan: ConversionPlan, machine: Machine) 
     ledger.notes += plan.notes
     if facts.source == GGUF:
         ledger.stops.append("this converter takes safetensors, not GGUF")
+    if plan.method in AS_STORED:
+        ledger.notes.append(f"{plan.method} converts nothing: it reads weights as they are")
+        return ledger
     if facts.layers is None:
         return ledger
     result = _result(facts, plan)
@@ -231,8 +240,13 @@ def _host(
         size, how = _kt_bytes(facts, plan, cpu_experts)
         where = PAGES if plan.kt_mmap else HOST
         ledger.add("CPU experts", size, where, how)
+        if size is None:
+            what = "the experts of the GGUF that LLAMAFILE reads"
+            ledger.unknown.append(f"{what}: --kt-weight-path names its directory")
         if not plan.kt_mmap:
-            ledger.add("load peak", int(size * LOAD_PEAK), HOST, f"{LOAD_PEAK:.0%} while loading")
+            ledger.add(
+                "load peak", int((size or 0) * LOAD_PEAK), HOST, f"{LOAD_PEAK:.0%} while loading"
+            )
             ledger.add("margin", HOST_MARGIN, HOST, "pinned buffers and the rest of the machine")
     elif plan.cpu_offload:
         ledger.add(
@@ -257,8 +271,11 @@ def _host(
         resident(ledger, machine)
 
 
-def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int, str]:
-    """Experts in kt-kernel's own format, on the CPU."""
+def _kt_bytes(facts: ModelFacts, plan: SglangPlan, stored: int) -> tuple[int | None, str]:
+    """Experts in kt-kernel's own format, on the CPU. LLAMAFILE copies all of its GGUF's, also
+    those that the card has, whatever the checkpoint holds."""
+    if plan.kt_method == LLAMAFILE:
+        return plan.kt_experts, "all experts of the GGUF, as they are stored"
     count = facts.experts.count or 1
     left = (count - min(plan.kt_gpu_experts, count)) / count
     weights = sum(w.elements for w in facts.weights if w.kind is Kind.EXPERTS)
