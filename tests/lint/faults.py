@@ -131,6 +131,11 @@ CASES = [
     Case("kt-kernel-fp8-conversion", S,
          "python -m kt_kernel.tools.convert_cpu_weights --input-type fp8\n",
          "python -m kt_kernel.tools.convert_cpu_weights --input-type bf16\n"),
+    Case("amx-method-without-amx", S, f"{SGLANG} --kt-method AMXINT8 --kt-weight-path /w\n",
+         f"{SGLANG} --kt-method MOE_INT8 --kt-weight-path /w\n"),
+    Case("amx-method-without-amx", C, stack(f"image: x\ncommand: {SGLANG} --kt-method "
+         "${KT_METHOD:-AMXINT4}"),
+         stack(f"image: x\ncommand: {SGLANG} --kt-method ${{KT_METHOD:-FP8}}")),
     Case("checkpoint-larger-than-memory", S, f"{SGLANG} --model deepseek-ai/DeepSeek-R1\n",
          f"{SGLANG} --model deepseek-ai/DeepSeek-R1-Distill-Qwen-32B\n"),
     Case("ktransformers-without-sched-ext", S, "python -m ktransformers.local_chat\n",

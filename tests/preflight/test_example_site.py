@@ -207,9 +207,9 @@ def test_the_address_of_a_file_means_its_set(hub: LocalHub, checked: Checked) ->
     }  # fmt: skip
 
 
-def test_the_ceiling_stands_beside_what_was_measured(tmp_path: Path, told: Told) -> None:
-    streamed = declared(tmp_path, "memory_read: 200GB/s")
-    _, said = told("checkpoint", R1, "--include", "*Q4_K_M*", "--site", streamed)
+def test_the_ceiling_stands_beside_what_was_measured(told: Told) -> None:
+    """S-014: with it the 20 tok/s of another machine are seen not to be this one's."""
+    _, said = told("checkpoint", R1, "--include", "*Q4_K_M*")
     assert "10.35 to 10.9" in said
     assert "13.2 tok/s" in said
 

@@ -26,7 +26,6 @@ NOT_RULES = (
     ("S-008", "CUDA 12.8, nightly wheels, full clone", "the other side of F-012, F-001, F-013"),
     ("S-009", "swap for large operations", "a remedy; guards judge what it does"),
     ("S-011", "a container that was renamed", "history, no text to find"),
-    ("S-013", "a quarterly audit", "a date: lessons that are due for a recheck"),
     ("S-014", "20 tok/s on two equal cards", "an expectation, not a fault"),
     ("P-001 … P-004", "what was replaced by what", "decisions, no text to find"),
 )  # fmt: skip

@@ -36,14 +36,15 @@ BAD, UNUSED = "suppression-without-reason", "suppression-unused"
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of the machine a file is written for: memory of the cards in bytes, their
-    compute capabilities, RAM and swap in bytes, the CPU's name; empty or None if the site does not
-    say."""
+    compute capabilities, RAM and swap in bytes, the CPU's name and flags; empty or None if the site
+    does not say."""
 
     memory: tuple[int, ...] = ()
     compute: tuple[tuple[int, int], ...] = ()
     ram_bytes: int | None = None
     swap_bytes: int = 0
     cpu: str = ""
+    cpu_flags: frozenset[str] = frozenset()
 
     @property
     def asymmetric(self) -> bool | None:
@@ -56,6 +57,13 @@ class Facts:
     def sm120(self) -> bool | None:
         """Whether a card has compute capability 12.0; None if none is known."""
         return any(one >= BLACKWELL for one in self.compute) if self.compute else None
+
+    @property
+    def amx(self) -> bool | None:
+        """Whether the CPU has AMX for INT8; None if the site names neither flags nor an AMD."""
+        if self.cpu_flags:
+            return {"amx_tile", "amx_int8"} <= self.cpu_flags
+        return False if self.cpu.upper().startswith("AMD") else None
 
     @property
     def zen5(self) -> bool | None:
@@ -72,7 +80,7 @@ def facts_of(site: Site) -> Facts:
     return Facts(
         tuple(gpu.memory for gpu in gpus if gpu.memory is not None),
         tuple(gpu.compute for gpu in gpus if gpu.compute is not None),
-        machine.ram, machine.swap or 0, machine.cpu,
+        machine.ram, machine.swap or 0, machine.cpu, frozenset(machine.cpu_flags),
     )  # fmt: skip
 
 

@@ -111,6 +111,24 @@ def fp8_conversion(unit: Unit, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
+    "amx-method-without-amx", ERROR, "S-013",
+    title="An AMX method of kt-kernel on a CPU without AMX",
+    why="AMXINT8 and AMXINT4 are kernels for Intel's matrix unit (since Sapphire Rapids). AMD's "
+    "processors have none, also those with all of AVX-512.",
+    fix="MOE_INT8 (BLIS), FP8, BF16 or LLAMAFILE; a `host` step with `method:` asks the machine",
+    needs="the CPU's flags or name; reported as info if unknown",
+)  # fmt: skip
+def without_amx(unit: Unit, facts: Facts) -> Iterator[Hit]:
+    if facts.amx:
+        return
+    unsure = facts.amx is None
+    why = "only for a CPU with AMX" if unsure else "and the site's CPU has no AMX"
+    for value, word in unit.options("--kt-method"):
+        if found := re.search(r"\bAMX\w*", value.upper()):
+            yield Hit(word.place, f"--kt-method {found[0]}, {why}", INFO if unsure else None)
+
+
+@rule(
     "checkpoint-larger-than-memory", ERROR, "F-022 F-020 P-005",
     title="A checkpoint that is loaded whole and does not fit",
     why="SGLang and vLLM hold every weight in memory before they place any. 642 GiB took "
