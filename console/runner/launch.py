@@ -226,7 +226,7 @@ def begin(
     trace is left.
     """
     _same(playbook, site, expect)
-    found = _linted(playbook, site, overrides or {}, say, blockers=not rehearsal)
+    found = _linted(playbook, site, overrides or {}, say, lease_s, blockers=not rehearsal)
     meta = RunMeta(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),
         digest=playbook.digest, site=str(site.path.resolve()), site_base=str(site.base),
@@ -262,16 +262,21 @@ def _same(playbook: Playbook, site: Site, expect: str) -> None:
 
 def _linted(
     playbook: Playbook, site: Site, overrides: Mapping[str, str], say: Callable[[str], None],
-    *, blockers: bool,
+    lease_s: float | None, *, blockers: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Run lint, tell the operator, and return what to record. `blockers`: demand a reason for each;
-    a rehearsal does not, as it costs nothing. Raises LintRefused."""
+    """Run lint, tell the operator, and return what to record; tell also of a lease that is too
+    short. `blockers`: demand a reason for each; a rehearsal, which costs nothing, does neither.
+    Raises LintRefused."""
     from console.checks.lint.rule import facts_of
     from console.runner.prepare import admission
     from console.runner.prepare.plan import make_plan
+    from console.runner.prepare.plan_text import short_lease
 
-    more = admission.blocker_findings(make_plan(playbook, site)) if blockers else []
+    plan = make_plan(playbook, site)
+    more = admission.blocker_findings(plan) if blockers else []
     found = admission.check(playbook, facts_of(site), overrides, more)
+    for words in short_lease(plan, lease_s) if blockers else ():
+        say(f"WARNING: {words}")
     for one in found:
         say(f"lint: {one.text}" + (f" ({one.suppressed})" if one.suppressed else ""))
     return admission.records(found)

@@ -119,20 +119,21 @@ def warnings(made: Plan) -> list[str]:
         if declared.must_exist and not Path(str(value)).exists():
             found.append(f"input {name}: {value} does not exist")
     return [
-        *found, *cutover.misfits(made), *cutover.narrow(made), *_short_lease(made),
+        *found, *cutover.misfits(made), *cutover.narrow(made), *short_lease(made),
         *guard_warnings(made),
     ]  # fmt: skip
 
 
-def _short_lease(made: Plan) -> list[str]:
-    """Warn of a lease that would end the run in its planned outage with nobody attached."""
-    lease_s = lease_of(made, None)
+def short_lease(made: Plan, given_s: float | None = None) -> list[str]:
+    """Warn of a lease that would end the run in its planned outage with nobody attached. `given_s`:
+    that of the command line."""
+    lease_s = lease_of(made, given_s)
     down_s = sum(step.takes_s or 0.0 for step in made.steps if step.baseline_down)
     if not lease_s or down_s <= lease_s:
         return []
     return [
-        f"the baseline is planned to be down for {format_duration(down_s)}, longer than the lease: "
-        "stay attached, or run with a longer --lease"
+        f"the baseline is planned to be down for {format_duration(down_s)}, longer than the lease "
+        f"of {format_duration(lease_s)}: stay attached, or run with a longer --lease"
     ]
 
 

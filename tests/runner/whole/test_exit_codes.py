@@ -200,3 +200,16 @@ def test_output_that_is_no_result_fails_the_step_with_its_last_lines(world: Worl
     step = world.at("tg")
     assert (step.cause, step.lines) == ("output_invalid", ["error: failed to load model"])
     assert "no result of llama-bench in the output" in step.detail
+
+
+def test_a_run_says_at_its_start_that_its_lease_is_shorter_than_its_outage(world: World) -> None:
+    """A detached trial would lose its outage to the lease, and its operator read no plan."""
+    step = "id: look, note: hi, takes: 2h"
+    path = world.write("b.yaml", book(UP, step) + "lease: 30m\n")
+    said = world.console("run", "--detach", str(path))
+    assert said.code == 0, said
+    assert "down for 2 h 00 min, longer than the lease of 30 min" in " ".join(said.out.split())
+    world.over()
+    longer = world.console("run", "--detach", str(path), "--lease", "3h")
+    assert (longer.code, "longer than the lease" in longer.out) == (0, False)
+    world.over()
