@@ -211,6 +211,30 @@ def test_a_method_that_converts_nothing_is_asked_for_what_it_reads(
     assert done.returncode == code, done
 
 
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_trial_asks_for_the_executor_before_its_outage_and_reminds_of_it(name: str) -> None:
+    """S-002: 192 threads on the cores that are measured, in a container that nothing here stops."""
+    plan = planned(name)
+    ids = [step.id for step in plan.steps]
+    down = next(at for at, step in enumerate(plan.steps) if step.kind == "baseline:stop")
+    assert ids.index("quiet") < down < ids.index("unpause")
+
+
+def test_what_was_left_to_the_operator_is_asked_or_said() -> None:
+    def said(name: str, step: str) -> str:
+        return " ".join("\n".join(planned(name).at(step).effects).split())
+
+    model = "deepseek-r1/DeepSeek-R1-Q4_K_M/"
+    assert model in said("ik-llama-phase2", "weights")
+    assert "nobody answers on :8000" in said("ik-llama-phase2", "note-outage")
+    assert "580.126.09" in said("baseline-verify", "note-driver")
+    step = planned("kt-sglang-evaluation").at("decide").step
+    assert step is not None
+    assert "llama.cpp comes back meanwhile" in step.why
+    asked = planned("baseline-verify", executor="true", executor_url="http://127.0.0.1:9")
+    assert "bench http://127.0.0.1:9" in "\n".join(asked.at("executor").effects)
+
+
 def test_conda_is_where_build_conversion_and_server_look() -> None:
     plan = planned("kt-sglang-evaluation", conda="/envs/other")
     for one in ("builds", "kernel", "experts", "up"):
