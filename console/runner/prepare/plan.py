@@ -247,12 +247,13 @@ class _Planner:
         named = step.service.target if step.service else ""
         spec = self.services.get(tuning.name_of(step.tune) if step.tune else named)
         does = tuple(self._effects(step))
+        why = (f"why: {one_line(step.why, 600)}",) if step.why and step.when else ()
         return PlannedStep(
             id=step.id,
             phase=phase,
             kind=step.kind,
             title=step.title or _default_title(step),
-            effects=does,
+            effects=(*does, *why),
             limit_s=_limit_s(step, spec if step.service else None),
             takes_s=step.takes,
             step=step,

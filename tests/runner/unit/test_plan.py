@@ -259,3 +259,10 @@ def test_another_services_figures_are_not_its_own() -> None:
     view = RunView("r1", benchmarks={"bench": {"service": "other"}}, metrics=rate)
     assert measured("ik", view) is None
     assert measured("other", view) == 20.4
+
+
+def test_a_plan_says_why_and_no_lesson_bears_on_the_reason(plan: MakePlan) -> None:
+    """A `why` is text: what it mentions is not what the step does."""
+    row = plan("{id: a, script: 'true', why: 'never git clone --depth 1 --recursive'}").at("a")
+    assert row.effects[-1] == "why: never git clone --depth 1 --recursive"
+    assert row.lessons == ()
