@@ -23,10 +23,12 @@ from console.runner.prepare.plan import Plan, make_plan
 SITE = shipped() / "sites/omni.yaml"
 NAMES = sorted(path.stem for path in shipped().glob("*.yaml") if path.stem != "demo")
 EXPECTED = [
-    "baseline-verify", "download-checkpoint", "ik-llama-phase2", "kt-sglang-evaluation",
-    "kt-sglang-resurrection", "operation-lazarus", "reboot-recovery", "tune-baseline",
+    "baseline-rebuild", "baseline-verify", "distill-serve", "download-checkpoint",
+    "ik-llama-phase2", "kt-sglang-evaluation", "kt-sglang-resurrection", "operation-lazarus",
+    "reboot-recovery", "tune-baseline",
 ]  # fmt: skip
 TRIALS = [name for name in EXPECTED if name.startswith(("ik", "kt", "operation"))]
+TRIALS += ["baseline-rebuild", "distill-serve"]
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ STACK = shipped() / "stack/omni-stack.yaml"
 SITE = load_site(shipped() / "sites/omni.yaml")
 SANDBOXES = {
     "ktransformers-server": "lazarus", "ktransformers-sglang": "kt-sglang",
-    "deepseek-r1-ik": "phase2-sandbox",
+    "deepseek-r1-ik": "phase2-sandbox", "llama-sandbox": "llama-sandbox",
 }  # fmt: skip
 DOCKERFILES = sorted(STACK.parent.glob("Dockerfile.*"))
 

@@ -3,7 +3,14 @@
 from pathlib import Path
 
 from tests.testbed.hub import File, files
-from tests.testbed.hub_shapes import DEEPSEEK, deepseek_checkpoint, fp8, r1_gguf, sharded
+from tests.testbed.hub_shapes import (
+    DEEPSEEK,
+    deepseek_checkpoint,
+    distill_gguf,
+    fp8,
+    r1_gguf,
+    sharded,
+)
 
 
 def bf16() -> dict[str, File]:
@@ -17,7 +24,7 @@ def q4_k_m() -> dict[str, File]:
     return {path.rpartition("/")[2]: file for path, file in r1_gguf().items() if "Q4_K_M" in path}
 
 
-SHAPES = {"bf16": bf16, "fp8": fp8, "q4_k_m": q4_k_m}
+SHAPES = {"bf16": bf16, "fp8": fp8, "q4_k_m": q4_k_m, "distill": distill_gguf}
 
 
 def put(name: str, where: Path) -> Path:
