@@ -193,7 +193,7 @@ def test_what_others_made_is_told_and_stays(yard: Yard) -> None:
     """A stopped container without the console's marks, and the image that it was made of."""
     box = yard.box("theirs", role="")
     site = yard.site()
-    items, notes = foreign(site, survey(site).images)
+    items, notes = foreign(site, survey(site))
     (item,) = [one for one in items if one.where == box]
     assert (item.kind, item.how) == ("container", f"docker rm {yard.scope}-theirs")
     assert any(one.kind == "image" and f"{yard.scope}-theirs" in one.used for one in items)

@@ -10,9 +10,9 @@ import pytest
 
 from console.cli import main
 from console.common.errors import EngineError, Exit
-from console.runner.cleanup import foreign
-from console.runner.cleanup.foreign import Foreign
-from console.runner.cleanup.leftover import Spared, Stored
+from console.config.site.site import load_site
+from console.runner.cleanup import foreign, leftover
+from console.runner.cleanup.leftover import Spared, Stored, Survey
 from console.runtime.spec import BUILT_LABEL, ROLE_LABEL
 from tests.cleanup.conftest import Attic
 
@@ -115,11 +115,11 @@ class Client:
     api = Api()
 
 
-def engine(monkeypatch: pytest.MonkeyPatch, cache: Any) -> None:
-    monkeypatch.setattr(foreign, "connect", lambda _: Client())
-    monkeypatch.setattr(foreign, "inspected", lambda *_: [])
-    monkeypatch.setattr(foreign, "baseline_refs", lambda *_: [])
+def engine(monkeypatch: pytest.MonkeyPatch, cache: Any) -> Survey:
+    """What `clean` found of an engine with nothing of ours, on which others left their things."""
     monkeypatch.setattr(foreign, "send", cache)
+    none = Spared(frozenset(), frozenset(), frozenset(), ())
+    return Survey((), images=tuple(images()), spared=none, client=Client())  # type: ignore[arg-type]
 
 
 class Reply:
@@ -137,8 +137,8 @@ def images() -> list[Stored]:
 
 
 def test_the_engines(attic: Attic, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine(monkeypatch, lambda *_, **__: Reply())
-    items, _ = foreign.foreign(attic.site(), images())
+    found = engine(monkeypatch, lambda *_, **__: Reply())
+    items, _ = foreign.foreign(attic.site(), found)
     said = [(one.kind, one.what, one.bytes, one.used, one.how) for one in items]
     assert said == [
         ("image", "x/y:old", 60, "", "docker rmi x/y:old"),
@@ -152,25 +152,79 @@ def test_an_engine_that_stops_answering(attic: Attic, monkeypatch: pytest.Monkey
     def gone(*_: Any, **__: Any) -> Any:
         raise EngineError("the engine is gone")
 
-    engine(monkeypatch, gone)
-    items, notes = foreign.foreign(attic.site(), images())
+    items, notes = foreign.foreign(attic.site(), engine(monkeypatch, gone))
     assert [one.kind for one in items] == ["image", "image", "container"]
     assert "the engine is gone" in notes[0]
 
 
-def test_a_directory_that_hangs(attic: Attic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_hangs_costs_nothing_of_what_was_seen(
+    attic: Attic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign, "LATE_S", 0.1)
     monkeypatch.setattr(foreign, "SCAN_S", 0.1)
-    stop = threading.Event()
+    stop, walk = threading.Event(), os.walk
 
-    def hang(*_: Any) -> list[Foreign]:
+    def hang(top: Path) -> Any:
+        yield next(walk(top))
         stop.wait(60)
-        return []
 
-    monkeypatch.setattr(foreign, "_checkpoints", hang)
-    (attic.root / "more").mkdir()
-    items, notes = foreign.foreign(attic.site(), (), [str(attic.root / "more")])
+    monkeypatch.setattr(foreign.os, "walk", hang)
+    weights(attic, "more/c.gguf")
+    items, notes = foreign.foreign(attic.site(), Survey(()), [str(attic.root / "more")])
     stop.set()
-    assert (items, any("did not answer" in note for note in notes)) == ([], True)
+    assert [one.where for one in items] == [str(attic.root / "more")]
+    assert any("more was seen" in note and "did not answer" in note for note in notes)
+
+
+@pytest.mark.parametrize("limit", [{"MOST_FOLDERS": 3}, {"SCAN_S": -1.0, "LATE_S": 30.0}])
+def test_what_was_not_seen_is_said(
+    attic: Attic, monkeypatch: pytest.MonkeyPatch, limit: dict[str, float]
+) -> None:
+    for name, value in limit.items():
+        monkeypatch.setattr(foreign, name, value)
+    for number in range(5):
+        weights(attic, f"more/{number}/c.gguf")
+    items, notes = foreign.foreign(attic.site(), Survey(()), [str(attic.root / "more")])
+    assert len(items) < 5
+    (said,) = [note for note in notes if "was seen" in note]
+    assert said.startswith(f"not all of {attic.root}/more was seen: it has more than")
+
+
+def test_a_file_with_two_names_and_one_behind_a_link_count_once(
+    attic: Attic, capsys: Capture
+) -> None:
+    path = weights(attic, "more/first/c.gguf", 1000)
+    for name in ("hard", "soft", "twice"):
+        (attic.root / "more" / name).mkdir()
+    os.link(path, attic.root / "more/hard/c.gguf")
+    (attic.root / "more/soft/c.gguf").symlink_to(path)
+    (attic.root / "more/twice/d.gguf").write_bytes(b"w" * 10)
+    attic.site()
+    more = attic.root / "more"
+    found = listed(attic, capsys, str(more / "twice"), str(more))
+    sizes = {where: one["bytes"] for where, one in by_where(attic, found).items()}
+    assert sizes == {"more/first": 1000, "more/hard": 0, "more/twice": 10}
+    assert found["bytes"] == 1010
+
+
+def test_an_image_of_a_compose_service_is_in_use_without_a_container(
+    attic: Attic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = attic.root / "site.yaml"
+    attic.site()
+    data = json.loads(file.read_text())
+    data["services"] = {"cand": {"compose": {"file": "stack.yaml", "service": "llm"},
+                                 "url": "http://127.0.0.1:2"}}  # fmt: skip
+    file.write_text(json.dumps(data))
+    config = json.dumps({"services": {"llm": {"image": "x/y:old"}}})
+    monkeypatch.setattr(leftover, "compose", lambda *_: config)
+    found, notes = leftover.compose_images(load_site(file))
+    assert (found, notes) == ({"x/y:old"}, [])
+    keep = leftover.spared(load_site(file), (), found)
+    assert foreign._image(images()[0], [], keep).used == "the site"
+    monkeypatch.setattr(leftover, "compose", lambda *_: "{}")
+    found, (note,) = leftover.compose_images(load_site(file))
+    assert (found, "compose service llm" in note) == (set(), True)
 
 
 def test_nothing_here_can_remove() -> None:

@@ -42,7 +42,7 @@ def clean(args: Namespace) -> int:
             )  # fmt: skip
         return _remove(site, list(args.yes), args.json)
     found = survey(site)
-    others, notes = ([], []) if args.all is None else foreign(site, found.images, args.all)
+    others, notes = ([], []) if args.all is None else foreign(site, found, args.all)
     if args.json:
         more = {} if args.all is None else {"foreign": _others_json(others, notes)}
         print(json.dumps({**_as_json(found), **more}))

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from console.common import paths
 from console.common.errors import (
-    BaselineNotReady,
     ConsoleError,
     EngineError,
     ServiceError,
@@ -46,13 +45,14 @@ from console.runner.cleanup.leftover import (
     Spared,
     Stored,
     Survey,
+    baseline_refs,
+    compose_images,
     listed,
     opened,
     size_of,
     spared,
     stored,
 )
-from console.runner.prepare.baseline import container_ref
 from console.runtime import proxy
 from console.runtime.docker.client import NotFound, ask, connect
 from console.runtime.spec import BUILT_LABEL, RUN_LABEL, SERVICE_LABEL, WEIGHTS, role_of
@@ -90,7 +90,9 @@ def survey(site: Site) -> Survey:
     except ConsoleError as error:
         notes.append(f"containers and images were not searched: {error}")
         client = None
-    keep = spared(site, running)
+    wanted, unknown = compose_images(site) if client is not None else (set(), [])
+    notes += unknown
+    keep = spared(site, running, wanted)
     if client is not None:
         try:
             found += _containers(client, keep)
@@ -103,19 +105,7 @@ def survey(site: Site) -> Survey:
         found.append(kept.kept("the engine cannot say whether a container uses it") if blind and
                      not isinstance(site.baseline_spec().runs, ProcessSpec) else kept)  # fmt: skip
     found += _runs(site)
-    return Survey(tuple(found), tuple(notes), images)
-
-
-def baseline_refs(site: Site, client: DockerClient) -> list[str]:
-    """The baseline's container, running or not, and the protected ones."""
-    spec = site.baseline_spec()
-    refs = list(site.model.protected)
-    if not isinstance(spec.runs, ProcessSpec):
-        try:
-            refs.append(container_ref(spec, client))
-        except BaselineNotReady as error:
-            raise EngineError("the baseline's container is not known", str(error)) from error
-    return refs
+    return Survey(tuple(found), tuple(notes), images, keep, client)
 
 
 def remove(site: Site, ids: list[str]) -> Iterator[Removal]:

@@ -19,17 +19,25 @@ from console.common.units import plural
 from console.config.site.site import Site
 from console.host.children import within
 from console.models.hub import local_files, settings
-from console.runner.cleanup.clean import RUNS, baseline_refs, inspected
-from console.runner.cleanup.leftover import LIST_S, Spared, Stored, opened, size_of, spared
-from console.runtime.docker.client import ask, connect, send
+from console.runner.cleanup.clean import RUNS
+from console.runner.cleanup.leftover import (
+    LIST_S,
+    Spared,
+    Stored,
+    Survey,
+    opened,
+    size_of,
+    spared,
+)
+from console.runtime.docker.client import ask, send
 from console.runtime.spec import BUILT_LABEL, WEIGHTS, ContainerSpec, role_of
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 KINDS = ("image", "build cache", "container", "checkpoint")
-SCAN_S = 20.0
-"""Seconds for reading one directory of models."""
+SCAN_S, LATE_S = 20.0, 5.0
+"""Seconds for reading one directory of models, and for one that hangs beyond them."""
 MOST_FOLDERS, DEEPEST = 20_000, 4
 REGISTRY = ("docker.io/", "docker.io/library/")
 _HUB, _BLOBS = "models--", "blobs"
@@ -51,31 +59,29 @@ class Foreign:
 
 
 def foreign(
-    site: Site, images: Sequence[Stored], more: Iterable[str] = ()
+    site: Site, survey: Survey, more: Iterable[str] = ()
 ) -> tuple[list[Foreign], list[str]]:
-    """Everything of that sort, and what could not be examined. `images`: every image of the engine;
-    `more`: directories to search beside the site's. Changes nothing."""
+    """Everything of that sort, and what could not be examined. `survey`: what `clean` found, with
+    the engine and what must stay; `more`: directories to search beside the site's. Changes
+    nothing."""
     found: list[Foreign] = []
     notes: list[str] = []
-    running: list[dict[str, Any]] = []
-    client: DockerClient | None = None
-    try:
-        client = connect(site.model.engine.host or None)
-        running = inspected(client, baseline_refs(site, client))
-    except ConsoleError as error:
-        notes.append(f"images, build cache and containers were not searched: {error}")
-        client = None
-    keep = spared(site, running)
-    if client is not None:
+    keep = survey.spared or spared(site)
+    if survey.client is None:
+        notes.append("images, build cache and containers were not searched")
+    else:
         try:
-            found += _of_engine(client, keep, images)
+            found += _of_engine(survey.client, keep, survey.images)
         except EngineError as error:
             notes.append(f"not all of the engine was searched: {error}")
+    scan = Scan(keep)
     for place in roots(site, more):
         try:
-            found += within(SCAN_S, f"Reading {place}", partial(_checkpoints, place, keep), "")
+            within(SCAN_S + LATE_S, f"Reading {place}", partial(scan.read, place), "")
         except (ConsoleError, OSError) as error:
-            notes.append(f"not all checkpoints were searched: {error}")
+            notes.append(f"not all of {place} was seen: {error}")
+    found += scan.found
+    notes += scan.notes
     if os.getuid() != 0:
         notes.append("files that only processes of other users have open count as not in use")
     return _once(found), [one_line(note, 300) for note in notes]
@@ -166,48 +172,65 @@ def roots(site: Site, more: Iterable[str] = ()) -> list[Path]:
     return [Path(one) for one in real if one not in too_wide and os.path.isdir(one)]
 
 
-def _checkpoints(top: Path, keep: Spared) -> list[Foreign]:
-    """Directories below with files of weights that no download step of the console fetched."""
-    mine = {
-        os.path.realpath(f"{one.target}/{name}")
-        for one in local_files.every_taken() for name in one.mine()
-    }  # fmt: skip
-    found: list[Foreign] = []
-    until = time.monotonic() + SCAN_S
-    for at, (folder, folders, names) in enumerate(os.walk(top)):
-        if at > MOST_FOLDERS or time.monotonic() > until:
-            break
-        depth = len(Path(folder).relative_to(top).parts)
-        folders[:] = [] if depth >= DEEPEST else sorted(folders)
-        if os.path.basename(folder).startswith(_HUB) and _BLOBS in folders:
-            folders[:] = []
-            found.append(_hub(Path(folder), keep))
-            continue
-        paths = [f"{folder}/{name}" for name in names if name.endswith(WEIGHTS)]
-        paths = [one for one in paths if os.path.realpath(one) not in mine]
-        if paths:
-            found.append(_checkpoint(folder, sorted(paths), keep))
-    return found
+class Scan:
+    """Finds directories with files of weights that no download step of the console fetched. What
+    was found stays found, however a directory's reading ends."""
 
+    def __init__(self, keep: Spared) -> None:
+        self.found: list[Foreign] = []
+        self.notes: list[str] = []
+        self._keep = keep
+        self._mine = {
+            os.path.realpath(f"{one.target}/{name}")
+            for one in local_files.every_taken() for name in one.mine()
+        }  # fmt: skip
+        self._counted: set[tuple[int, int]] = set()
+        """Files by device and inode: one with two names takes its bytes once."""
+        self._seen: set[str] = set()
+        """Directories that were looked at, since those to search may lie in each other."""
 
-def _checkpoint(folder: str, paths: Sequence[str], keep: Spared) -> Foreign:
-    sizes = {}
-    newest = 0.0
-    for path in paths:
-        try:
-            info = os.stat(path)
-        except OSError:
-            continue
-        sizes[info.st_dev, info.st_ino] = info.st_size
-        newest = max(newest, info.st_mtime)
-    ends = sorted({os.path.splitext(path)[1] for path in paths})
-    inner = shlex.quote(folder)
-    how = _typed("rm -i -- " + " ".join(f"{inner}/*{end}" for end in ends), folder)
-    used = _used(paths, folder, keep)
-    return Foreign(
-        "checkpoint", f"{plural(len(paths), 'file')} of weights", clean(folder),
-        sum(sizes.values()), newest, used, "" if used else how,
-    )  # fmt: skip
+    def read(self, top: Path) -> None:
+        """Read one directory, until all, MOST_FOLDERS or what SCAN_S allows is seen."""
+        until = time.monotonic() + SCAN_S
+        for at, (folder, folders, names) in enumerate(os.walk(top)):
+            if at >= MOST_FOLDERS or time.monotonic() > until:
+                why = f"it has more than {at:,} directories, or takes longer than {SCAN_S:g} s"
+                self.notes.append(f"not all of {top} was seen: {why}")
+                return
+            depth = len(Path(folder).relative_to(top).parts)
+            folders[:] = [] if depth >= DEEPEST else sorted(folders)
+            if folder in self._seen:
+                continue
+            self._seen.add(folder)
+            if os.path.basename(folder).startswith(_HUB) and _BLOBS in folders:
+                folders[:] = []
+                self.found.append(_hub(Path(folder), self._keep))
+                continue
+            paths = [f"{folder}/{name}" for name in names if name.endswith(WEIGHTS)]
+            # a link takes no bytes, and what it leads to is found where it lies
+            paths = [one for one in paths if not os.path.islink(one) and one not in self._mine]
+            if paths:
+                self._checkpoint(folder, sorted(paths))
+
+    def _checkpoint(self, folder: str, paths: Sequence[str]) -> None:
+        size, newest = 0, 0.0
+        for path in paths:
+            try:
+                info = os.stat(path)
+            except OSError:
+                continue
+            key = info.st_dev, info.st_ino
+            size += 0 if key in self._counted else info.st_size
+            self._counted.add(key)
+            newest = max(newest, info.st_mtime)
+        ends = sorted({os.path.splitext(path)[1] for path in paths})
+        inner = shlex.quote(folder)
+        how = _typed("rm -i -- " + " ".join(f"{inner}/*{end}" for end in ends), folder)
+        used = _used(paths, folder, self._keep)
+        self.found.append(Foreign(
+            "checkpoint", f"{plural(len(paths), 'file')} of weights", clean(folder),
+            size, newest, used, "" if used else how,
+        ))  # fmt: skip
 
 
 def _hub(folder: Path, keep: Spared) -> Foreign:

@@ -7,6 +7,7 @@ other image uses. The engine's list instead counts a shared layer in every image
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,11 +17,15 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.common.errors import BaselineNotReady, ConsoleError, EngineError
 from console.common.text import decode
 from console.config.site.site import Site
-from console.host.process import ancestry
-from console.runtime.docker.client import NotFound, ask, send
-from console.runtime.spec import ContainerSpec
+from console.host.process import ProcessSpec, ancestry
+from console.runner.prepare.baseline import container_ref
+from console.runtime.docker.client import NotFound, ask, engine_host, send
+from console.runtime.docker.compose import base_argv, compose
+from console.runtime.docker.engine_state import silent
+from console.runtime.spec import ComposeSpec, ContainerSpec
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -31,6 +36,7 @@ KINDS = ("container", "image", "download", "run")
 LIST_S = 60.0
 """Seconds allowed for listing: the engine counts file by file, so a big writable layer is slow, and
 an old engine counts volumes and containers too when asked what images share."""
+COMPOSE_S = 20.0
 UNKNOWN = -1
 
 
@@ -66,6 +72,10 @@ class Survey:
     notes: tuple[str, ...] = ()
     images: tuple[Stored, ...] = ()
     """Every image on the engine, since layers shared with other images are not freed."""
+    spared: Spared | None = None
+    """What must stay, by which others' things are judged as well."""
+    client: DockerClient | None = field(default=None, repr=False, compare=False)
+    """The engine, None if it cannot be asked."""
 
     @property
     def removable(self) -> list[Leftover]:
@@ -196,12 +206,47 @@ def _inside(path: str, folder: str) -> bool:
     return path.startswith(folder.rstrip("/") + "/")
 
 
-def spared(site: Site, containers: Iterable[dict[str, Any]] = ()) -> Spared:
-    """`containers`: the engine's inspection of the baseline's container and all running ones."""
+def baseline_refs(site: Site, client: DockerClient) -> list[str]:
+    """The baseline's container, running or not, and the protected ones."""
+    spec = site.baseline_spec()
+    refs = list(site.model.protected)
+    if not isinstance(spec.runs, ProcessSpec):
+        try:
+            refs.append(container_ref(spec, client))
+        except BaselineNotReady as error:
+            raise EngineError("the baseline's container is not known", str(error)) from error
+    return refs
+
+
+def compose_images(site: Site) -> tuple[set[str], list[str]]:
+    """The images of the site's compose services, which need no container to be wanted, and which
+    of them are not known."""
+    images: set[str] = set()
+    notes: list[str] = []
+    for spec in (site.baseline_spec(), *site.service_specs().values()):
+        runs = site.equipped(spec).runs
+        if not isinstance(runs, ComposeSpec):
+            continue
+        argv = base_argv(runs.files, runs.project, runs.profiles)
+        host = engine_host(site.model.engine.host or None)
+        try:
+            text = compose([*argv, "config", "--format", "json"], host, dict(runs.env),
+                           "Reading the compose file", COMPOSE_S, silent)  # fmt: skip
+            images.add(_tagged(str(json.loads(text)["services"][runs.service]["image"])))
+        except (ConsoleError, ValueError, KeyError, TypeError) as error:
+            notes.append(f"the image of compose service {runs.service} is not known: {error}")
+    return images, notes
+
+
+def spared(
+    site: Site, containers: Iterable[dict[str, Any]] = (), wanted: Iterable[str] = ()
+) -> Spared:
+    """`containers`: the engine's inspection of the baseline's container and all running ones;
+    `wanted`: images that are to stay besides."""
     model = site.model
     base = model.baseline
     names = {*model.protected, *([base.container] if base.container else [])}
-    images: set[str] = set()
+    images = set(wanted)
     words = [*base.args]
     found = {os.path.realpath(site.base / one) for one in base.models}
     if base.process is not None:
