@@ -15,8 +15,13 @@ from console.bench.prompt_rate import prompt as some_words
 
 REQUESTS = 24
 """About so many requests fill the context once."""
-PER_WORD = 8.0
-"""Tokens of a word before any are counted: more than it has, so that the first step is no leap."""
+PER_WORD, PER_BYTE = 8.0, 1.0
+"""Tokens of a word, and of a byte of a question, before any are counted: more than they have, so
+that the first step is no leap."""
+UNCOUNTED_WORD, UNCOUNTED_BYTE = 1.5, 0.5
+"""The same where the server counts none: somewhat more than usual tokenizers make of common words
+and of plain text."""
+MOST_DIGITS = 12
 
 
 class Growth:
@@ -27,37 +32,55 @@ class Growth:
         self._limit = max(1, limit - answer)
         self._step = max(1, self._limit // REQUESTS)
         self._chance = random.Random(secrets.token_bytes(8))
-        self._per_word = PER_WORD
+        self._per_word, self._per_byte = PER_WORD, PER_BYTE
+        self._known = False
+        """Whether the words between questions were counted."""
         self._begin()
 
     def _begin(self) -> None:
         self._text = f"[{secrets.token_hex(8)}]"
-        self._tokens = self._added = 0
+        self._tokens = self._words = 0
+        self._asked = ""
 
     def next(self, question: str, last: Sample | None) -> str:
         """The next prompt; `last` is what the one before it showed, None if it failed."""
         if last is None:
             self._begin()
-        elif last.prompt_tokens is not None:
-            if self._added:
-                grown = (last.prompt_tokens - self._tokens) / self._added
-                self._per_word = grown if grown > 0 else PER_WORD
-            self._tokens = last.prompt_tokens
-        else:
-            self._tokens += round(self._added * self._per_word)
+        elif self._asked:
+            self._learn(last.prompt_tokens)
         room = self._limit - self._tokens
-        if room < max(self._step / 2, len(question.split()) * self._per_word):
+        if self._asked and room < max(self._step / 2, self._cost(question)):
             self._begin()
-            room = self._limit
-        self._grow(question, min(self._step, room))
+        self._grow(question, min(self._step, self._limit - self._tokens))
         return self._text
+
+    def _cost(self, question: str) -> float:
+        """Most tokens of a question: by its words, and by its bytes, as one without spaces is no
+        single word."""
+        by_words = len(question.split()) * self._per_word
+        return max(by_words, len(question.encode()) * self._per_byte)
+
+    def _learn(self, tokens: int | None) -> None:
+        """Take in what the last prompt has grown to. The first one of a conversation, template and
+        all, shows what a question costs, the later ones what the words between them do."""
+        if tokens is None:
+            self._per_word, self._per_byte = UNCOUNTED_WORD, UNCOUNTED_BYTE
+            self._tokens += round(self._words * self._per_word + self._cost(self._asked))
+            return
+        if not self._tokens:
+            self._per_byte = tokens / len(self._text.encode())
+            self._per_word = self._per_word if self._known else tokens / len(self._text.split())
+        elif self._words:
+            words = (tokens - self._tokens - self._cost(self._asked)) / self._words
+            self._per_word, self._known = (words, True) if words > 0 else (self._per_word, False)
+        self._tokens = tokens
 
     def _grow(self, question: str, tokens: int) -> None:
         """Add the question, and common words before it; nothing before the first question."""
-        begins = not self._tokens
-        words = 0 if begins else int(tokens / self._per_word) - len(question.split())
-        more = some_words(max(0, words), self._chance)
-        self._added = max(0, words) + len(question.split())
+        self._words = max(0, int((tokens - self._cost(question)) / self._per_word))
+        self._words = self._words if self._tokens else 0
+        self._asked = question
+        more = some_words(self._words, self._chance)
         self._text = " ".join(filter(None, (self._text, more, question)))
 
 
@@ -71,4 +94,13 @@ def context_of(url: str) -> int | None:
         settings.get("n_ctx") if isinstance(settings, dict) else None,
         first.get("max_model_len") if isinstance(first, dict) else None,
     )
-    return next((size for size in told if type(size) is int and size > 0), None)
+    return next((size for one in told if (size := _whole(one))), None)
+
+
+def _whole(value: object) -> int:
+    """A number of tokens as JSON may have it (8192, 8192.0, "8192"); 0 for anything else."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < MOST_DIGITS:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e12:
+        return 0
+    return int(value) if value == int(value) else 0

@@ -148,9 +148,14 @@ class Rewriter:
         self.notes.append(f"host process {program} runs in a stand-in container")
 
     def _environment(self, table: Tree, where: str) -> None:
-        """What a conda environment has, a rehearsal has not: its stand-ins are on PATH."""
-        if table.pop("environment", None):
-            self.notes.append(f"{where}: its environment is not used")
+        """Without what a conda environment has, except for a stand-in of its interpreter."""
+        found = table.pop("environment", None)
+        if not found:
+            return
+        home = Path(str(found.get("conda") or "")) if isinstance(found, dict) else Path()
+        if home.is_relative_to(place.work()):
+            image.python(home / "bin/python")
+        self.notes.append(f"{where}: its environment is not used")
 
     def guard(self, guard: Tree) -> None:
         if guard.get("metric") == "host.ram_available" and self.mapping.ram_below:

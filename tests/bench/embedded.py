@@ -2,14 +2,45 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.children import running
 from tests.waiting import until
 
+TEMPLATE = 11
+"""Tokens of a chat template around a prompt."""
 SERVES = re.compile(r"engine: serving \S+ on (http://\S+)\n")
+
+
+class Counter:
+    """What a server would count: so many tokens a word, and those of its template."""
+
+    def __init__(self, per_word: float) -> None:
+        self.per_word = per_word
+        self.seen: list[int] = []
+        """Of every prompt, in order."""
+
+    def tokens(self, prompt: str) -> int:
+        self.seen.append(round(len(prompt.split()) * self.per_word) + TEMPLATE)
+        return self.seen[-1]
+
+
+def served(write: Callable[[Path], int]) -> Any:
+    """A module's fixture: the address of a real server with the model that `write` writes."""
+
+    @pytest.fixture(scope="module")
+    def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+        model: Path = tmp_path_factory.mktemp("served") / "model.gguf"
+        write(model)
+        with embedded(model) as found:
+            yield found
+
+    return url
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """A soak as a conversation that fills the context as far as asked, and then begins anew."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,37 +10,30 @@ from console.bench.growth import REQUESTS, Growth, context_of
 from console.bench.metrics import Sample
 from console.bench.soak_requests import Asker
 from console.bench.soak_stats import Tally
-from tests.bench.embedded import embedded
+from tests.bench.embedded import Counter, served
 from tests.bench.scripted import reply, scripted, streams
 from tests.bench.soaking import HOUR, Server, Turn
 from tests.testbed.models import tiny_llama
 from tests.waiting import LIMIT_S
 
-LIMIT, ANSWER, TEMPLATE = 7372, 100, 11
+LIMIT, ANSWER, HAIKU = 7372, 100, "Write a haiku"
 
 
-class Counts:
-    """A server that counts tokens: so many a word, and those of its template."""
-
-    def __init__(self, per_word: float) -> None:
-        self.per_word = per_word
-        self.prompts: list[str] = []
-
-    def sizes(self, growth: Growth, requests: int) -> list[int]:
-        """Tokens of every prompt of a soak."""
-        last: Sample | None = None
-        found = []
-        for _ in range(requests):
-            self.prompts.append(growth.next("Write a haiku", last))
-            found.append(round(len(self.prompts[-1].split()) * self.per_word) + TEMPLATE)
-            last = Sample(prompt_tokens=found[-1])
-        return found
+def conversation(
+    growth: Growth, requests: int, per_word: float = 1.3, questions: tuple[str, ...] = (HAIKU,)
+) -> tuple[list[str], list[int]]:
+    """The prompts of a soak, and what a server counts of each."""
+    server, last = Counter(per_word), None
+    prompts = []
+    for number in range(requests):
+        prompts.append(growth.next(questions[number % len(questions)], last))
+        last = Sample(prompt_tokens=server.tokens(prompts[-1]))
+    return prompts, server.seen
 
 
 @pytest.mark.parametrize("per_word", [0.7, 1.3, 7.5, 14.0])
 def test_it_fills_what_was_asked_and_never_more_whatever_a_word_is(per_word: float) -> None:
-    server = Counts(per_word)
-    sizes = server.sizes(Growth(LIMIT, ANSWER), 4 * REQUESTS)
+    _, sizes = conversation(Growth(LIMIT, ANSWER), 4 * REQUESTS, per_word)
     assert 0.9 * (LIMIT - ANSWER) < max(sizes) <= LIMIT - ANSWER
     starts = [n for n, size in enumerate(sizes) if n and size < sizes[n - 1]]
     assert 2 <= len(starts) <= 4, "it begins anew"
@@ -49,25 +41,46 @@ def test_it_fills_what_was_asked_and_never_more_whatever_a_word_is(per_word: flo
 
 
 def test_a_prompt_repeats_the_one_before_it_so_that_a_cache_helps() -> None:
-    server = Counts(1.3)
-    server.sizes(Growth(LIMIT, ANSWER), REQUESTS // 2)
-    for before, after in zip(server.prompts, server.prompts[1:], strict=False):
+    prompts, _ = conversation(Growth(LIMIT, ANSWER), REQUESTS // 2)
+    for before, after in pairwise(prompts):
         assert after.startswith(before)
 
 
 def test_a_failed_request_begins_another_conversation() -> None:
-    growth, server = Growth(LIMIT, ANSWER), Counts(1.3)
-    server.sizes(growth, 5)
+    growth = Growth(LIMIT, ANSWER)
+    prompts, _ = conversation(growth, 5)
     anew = growth.next("Hello", None)
     assert anew.split()[1:] == ["Hello"]
-    assert anew.split()[0] != server.prompts[-1].split()[0], "with a nonce of its own"
+    assert anew.split()[0] != prompts[-1].split()[0], "with a nonce of its own"
 
 
-def test_without_a_count_it_stays_below() -> None:
+def test_where_nothing_is_counted_it_fills_most_of_it_and_stays_below() -> None:
     growth = Growth(LIMIT, ANSWER)
     words = [len(growth.next("Hello", Sample()).split()) for _ in range(3 * REQUESTS)]
-    assert max(words) * 1.3 < LIMIT
-    assert max(words) > LIMIT / 16
+    assert 0.7 * LIMIT < max(words) * 1.3 < LIMIT
+
+
+LONG = " ".join(["What is said here takes more than a step of the conversation."] * 60)
+
+
+@pytest.mark.parametrize("questions", [(LONG,), (LONG, "Hello"), ("Hello", LONG, HAIKU)])
+def test_a_question_longer_than_a_step_does_not_lead_beyond_the_limit(
+    questions: tuple[str, ...],
+) -> None:
+    _, sizes = conversation(Growth(LIMIT, ANSWER), 4 * REQUESTS, 1.3, questions)
+    assert 0.8 * (LIMIT - ANSWER) < max(sizes) <= LIMIT - ANSWER
+
+
+def test_a_question_without_spaces_is_no_single_word() -> None:
+    """Each sign of it is a token or two; four of them follow each other between common words."""
+    question, growth, last = "日本語で長い話を" * 60, Growth(LIMIT, ANSWER), None
+    sizes = []
+    for _ in range(3 * REQUESTS):
+        text = growth.next(question, last)
+        wide = sum(not sign.isascii() for sign in text)
+        sizes.append(round(1.2 * wide + 1.3 * len(text.split())) + 11)
+        last = Sample(prompt_tokens=sizes[-1])
+    assert 0.7 * (LIMIT - ANSWER) < max(sizes) <= LIMIT - ANSWER
 
 
 @pytest.mark.parametrize(
@@ -78,6 +91,11 @@ def test_without_a_count_it_stays_below() -> None:
         ({"/v1/models": {"data": [{"id": "r1", "name": "r1"}]}}, None),
         ({"/v1/models": {"data": [None]}, "/props": {"default_generation_settings": []}}, None),
         ({"/v1/models": {"data": [{"max_model_len": True}]}}, None),
+        ({"/v1/models": {"data": [{"max_model_len": 32768.0}]}}, 32768),
+        ({"/v1/models": {"data": [{"max_model_len": "32768"}]}}, 32768),
+        ({"/v1/models": {"data": [{"max_model_len": "many"}]}}, None),
+        ({"/v1/models": {"data": [{"max_model_len": 0.5}]}}, None),
+        ({"/v1/models": {"data": [{"max_model_len": "9" * 99}]}}, None),
         ({}, None),
     ],
 )  # fmt: skip
@@ -86,12 +104,7 @@ def test_the_servers_own_context(documents: dict[str, Any], size: int | None) ->
         assert context_of(server.url) == size
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model: Path = tmp_path_factory.mktemp("growth") / "tiny.gguf"
-    tiny_llama(model)
-    with embedded(model) as url:
-        yield url
+url = served(tiny_llama)
 
 
 @pytest.mark.alone

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from console.bench.benchmark import Benchmark, Protocol
 from console.bench.metrics import PROMPT_ROUNDS, Sample
 from console.bench.prompt_rate import PromptRate, measure_prompt_rates, prompt_flags
-from tests.bench.embedded import embedded
+from tests.bench.embedded import Counter, served
 from tests.testbed.models import visible_llama
 
 
-class Engine:
+class Engine(Counter):
     """A server whose truth is known: seconds before every answer, then tokens of the prompt at a
     rate; the first token takes as long as any."""
 
     def __init__(self, rate: float, fixed_s: float = 0.3, per_word: float = 1.3) -> None:
-        self.rate, self.fixed_s, self.per_word = rate, fixed_s, per_word
+        super().__init__(per_word)
+        self.rate, self.fixed_s = rate, fixed_s
         self.jitter_s = 0.0
         self.chance = random.Random(7)
         self.most = 10**9
-        self.seen: list[int] = []
 
     def __call__(self, prompt: str) -> Sample | None:
-        tokens = round(len(prompt.split()) * self.per_word) + 11
-        self.seen.append(tokens)
+        tokens = self.tokens(prompt)
         if tokens > self.most:
             return Sample(error="HTTP 400", void=f"HTTP 400: {tokens} tokens exceed the context")
         late = self.chance.uniform(-self.jitter_s, self.jitter_s)
@@ -130,12 +127,7 @@ def test_what_varies_shows_between_the_estimates() -> None:
     assert "the estimates vary by" in flag
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model: Path = tmp_path_factory.mktemp("prompts") / "visible.gguf"
-    visible_llama(model)
-    with embedded(model) as url:
-        yield url
+url = served(visible_llama)
 
 
 @pytest.mark.alone

@@ -186,3 +186,13 @@ def test_true_headers_over_holes() -> None:
     assert path.stat().st_blocks * 512 < 1 << 20 < path.stat().st_size
     (weights,) = image.put_checkpoint(gguf=True).iterdir()
     assert read_header(str(weights)).header.architecture == "llama"
+
+
+def test_a_moved_conda_environment_has_an_interpreter_and_nothing_else() -> None:
+    home = place.work() / "nvme/envs/kt"
+    book = {"phases": [{"steps": [{"id": "a", "run": ["x"], "environment": {"conda": str(home)}}]}]}
+    rewriter = Rewriter(Mapping("base:1", "", PORTS, cpus=0.25, ram_below=0))
+    (made,) = steps(rewriter(book, Path("/books")))
+    assert "environment" not in made
+    assert [one.name for one in (home / "bin").iterdir()] == ["python"]
+    assert "step a: its environment is not used" in rewriter.notes
