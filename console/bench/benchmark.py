@@ -198,7 +198,7 @@ class Benchmark:
                 self._prompt_only, protocol.prompt_lengths, say
             )
         for streams in protocol.levels if works else ():
-            if not self.cancelled.is_set() and self._left() > 0:
+            if not (self.cancelled.is_set() or self._hangs) and self._left() > 0:
                 result.levels.append(self._level(streams))
         result.duration_s = self.clock.monotonic() - started
         return self._conclude()
@@ -247,8 +247,9 @@ class Benchmark:
         self, prompt: str, cancelled: threading.Event, on_event: OnEvent | None = None,
         max_tokens: int = 0, least: int = 0,
     ) -> Sample | None:  # fmt: skip
-        """One request, from any thread; None when it was cancelled."""
-        if cancelled.is_set():
+        """One request, from any thread; None when it was cancelled, or when one before it has met
+        a server that hangs, which ends the benchmark."""
+        if cancelled.is_set() or self._hangs:
             return None
         # At the front, since a server reuses the longest common beginning of two prompts.
         request = replace(
@@ -269,7 +270,8 @@ class Benchmark:
             return None
         if reply.extras_refused:
             self._request = replace(self._request, extras=False)
-        self._hangs = reply.failure is not None and reply.failure.kind is FailureKind.SILENT
+        if reply.failure is not None and reply.failure.kind is FailureKind.SILENT:
+            self._hangs = True
         counts = tokenizer(self.url, reply)
         return measure(reply, request.max_tokens, counts, least_tokens=least)
 
@@ -319,7 +321,10 @@ class Benchmark:
             flags.append(f"tok/s varies by {spread:.1%} between runs, the target is {target}")
         if not result.cancelled and len(result.runs) < protocol.runs:
             late = "the time ran out" if self._left() <= 0 else ""
+            late = "stopped, as the server hangs" if self._hangs else late
             flags.append(late or f"stopped after {MOST_FAILURES} failures in a row")
+        elif self._hangs:
+            flags.append("ended after its runs, as the server hangs")
         result.flags = list(dict.fromkeys(flags))
         return result
 

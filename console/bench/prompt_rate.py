@@ -25,7 +25,7 @@ ENOUGH = 3
 """Fewer good rounds give no rate: one that a neighbour disturbed does not count."""
 LEAST_PER_WORD = 0.5
 """A server that counts fewer tokens in a common word does not count them."""
-OUT_OF_TIME = "the time ran out, or it was cancelled"
+OUT_OF_TIME = "the time ran out, it was cancelled, or the server hangs"
 NOISE = 3.0
 """A difference below so many standard deviations of the short prompt's time says nothing."""
 WORDS = (

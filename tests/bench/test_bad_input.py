@@ -210,3 +210,17 @@ def test_a_server_that_drips_is_cut_at_the_end_of_the_budget() -> None:
     assert len(result.runs) == 1
     assert result.runs[0].error.startswith(FailureKind.TRANSPORT)
     assert result.protocol["budget_s"] == 0.6
+
+
+@pytest.mark.parametrize(("good", "hung_ones"), [(0, 1), (1, 1), (2, 1), (3, 1), (4, 2)])
+def test_whatever_met_the_hang_it_is_the_last_request(good: int, hung_ones: int) -> None:
+    """In the warm-up, in the runs, in the prompts of fixed lengths, in each of two streams: no
+    other silence is waited for."""
+    hung = streams([delta(content="x")] * 2, 30.0)
+    protocol = Protocol(max_tokens=8, runs=1, max_runs=1, warmup=1, silence_s=0.2,
+                        prompt_lengths=(512, 2048), levels=(2,))  # fmt: skip
+    with scripted(*[streams(reply(8))] * good, hung) as server:
+        result = Benchmark(server.url, protocol).run()
+        assert len(server.requests) == good + hung_ones
+    assert bool(result.levels) is (hung_ones > 1)
+    assert any("the server hangs" in flag for flag in result.flags)
