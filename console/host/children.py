@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -28,6 +29,7 @@ _unwatched: list[subprocess.Popen[bytes]] = []
 MOST_BACKOFF_S = 30.0
 LIVED_S = 10.0
 """A child that lived for less never got to work: the next start is delayed more."""
+MOST_SAID = 1 << 20
 _CHUNK = 1 << 16
 _MOST_LINE = 1 << 20
 
@@ -92,6 +94,26 @@ def run(
         abandon(child)
         raise
     return child.returncode, out, error or b""
+
+
+def said(argv: Sequence[str], seconds: float, *, env: Mapping[str, str]) -> tuple[bytes, bool]:
+    """What a command wrote to stdout until it ended, or until the deadline (then True), at most
+    MOST_SAID bytes; whatever it started and left behind is killed, and may have stdout open. Raises
+    OSError if it cannot be run."""
+    with tempfile.TemporaryFile() as out:
+        child = subprocess.Popen(
+            list(argv), env=dict(env), stdin=subprocess.DEVNULL, stdout=out,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            child.wait(seconds)
+            late = False
+        except subprocess.TimeoutExpired:
+            late = True
+        finally:
+            abandon(child)
+        out.seek(0)
+        return out.read(MOST_SAID), late
 
 
 def abandon(child: subprocess.Popen[bytes]) -> None:

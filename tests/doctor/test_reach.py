@@ -9,7 +9,9 @@ import pytest
 
 from console.checks.doctor import reach
 from console.checks.doctor.facts import Facts, Finding, Level
+from console.host.process import stat
 from tests.doctor.conftest import Look, tree
+from tests.waiting import LIMIT_S, until
 
 Ask = Callable[..., list[Finding]]
 SECURE = "Defaults env_reset, secure_path={0}\n"
@@ -80,6 +82,39 @@ def test_a_shell_that_hangs_and_one_that_is_not_there(
     assert time.monotonic() - began < 30
     monkeypatch.setattr(reach, "shell_of", lambda: str(tmp_path / "none"))
     assert "No such file" in ask()[0].detail
+
+
+@pytest.mark.parametrize("after", ["", "; sleep 60"])
+def test_a_start_up_file_that_keeps_its_output_open_costs_no_answer(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """An agent that a start-up file leaves in the background, or a shell that ends late."""
+    monkeypatch.setattr(reach, "ASK_S", 0.5 if after else LIMIT_S)
+    lines = (
+        f'sleep 600 &\necho $! > {tmp_path}/pid\nPATH="$PATH:{tmp_path}/pipx/bin"\neval "$2"{after}'
+    )
+    shell = command(tmp_path, "shell", lines)
+    monkeypatch.setattr(reach, "shell_of", lambda: str(shell))
+    (found,) = ask()
+    assert found.level is Level.OK
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: (one := stat(pid)) is None or one.state in "ZX", "what it started is ended")
+
+
+@pytest.mark.usefixtures("sudo")
+def test_settings_of_sudoers_for_others_do_not_count_and_lines_go_on(
+    ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "_name", lambda: "alice")
+    (tmp_path / "local" / "omni-console").symlink_to(tmp_path / "pipx/bin/omni-console")
+    good, bad = SECURE.format(f"{tmp_path}/local"), "secure_path=/none\n"
+    for wrong in ("Defaults:bob ", "Defaults:bob,carol ", "Defaults@elsewhere ", "Defaults>bob ",
+                  "Defaults!/usr/bin/vi ", "# Defaults "):  # fmt: skip
+        assert ask(etc__sudoers=f"{good}{wrong}{bad}")[-1].level is Level.OK, wrong
+    for right in ("Defaults:alice ", "Defaults:bob, alice ", "Defaults: alice ", "Defaults>root ",
+                  "Defaults:ALL ", "Defaults env_reset, \\\n    ", "Defaults \\\n  "):  # fmt: skip
+        found = ask(etc__sudoers=f"{good}{right}{bad}")
+        assert "looks in /none" in found[0].detail, right
 
 
 @pytest.mark.usefixtures("sudo")

@@ -3,11 +3,14 @@ whose shell is neither a login shell nor interactive, and `sudo omni-console rol
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import os
 import pwd
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,10 +33,13 @@ LINKS = ("/usr/local/bin", "/usr/bin")
 SSHD = ("usr/sbin/sshd", "usr/local/sbin/sshd", "run/current-system/sw/bin/sshd")
 _MARK = "omni-path:"
 _PATH_LINE = re.compile(r"^\s*(?:export\s+)?PATH\s*=\s*(.*?)\s*$", re.MULTILINE)
-_SECURE = re.compile(
-    r'^\s*Defaults\b[^#\n]*?(?:(!)secure_path|\bsecure_path\s*=\s*(?:"([^"\n]*)"|([^\s,#]+)))',
+_CONTINUED = re.compile(r"\\\n[ \t]*")
+_DEFAULTS = re.compile(
+    r"^[ \t]*Defaults(?:([:@>!])[ \t]*([^\s,]+(?:[ \t]*,[ \t]*[^\s,]+)*))?[ \t]+([^#\n]*)",
     re.MULTILINE,
 )
+"""A line of settings: for whom (users, hosts, other users, commands), and the settings."""
+_SECURE = re.compile(r'(!)?\bsecure_path\b(?:\s*=\s*(?:"([^"\n]*)"|([^\s,]+)))?')
 _SECURE_SAID = re.compile(r"^Value to override user's \$PATH with: (\S+)", re.MULTILINE)
 
 
@@ -113,12 +119,12 @@ def _ssh(root: Path) -> Way | None:
         "SSH_CONNECTION": "127.0.0.1 1 127.0.0.1 22",
     }  # fmt: skip
     try:
-        _, out, _ = children.run([shell, "-c", f'echo; echo "{_MARK}$PATH"'], ASK_S, env=env)
-    except subprocess.TimeoutExpired:
-        return Way(words, None, f"{shell} has not begun the command within {ASK_S:g} s")
+        out, late = children.said([shell, "-c", f'echo; echo "{_MARK}$PATH"'], ASK_S, env=env)
     except OSError as error:
         return Way(words, None, f"{shell}: {error.strerror or error}")
     said = [line for line in decode(out).splitlines() if line.startswith(_MARK)]
+    if late and not said:
+        return Way(words, None, f"{shell} has not begun the command within {ASK_S:g} s")
     return Way(words, one_line(said[-1].removeprefix(_MARK), 4000) if said else given)
 
 
@@ -168,11 +174,35 @@ def _sudoers(root: Path) -> str | None:
     except OSError:
         return None
     files += [folder / name for name in names if "." not in name and not name.endswith("~")]
+    text = "\n".join(read_text(file) for file in files)
     value = ""
-    for match in _SECURE.finditer("\n".join(read_text(file) for file in files)):
-        negated, quoted, bare = match.groups()
-        value = "" if negated else (quoted or bare or "").replace("\\", "")
+    for scope, names, settings in _DEFAULTS.findall(_CONTINUED.sub(" ", text)):
+        if not _is_for(scope, names.split(",")):
+            continue
+        for negated, quoted, bare in _SECURE.findall(settings):
+            value = "" if negated else (quoted or bare).replace("\\", "")
     return value
+
+
+def _is_for(scope: str, names: list[str]) -> bool:
+    """Whether settings of sudoers with this scope hold for this user's `sudo`, as root, here; those
+    of one command only are not known to be for this one."""
+    if not scope:
+        return True
+    here = socket.gethostname()
+    mine = {
+        ":": (_name(), *(f"%{name}" for name in _groups())), ">": ("root",),
+        "@": (here, here.partition(".")[0]), "!": (),
+    }[scope]  # fmt: skip
+    return scope != "!" and bool({one.strip() for one in names} & {"ALL", *mine})
+
+
+def _groups() -> list[str]:
+    found = []
+    for one in {os.getgid(), *os.getgroups()}:
+        with contextlib.suppress(KeyError):
+            found.append(grp.getgrgid(one).gr_name)
+    return found
 
 
 def _said(sudo: str) -> str | None:
