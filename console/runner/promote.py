@@ -11,13 +11,20 @@ import json
 import os
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.common import paths
-from console.common.errors import BaselineNotReady, ConsoleError, EngineError, UsageError
+from console.common.errors import (
+    BaselineNotReady,
+    ConsoleError,
+    EngineError,
+    ServiceError,
+    UsageError,
+)
 from console.common.text import clean, one_line
 from console.common.units import format_duration, number
 from console.config.site.site import Site, load_site
@@ -87,13 +94,16 @@ def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
     if isinstance(runs, ProcessSpec):
         argv, moved = on_port(runs.argv, relay.port_of(spec.url), relay.port_of(url))
         hint = "" if moved else "   # its port is not in here: make it listen on the url's"
+        env = {**_environment(runs), **dict(runs.env)}
+        # a baseline has no environment: its program has its whole path
+        found = shutil.which(argv[0], path=env.get("PATH")) if runs.within else None
+        argv = (found or argv[0], *argv[1:])
         yield "process:"
         yield f"  argv: {json.dumps(list(argv), ensure_ascii=False)}{hint}"
-        conda = replace(runs.within, file="").variables(os.environ.get("PATH", os.defpath))
-        if env := {**conda, **dict(runs.env)}:
+        if env:
             yield f"  env: {json.dumps(env, ensure_ascii=False)}"
         if runs.within.file:
-            yield f"  # and to its env the variables in {clean(runs.within.file)}"
+            yield f"  # and to its env the variables in {runs.within.file}"
         if runs.cwd:
             yield f"  cwd: {json.dumps(runs.cwd, ensure_ascii=False)}"
     elif isinstance(runs, ContainerSpec):
@@ -103,6 +113,14 @@ def _runs(spec: ServiceSpec, url: str) -> Iterator[str]:
         profile = f", profile: {json.dumps(runs.profiles[0])}" if runs.profiles else ""
         file = json.dumps(str(runs.files[0]), ensure_ascii=False)
         yield f"compose: {{file: {file}, service: {json.dumps(runs.service)}{profile}{project}}}"
+
+
+def _environment(runs: ProcessSpec) -> dict[str, str]:
+    """What its conda environment gives it; nothing if that is gone."""
+    with contextlib.suppress(ServiceError):
+        conda = replace(runs.within, file="")
+        return conda.variables(os.environ.get("PATH", os.defpath))
+    return {}
 
 
 def on_port(argv: tuple[str, ...], old: int, new: int) -> tuple[tuple[str, ...], bool]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from console.common.errors import InvalidFile
 from console.config.playbook.steps import Step
 from console.config.site.site import load_site
+from console.host.activation import Activation
 from console.host.process import ProcessSpec
 from console.journal.run_view import RunView
 from console.render.effects import build_argv, effects
@@ -266,3 +267,27 @@ def test_a_plan_says_why_and_no_lesson_bears_on_the_reason(plan: MakePlan) -> No
     row = plan("{id: a, script: 'true', why: 'never git clone --depth 1 --recursive'}").at("a")
     assert row.effects[-1] == "why: never git clone --depth 1 --recursive"
     assert row.lessons == ()
+
+
+def test_a_promoted_candidate_of_a_conda_environment_becomes_a_baseline_without_one(
+    tmp_path: Path,
+) -> None:
+    """A rollback reads no environment: its variables and its program's path are written out."""
+    program = tmp_path / "env/bin/serve"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    within = Activation(str(tmp_path / "env"), "/etc/vars")
+    runs = ProcessSpec(("serve", "--port", "8001"), (("A", "1"),), within=within)
+    lines = promoted(runs)[0]
+    assert "  # and to its env the variables in /etc/vars" in [line[2:] for line in lines]
+    file = tmp_path / "site.yaml"
+    file.write_text("schema: omni.site/v1\nname: ws\n" + "\n".join(lines) + "\n")
+    made = load_site(file).baseline_spec().runs
+    assert isinstance(made, ProcessSpec)
+    assert made.argv == (str(program), "--port", "8000")
+    env = dict(made.env)
+    assert (env["CONDA_PREFIX"], env["A"]) == (str(tmp_path / "env"), "1")
+    program.unlink()
+    program.parent.rmdir()
+    assert promoted(runs)[0][2].strip() == 'argv: ["serve", "--port", "8000"]'
