@@ -153,7 +153,7 @@ class Search:
             if self._take(self._smallest(resource)):
                 return
         for flag, _ in enumerate(self.space.flags):
-            for place in self._others(self.space.start, flag):
+            for place in _others(self.space, self.space.start, flag):
                 if self._take(_at(self.space.start, flag, place)):
                     return
 
@@ -165,9 +165,6 @@ class Search:
             if direction and one.ordered:
                 point = _at(point, flag, one.ordered[0 if direction > 0 else -1])
         return point
-
-    def _others(self, point: Point, flag: int) -> list[int]:
-        return [p for p in range(len(self.space.flags[flag].values)) if p != point[flag]]
 
     # -- one flag --------------------------------------------------------------------------------
 
@@ -198,7 +195,7 @@ class Search:
         line = self.space.flags[flag].ordered
         assert self.found.best is not None
         base = self.found.best
-        for place in self._others(base, flag):
+        for place in _others(self.space, base, flag):
             if place not in line:
                 self._try(_at(base, flag, place))
         asked = {0, len(line) // 2, len(line) - 1}
@@ -270,7 +267,7 @@ class Search:
         if self.found.best is None:
             return False
         before = self.found.best
-        rows = [(self._expected(point), point) for point in self._two(before)]
+        rows = [(self._expected(point), point) for point in _two_changes(self.space, before)]
         known = sorted(((e, p) for e, p in rows if e is not None), reverse=True)
         for expected, point in known:
             if point in self.found.outcomes:
@@ -283,13 +280,6 @@ class Search:
                 return True
         return False
 
-    def _two(self, point: Point) -> Iterator[Point]:
-        """The points that differ in two flags and whose single changes could be measured."""
-        for one, two in itertools.combinations(range(len(self.space.flags)), 2):
-            for first in self._others(point, one):
-                for second in self._others(point, two):
-                    yield _at(_at(point, one, first), two, second)
-
     def _learn(self, expected: float, point: Point, best: Point) -> None:
         """How far two flags together were from the product: larger ones raise the slack, smaller
         ones lower it slowly."""
@@ -301,3 +291,16 @@ class Search:
 
 def _at(point: Point, flag: int, place: int) -> Point:
     return (*point[:flag], place, *point[flag + 1 :])
+
+
+def _others(space: Space, point: Point, flag: int) -> list[int]:
+    """The places of a flag's values that a point does not have."""
+    return [place for place in range(len(space.flags[flag].values)) if place != point[flag]]
+
+
+def _two_changes(space: Space, point: Point) -> Iterator[Point]:
+    """The points that differ from this one in two flags."""
+    for one, two in itertools.combinations(range(len(space.flags)), 2):
+        for first in _others(space, point, one):
+            for second in _others(space, point, two):
+                yield _at(_at(point, one, first), two, second)
