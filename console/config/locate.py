@@ -71,8 +71,13 @@ def playbook_path(text: str) -> Path:
             found = place / f"{text}.yaml"
             if found.is_file():
                 return found
-        names = ", ".join(sorted(p.stem for p in shipped().glob("*.yaml")))
-        raise UsageError(f"no playbook '{text}'", f"shipped: {names}", "or give a path to a file")
+        import difflib  # only where it is wanted: it costs start-up time
+
+        names = sorted(p.stem for p in shipped().glob("*.yaml"))
+        parts = [name for name in names if text in name]
+        near = parts[:1] or difflib.get_close_matches(text, names, 1)
+        hint = f"did you mean {near[0]}?" if near else "or give a path to a file"
+        raise UsageError(f"no playbook '{text}'", f"shipped: {', '.join(names)}", hint)
     return path
 
 

@@ -81,3 +81,30 @@ def test_bad_usage_is_one_object_too(capsys: pytest.CaptureFixture[str]) -> None
         main(["runs", "--json", "--nope"])
     assert ended.value.code == Exit.USAGE
     assert json.loads(capsys.readouterr().out)["exit_code"] == Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [
+        (["rollbak"], "did you mean 'rollback'?"),
+        (["tell", "x", "aprove"], "did you mean 'approve'?"),
+        (["run", "lazarus"], "did you mean operation-lazarus?"),
+        (["run", "demoo"], "did you mean demo?"),
+        (["runer"], "did you mean 'run'?"),  # and not the internal one
+    ],
+)
+def test_a_slip_of_the_keys_is_told_what_was_meant(
+    argv: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(argv)
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_nothing_alike_is_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["zzzzzz"])
+    assert "did you mean" not in capsys.readouterr().err

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import Any, NoReturn
 
 from console.common.errors import Exit
+from console.common.text import one_line
 
 SITE_HELP = (
     "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else the demo's)"
@@ -20,15 +22,32 @@ class Parser(argparse.ArgumentParser):
     as_json = False
 
     def error(self, message: str) -> NoReturn:
+        message, hint = _nearest(message)
+        hint = hint or f"{self.prog} --help"
         if self.as_json:
             import json  # only where it is wanted: it costs start-up time
 
             code = int(Exit.USAGE)
-            hint = f"{self.prog} --help"
             said = {"error": message, "detail": "", "hint": hint, "exit_code": code}
             print(json.dumps(said))
-        sys.stderr.write(f"{self.prog}: {message}\n  hint: {self.prog} --help\n")
+        sys.stderr.write(f"{self.prog}: {message}\n  hint: {hint}\n")
         sys.exit(int(Exit.USAGE))
+
+
+def _nearest(message: str) -> tuple[str, str]:
+    """argparse's words for an unknown choice without the whole list, and which one was meant; any
+    other message as it is, without a hint."""
+    found = re.fullmatch(r"argument (.+): invalid choice: '(.*)' \(choose from (.*)\)", message)
+    if found is None:
+        return message, ""
+    import difflib  # only where it is wanted: it costs start-up time
+
+    names = [name for name in re.findall(r"'([^']*)'", found[3]) if name != "runner"]
+    near = difflib.get_close_matches(found[2], names, 1)
+    if not near:
+        return message, ""
+    what = "there is no command" if found[1] == "COMMAND" else f"{found[1]} has no choice"
+    return f"{what} '{one_line(found[2], 60)}'", f"did you mean '{near[0]}'?"
 
 
 def add_command(
