@@ -36,6 +36,15 @@ def test_it_says_what_the_model_says_and_takes_no_room(tmp_path: Path, make: obj
     assert bare.stat().st_blocks * 512 < 256 * 1024
 
 
+def test_the_number_of_tokens_is_said_where_only_their_list_says_it(tmp_path: Path) -> None:
+    visible_llama(tmp_path / "model.gguf")
+    real = header_of(tmp_path / "model.gguf")
+    key = "llama.vocab_size"
+    silent = replace(real, kv={name: value for name, value in real.kv.items() if name != key})
+    write_skeleton(silent, tmp_path / "bare.gguf")
+    assert header_of(tmp_path / "bare.gguf").integer(key) == real.integer(key)
+
+
 def test_a_header_that_is_not_known_whole_is_refused(tmp_path: Path) -> None:
     visible_llama(tmp_path / "model.gguf")
     real = header_of(tmp_path / "model.gguf")

@@ -2,7 +2,7 @@
 the tensors would be.
 
 llama.cpp's tools work out from this how much memory a load takes, before anything is downloaded.
-The vocabulary is left out, since token lists are not read from a remote file.
+The vocabulary is left out, since token lists are not read from a remote file; its size is said.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def write_skeleton(header: Header, path: Path) -> int:
         (key, value) for key, value in header.kv.items()
         if not key.startswith(LEFT_OUT) and not (isinstance(value, Array) and value.values is None)
     ]  # fmt: skip
-    kept.append(VOCABULARY)
+    kept += [VOCABULARY, *_vocabulary_size(header)]
     head = bytearray(MAGIC + struct.pack("<IQQ", VERSION, len(header.tensors), len(kept)))
     for key, value in kept:
         head += _string(key) + _value(value)
@@ -44,6 +44,13 @@ def write_skeleton(header: Header, path: Path) -> int:
         file.write(head)
         file.truncate(size)
     return size
+
+
+def _vocabulary_size(header: Header) -> list[tuple[str, Value]]:
+    """The number of tokens, which a loader takes from their list where the file does not say it."""
+    key = f"{header.architecture or ''}.vocab_size"
+    rows = [one.dims[-1] for one in header.tensors or () if one.name == "token_embd.weight"]
+    return [(key, rows[0])] if rows and key not in header.kv else []
 
 
 def _string(text: str) -> bytes:

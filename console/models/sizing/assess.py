@@ -126,7 +126,7 @@ def _cards(case: Case, plan: LlamaPlan, verdict: Verdict) -> Iterator[str]:
         yield from _told(f"--tensor-split {words(split)}", case.better(verdict, split))
     for name, changed in _fewer(case, given, split or given, asked, verdict):
         yield from _told(name, case.better(verdict, changed))
-    ctx = plan.ctx or facts.context_length
+    ctx = plan.tokens(facts.context_length)
     while ctx and ctx // 2 >= LEAST_CTX:
         ctx //= 2
         if better := case.better(verdict, replace(given, ctx=ctx)):

@@ -89,7 +89,7 @@ def from_gguf(header: Header) -> ModelFacts:
         keys.bad("nextn_predict_layers", spare, f"fewer than the {blocks} blocks")
     layers = blocks - spare
     forward = keys.counts("feed_forward_length", blocks)
-    experts = _experts(keys)
+    experts = _experts(keys, max(forward) if forward else 0)
     weights, unknown = _weights(header.tensors, layers, blocks)
     attention = _attention(keys, arch, layers, blocks)
     recurrent = recurrent_of(keys, arch, layers, attention, forward)
@@ -211,7 +211,8 @@ def _indexer(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]
     return length, tuple(bool(one) for one in types) if types else (True,) * layers
 
 
-def _experts(keys: Keys) -> Experts:
+def _experts(keys: Keys, forward: int) -> Experts:
+    """The routed experts; older architectures give their width as that of the feed-forward part."""
     count, used = keys.count("expert_count") or 0, keys.count("expert_used_count") or 0
     if used > count:
         keys.bad("expert_used_count", used, f"at most the {count} experts there are")
@@ -219,9 +220,16 @@ def _experts(keys: Keys) -> Experts:
         count=count,
         used=used,
         shared=keys.count("expert_shared_count") or 0,
-        width=keys.count("expert_feed_forward_length") or 0,
+        width=_widest(keys, "expert_feed_forward_length") or forward if count else 0,
         leading_dense=keys.count("leading_dense_block_count", MOST_LAYERS) or 0,
     )
+
+
+def _widest(keys: Keys, key: str) -> int:
+    """A length that may be given for each layer: the largest."""
+    value = keys.raw(key)
+    items = _unpack(value)
+    return max(keys.counts(key, len(items)) or (0,)) if items else keys.count(key) or 0
 
 
 def _weights(

@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(slots=True)
 class Cache:
-    """Bytes for each layer that runs; `tokens` is the context after padding, all sequences."""
+    """Bytes for each layer that has one; `tokens` is the context after padding, all sequences."""
 
     layers: list[int]
     tokens: int
@@ -75,7 +75,7 @@ def row_bytes(kind: str, elements: int) -> int:
 
 def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
     """The cache, or None if a fact or the context is missing."""
-    ctx = plan.ctx or facts.context_length
+    ctx = plan.tokens(facts.context_length)
     if ctx is None or facts.layers is None:
         return None
     streams = 1 if plan.unified else plan.slots
@@ -85,7 +85,29 @@ def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
         return None
     _indexer(facts, plan, cache)
     _states(facts, plan, cache)
+    if plan.mtp and facts.spare_layers:
+        _guessing(facts, cells * streams, cache)
     return cache
+
+
+def _guessing(facts: ModelFacts, cells: int, cache: Cache) -> None:
+    """The cache of the layers that guess ahead (MTP): as wide as the widest other, always F16."""
+    widest = max(_lengths(facts, layer) for layer in range(facts.layers or 0))
+    size = cells * sum(row_bytes("f16", length) for length in widest)
+    cache.layers += [size] * facts.spare_layers
+    how = f"{facts.spare_layers} layers x {cells} cells x {sum(widest)} f16"
+    cache.parts.append(Part("cache for guessing ahead", size * facts.spare_layers, how))
+
+
+def _lengths(facts: ModelFacts, layer: int) -> tuple[int, int]:
+    """Elements of K and V of a token in one layer."""
+    spec = facts.attention
+    heads = spec.kv_heads[layer] if spec.kv_heads else 0
+    key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
+    if spec.has_window and spec.windowed[layer]:
+        key = key if spec.window_key is None else spec.window_key
+        value = value if spec.window_value is None or spec.latent else spec.window_value
+    return heads * key, heads * value
 
 
 def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cache: Cache) -> bool:
@@ -94,23 +116,15 @@ def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cac
     if not any(has):
         return True
     spec = facts.attention
-    heads = spec.kv_heads
-    if heads is None or spec.key is None or (spec.value is None and not spec.latent):
+    if spec.kv_heads is None or spec.key is None or (spec.value is None and not spec.latent):
         return False
     windowed = spec.windowed if spec.has_window else (False,) * len(has)
     near = pad(_window_cells(spec.window, plan, cells), CELLS)
 
-    def lengths(layer: int) -> tuple[int, int]:
-        key, value = spec.key or 0, 0 if spec.latent else spec.value or 0
-        if windowed[layer]:
-            key = key if spec.window_key is None else spec.window_key
-            value = value if spec.window_value is None or spec.latent else spec.window_value
-        return heads[layer] * key, heads[layer] * value
-
-    widest = max(lengths(layer)[1] for layer in range(len(has)))
+    widest = max(_lengths(facts, layer)[1] for layer in range(len(has)))
 
     def rows(layer: int) -> int:
-        key, value = lengths(layer)
+        key, value = _lengths(facts, layer)
         if not plan.flash and value:
             value = widest
         return row_bytes(plan.type_k, key) + (row_bytes(plan.type_v, value) if value else 0)
@@ -205,7 +219,8 @@ def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -
     cells = cache.tokens // streams
     spec = facts.attention
     near = _window_cells(spec.window, plan, cells) if spec.has_window else 0
-    return Work(min(plan.ubatch, cache.tokens), cells, cells + near, plan.flash, pipelined)
+    masks = cells + near if any(_layers_with_cache(facts)) else 0
+    return Work(min(plan.ubatch, cache.tokens), cells, masks, plan.flash, pipelined)
 
 
 def floats(facts: ModelFacts) -> int:
@@ -246,7 +261,9 @@ def compute_bytes(
     """
     width = facts.embedding or 0
     act = work.ubatch * floats(facts) * FLOAT
-    scores = 0 if work.flash else (facts.attention.heads or 0) * work.cells * work.ubatch * FLOAT
+    spec = facts.attention
+    each = (spec.heads or 0) * work.ubatch + (spec.latent_rank if spec.latent else 0)
+    scores = 0 if work.flash else each * work.cells * FLOAT
     chosen = SCORES * work.cells * work.ubatch * FLOAT if facts.attention.indexer else 0
     logits = work.ubatch * ((facts.vocabulary or 0) + 2 * width) * FLOAT if output else 0
     copies = COPIES if work.pipelined else 1
@@ -257,10 +274,12 @@ def compute_bytes(
 
 
 def host_compute_bytes(facts: ModelFacts, work: Work, *, computes: bool) -> int:
-    """The same for the host: inputs and masks always, everything if it `computes` batches."""
-    if computes:
-        return compute_bytes(facts, work, output=True)
+    """The same for the host: inputs and masks always, everything if it `computes` batches. What it
+    keeps beside the scores is as wide as four or five embeddings more than on a card."""
     width = facts.embedding or 0
+    if computes:
+        spare = (4 if work.flash else 5) * width
+        return compute_bytes(facts, work, output=True) + spare * work.ubatch * FLOAT
     copies = COPIES if work.pipelined else 1
     row = 2 * width * FLOAT + work.masks * (2 if work.flash else FLOAT)
     return work.ubatch * row * copies

@@ -172,6 +172,11 @@ def _override(reading: _Reading, flag: str, value: str) -> None:
             reading.problem(flag, one, "PATTERN=BUFFER, like exps=CPU")
 
 
+def _speculation(reading: _Reading, flag: str, value: str) -> None:
+    """Of the ways to guess ahead only one loads more of the same file."""
+    reading.got["mtp"] = reading.got.get("mtp", False) or "draft-mtp" in value.lower().split(",")
+
+
 def _uncounted(what: str) -> Apply:
     def apply(reading: _Reading, flag: str, value: str) -> None:
         reading.uncounted.append(f"{what} ({one_line(value, 60)})")
@@ -191,6 +196,7 @@ _LLAMA = (
     _Option(("-dev", "--device"), _devices, env="DEVICE"),
     _Option(("-c", "--ctx-size"), _number("ctx"), env="CTX_SIZE"),
     _Option(("-np", "--parallel"), _slots, env="N_PARALLEL"),
+    _Option(("--kv-unified-per-slot",), _number("per_slot"), env="KV_UNIFIED_PER_SLOT"),
     _Option(("-kvu", "--kv-unified"), None, _set("kv_unified", True), env="KV_UNIFIED"),
     _Option(("-no-kvu", "--no-kv-unified"), None, _set("kv_unified", False)),
     _Option(("-ctk", "--cache-type-k"), _choice("type_k", tuple(CACHE_TYPES)), env="CACHE_TYPE_K"),
@@ -217,6 +223,12 @@ _LLAMA = (
     _Option(("-ot", "--override-tensor"), _override, env="OVERRIDE_TENSOR"),
     _Option(("--moe-cache-mib",), _number("moe_cache_mib"), env="MOE_CACHE_MIB"),
     _Option(("-cram", "--cache-ram"), _number("cache_ram_mib", -1), env="CACHE_RAM"),
+    _Option(
+        ("-ctxcp", "--swa-checkpoints", "--ctx-checkpoints"),
+        _number("checkpoints"),
+        env="CTX_CHECKPOINTS",
+    ),
+    _Option(("--spec-type",), _speculation, env="SPEC_TYPE"),
     _Option(
         ("--rope-scaling", "--rope-scale", "--yarn-orig-ctx", "--rope-freq-scale"),
         _set("rope_scaled", True),
@@ -283,7 +295,7 @@ def llama_plan(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Lla
         _from_env(reading, option, env or {})
     _read(reading, argv, _LLAMA)
     plan = LlamaPlan(**reading.got, **_told(reading), overrides=tuple(reading.overrides))
-    return replace(plan, ctx=plan.ctx or None)
+    return replace(plan, ctx=plan.ctx or None, whole_ctx=plan.ctx == 0)
 
 
 def sglang_plan(argv: Sequence[str]) -> SglangPlan:

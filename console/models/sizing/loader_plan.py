@@ -10,6 +10,8 @@ ALL = 1 << 20
 AUTO_SLOTS = 4
 """Slots of a llama-server without a number (`-np -1`); their cache is then shared."""
 CACHE_RAM_MIB = 8192
+CHECKPOINTS = 32
+"""Copies of states and window caches that a llama-server keeps of every slot's prompt."""
 EXPERTS_OF_LAYER = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 DENSE_OF_LAYER = r"\.ffn_(up|down|gate)\."
 
@@ -32,7 +34,9 @@ class LlamaPlan:
     `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own). `parallel` None: it
     chooses the slots, with one shared cache. Without `flash` attention V is padded to its largest
     layer. `cpu_experts` and `cpu_dense`: of the first so many layers. `overrides` are (pattern,
-    buffer type). Sizes in MiB, as in the options.
+    buffer type). `whole_ctx`: all of the model's context was asked for (`-c 0`). `per_slot`: tokens
+    of a slot, where no context is given. `mtp`: the file's spare layers guess ahead. Sizes in MiB,
+    as in the options.
     """
 
     gpu_layers: int | None = None
@@ -41,6 +45,8 @@ class LlamaPlan:
     main_gpu: int = 0
     devices: tuple[int, ...] | None = None
     ctx: int | None = None
+    whole_ctx: bool = False
+    per_slot: int = 0
     parallel: int | None = None
     kv_unified: bool | None = None
     type_k: str = "f16"
@@ -61,6 +67,8 @@ class LlamaPlan:
     overrides: tuple[tuple[str, str], ...] = ()
     moe_cache_mib: int = 0
     cache_ram_mib: int = CACHE_RAM_MIB
+    checkpoints: int = CHECKPOINTS
+    mtp: bool = False
     rope_scaled: bool = False
     uncounted: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -73,6 +81,17 @@ class LlamaPlan:
     @property
     def unified(self) -> bool:
         return self.parallel is None if self.kv_unified is None else self.kv_unified
+
+    def tokens(self, trained: int | None) -> int | None:
+        """The context of all slots together; `trained` is what the model was made for. Without a
+        number, `fit` makes it as large for every slot that has a cache of its own."""
+        if self.ctx:
+            return self.ctx
+        if self.per_slot and not self.whole_ctx:
+            return self.per_slot * self.slots
+        if trained is None or self.unified or not self.fit:
+            return trained
+        return trained * self.slots
 
     def strategy(self, has_cards: bool = True) -> Strategy:
         """Mapped or resident. Without a card the CPU build repacks weights into memory of its

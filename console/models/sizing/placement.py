@@ -173,11 +173,11 @@ def _weights(
 ) -> None:
     experts = facts.experts
     for weight in facts.weights:
-        if weight.kind is Kind.SKIPPED:
+        if weight.kind is Kind.SKIPPED and not plan.mtp:
             continue
         unit = len(where) - 1 if weight.layer is None else weight.layer
         target = HOST if weight.kind is Kind.TOKENS else where[unit]
-        active = weight.bytes if weight.kind is not Kind.TOKENS else 0
+        active = weight.bytes if weight.kind not in (Kind.TOKENS, Kind.SKIPPED) else 0
         if weight.kind is Kind.EXPERTS and experts.count:
             active = weight.bytes * experts.used // experts.count
         other = _override(weight, plan, notes)
