@@ -101,8 +101,8 @@ def test_cards_get_what_llama_cpp_gives_them(
     for share, (weights, cache, compute) in zip(placed.cards, (first, second), strict=True):
         assert share.weights / MIB == pytest.approx(weights, rel=0.005)
         assert share.cache / MIB == pytest.approx(cache, rel=0.001)
-        # a reserve: never less than what was taken, and not far above it
-        assert compute * 0.999 <= share.compute / MIB <= max(compute * 1.35, compute + 640)
+        # a reserve: never less than what was taken, and not far above it; b11434 takes more
+        assert compute * 0.999 <= share.compute / MIB <= max(compute * 1.35, compute + 850)
 
 
 def test_published_files_have_these_sizes(models: dict[str, ModelFacts]) -> None:

@@ -1,8 +1,8 @@
-"""How many bytes a context takes in llama.cpp's layout: cache layer by layer, compute buffers.
+"""How many bytes a context takes in llama.cpp's layout, layer by layer.
 
 The cache formulas were compared with what llama.cpp b11549 and b11669 log for llama, gemma2,
 gemma3, qwen3moe, glm4moe, deepseek2 (latent and old), deepseek32, glm-dsa, lfm2 and mamba; the
-tests repeat it. No source states what a card needs to compute: `compute_bytes` estimates it.
+tests repeat it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,8 @@ _TENSORS = {kind.name.lower(): (kind.block, kind.bytes) for kind in BY_NUMBER.va
 CACHE_TYPES = {name: _TENSORS[name] for name in _CACHED} | {"fp8": (1, 1)}
 """Elements of a block and its bytes, for each type a cache may have."""
 
-CONTEXT = 512 << 20
-"""A CUDA context with its kernels; 0.4 to 0.7 GiB by card and driver."""
 FLOAT = 4
 """Bytes of an F32, used for computing and for states, whatever the cache's type."""
-COPIES = 4
-"""Batches in progress at once if the layers of several cards form a pipeline."""
-SMALL = 32 << 20
-"""Factor for the small weights of a layer that are copied beside its largest."""
-SCORES = 4
-"""Matrices of batch x context that an indexer's selection takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +84,14 @@ def cache_of(facts: ModelFacts, plan: LlamaPlan) -> Cache | None:
 
 def _guessing(facts: ModelFacts, cells: int, cache: Cache) -> None:
     """The cache of the layers that guess ahead (MTP): as wide as the widest other, always F16."""
-    widest = max(_lengths(facts, layer) for layer in range(facts.layers or 0))
+    widest = max(lengths(facts, layer) for layer in range(facts.layers or 0))
     size = cells * sum(row_bytes("f16", length) for length in widest)
     cache.layers += [size] * facts.spare_layers
     how = f"{facts.spare_layers} layers x {cells} cells x {sum(widest)} f16"
     cache.parts.append(Part("cache for guessing ahead", size * facts.spare_layers, how))
 
 
-def _lengths(facts: ModelFacts, layer: int) -> tuple[int, int]:
+def lengths(facts: ModelFacts, layer: int) -> tuple[int, int]:
     """Elements of K and V of a token in one layer."""
     spec = facts.attention
     heads = spec.kv_heads[layer] if spec.kv_heads else 0
@@ -112,19 +104,19 @@ def _lengths(facts: ModelFacts, layer: int) -> tuple[int, int]:
 
 def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cache: Cache) -> bool:
     """K and V of the layers that have them; False if their size is unknown."""
-    has = _layers_with_cache(facts)
+    has = layers_with_cache(facts)
     if not any(has):
         return True
     spec = facts.attention
     if spec.kv_heads is None or spec.key is None or (spec.value is None and not spec.latent):
         return False
     windowed = spec.windowed if spec.has_window else (False,) * len(has)
-    near = pad(_window_cells(spec.window, plan, cells), CELLS)
+    near = pad(window_cells(spec.window, plan, cells), CELLS)
 
-    widest = max(_lengths(facts, layer)[1] for layer in range(len(has)))
+    widest = max(lengths(facts, layer)[1] for layer in range(len(has)))
 
     def rows(layer: int) -> int:
-        key, value = _lengths(facts, layer)
+        key, value = lengths(facts, layer)
         if not plan.flash and value:
             value = widest
         return row_bytes(plan.type_k, key) + (row_bytes(plan.type_v, value) if value else 0)
@@ -140,7 +132,7 @@ def _attention(facts: ModelFacts, plan: LlamaPlan, cells: int, streams: int, cac
     return True
 
 
-def _layers_with_cache(facts: ModelFacts) -> tuple[bool, ...]:
+def layers_with_cache(facts: ModelFacts) -> tuple[bool, ...]:
     """Which layers keep a cache of their own."""
     layers = facts.layers or 0
     own = facts.attention.own_layers
@@ -157,7 +149,7 @@ def _layers_with_cache(facts: ModelFacts) -> tuple[bool, ...]:
     return tuple(keeps(layer) for layer in range(layers))
 
 
-def _window_cells(window: int, plan: LlamaPlan, cells: int) -> int:
+def window_cells(window: int, plan: LlamaPlan, cells: int) -> int:
     """Cells of a layer with a window: the window (of every sequence, if shared) and a batch, at
     most the whole context."""
     if plan.swa_full:
@@ -200,86 +192,3 @@ def _states(facts: ModelFacts, plan: LlamaPlan, cache: Cache) -> None:
         f"{sequences} sequences x F32 ({states.how})",
         lambda layer: size if states.layers[layer] else 0,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The shape of the batches: their tokens, the cells a token may attend to, pipelined or not."""
-
-    ubatch: int
-    cells: int
-    masks: int
-    flash: bool
-    pipelined: bool
-
-
-def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -> Work:
-    """The batches of a plan; cells are those of one sequence's part, or of the shared cache."""
-    streams = 1 if plan.unified else plan.slots
-    cells = cache.tokens // streams
-    spec = facts.attention
-    near = _window_cells(spec.window, plan, cells) if spec.has_window else 0
-    masks = cells + near if any(_layers_with_cache(facts)) else 0
-    return Work(min(plan.ubatch, cache.tokens), cells, masks, plan.flash, pipelined)
-
-
-def floats(facts: ModelFacts) -> int:
-    """Numbers alive at once for one token: the widest of the three parts of a layer.
-
-    Dense: 4 embeddings and 3 x feed-forward. Experts: 3 embeddings and, for each one used, 2
-    embeddings and its width (or 1 and 3). Latent attention: queries, absorbed queries and values of
-    every head, 4 embeddings.
-    """
-    width = facts.embedding or 0
-    spec, experts = facts.attention, facts.experts
-    heads, key, value = spec.heads or 0, spec.key or 0, spec.value or 0
-    if spec.latent:
-        # a query before and after it is taken into the latent space, and what comes out of it
-        attention = heads * (spec.head + key + spec.latent_rank) + 2 * spec.latent_rank
-    else:
-        attention = 2 * heads * (key + value)
-    parts = [4 * width + attention]
-    if facts.feed_forward:
-        parts.append(4 * width + 3 * facts.feed_forward)
-    if experts.used:
-        each = max(2 * width + experts.width, width + 3 * experts.width)
-        parts.append(3 * width + experts.used * each)
-    return max(parts)
-
-
-def compute_bytes(
-    facts: ModelFacts, work: Work, *, output: bool, lent: tuple[int, ...] = ()
-) -> int:
-    """Bytes to reserve on one card, beside weights and cache. `output`: it scores the tokens.
-    `lent`: bytes of host weights that are copied over while a batch is processed.
-
-    Checked against llama.cpp b11669's own allocator, on devices that only count requests, with
-    headers of the true shape of nine models (7 B to 671 B, dense, experts, latent attention,
-    windows; 512 and 2048 tokens a batch, 8 k and 32 k of context): this sum was never less than
-    what it reserved, and at most a third or 0.6 GiB more. The driver's use is not in it. Builds
-    before late 2025 reserve scores for every token of a batch (`logits`), newer ones do not.
-    """
-    width = facts.embedding or 0
-    act = work.ubatch * floats(facts) * FLOAT
-    spec = facts.attention
-    each = (spec.heads or 0) * work.ubatch + (spec.latent_rank if spec.latent else 0)
-    scores = 0 if work.flash else each * work.cells * FLOAT
-    chosen = SCORES * work.cells * work.ubatch * FLOAT if facts.attention.indexer else 0
-    logits = work.ubatch * ((facts.vocabulary or 0) + 2 * width) * FLOAT if output else 0
-    copies = COPIES if work.pipelined else 1
-    masks = work.ubatch * work.masks * (2 if work.flash else FLOAT) * copies
-    inputs = (COPIES - 1) * work.ubatch * width * FLOAT if work.pipelined else 0
-    small = SMALL if lent else 0
-    return max(act + max(scores, sum(lent)), logits) + masks + inputs + chosen + small
-
-
-def host_compute_bytes(facts: ModelFacts, work: Work, *, computes: bool) -> int:
-    """The same for the host: inputs and masks always, everything if it `computes` batches. What it
-    keeps beside the scores is as wide as four or five embeddings more than on a card."""
-    width = facts.embedding or 0
-    if computes:
-        spare = (4 if work.flash else 5) * width
-        return compute_bytes(facts, work, output=True) + spare * work.ubatch * FLOAT
-    copies = COPIES if work.pipelined else 1
-    row = 2 * width * FLOAT + work.masks * (2 if work.flash else FLOAT)
-    return work.ubatch * row * copies

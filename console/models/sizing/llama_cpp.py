@@ -170,6 +170,8 @@ def weigh(
     _context(facts, plan, ledger)
     placement = place(facts, plan, machine.cards)
     ledger.notes += placement.notes
+    ledger.stops += placement.refused
+    ledger.unknown += placement.doubts
     if placement.cache is None:
         ledger.unknown.append("the cache: its context is not known")
     else:

@@ -138,8 +138,14 @@ def _slots(reading: _Reading, flag: str, value: str) -> None:
 def _flash(reading: _Reading, flag: str, value: str) -> None:
     if value.lower() in (*ON, *OFF, "auto", "-1"):
         reading.got["flash"] = value.lower() not in OFF
+        reading.got["flash_auto"] = value.lower() in ("auto", "-1")
     else:
         reading.problem(flag, value, "on, off or auto")
+
+
+def _bare_flash(reading: _Reading, flag: str, value: str) -> None:
+    _flash(reading, flag, "on")
+    reading.notes.append(_BARE)
 
 
 def _devices(reading: _Reading, flag: str, value: str) -> None:
@@ -205,7 +211,7 @@ _LLAMA = (
     _Option(("--swa-full",), None, _set("swa_full", True), env="SWA_FULL"),
     _Option(("-kvo", "--kv-offload"), None, _set("kv_offload", True), env="KV_OFFLOAD"),
     _Option(("-nkvo", "--no-kv-offload"), None, _set("kv_offload", False)),
-    _Option(("-fa", "--flash-attn"), _flash, _set("flash", True, _BARE), env="FLASH_ATTN"),
+    _Option(("-fa", "--flash-attn"), _flash, _bare_flash, env="FLASH_ATTN"),
     _Option(("-lm", "--load-mode"), _choice("load_mode", LOAD_MODES), env="LOAD_MODE"),
     _Option(("--no-mmap",), None, _set("mmap", False, _REMOVED)),
     _Option(("--mmap",), None, _set("mmap", True, _REMOVED), env="MMAP"),

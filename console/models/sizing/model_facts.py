@@ -87,7 +87,9 @@ class Attention:
 class Recurrent:
     """Layers with a state of fixed size instead of a cache (`beside`: in addition to one).
 
-    `conv` and `state` are elements a layer and sequence; `how` says how they were computed.
+    `conv` and `state` are elements a layer and sequence; `how` says how they were computed. `wide`
+    are the numbers of a token that go through them, `bounced` those that llama.cpp norms on the
+    host (Mamba 2).
     """
 
     layers: tuple[bool, ...]
@@ -95,6 +97,8 @@ class Recurrent:
     state: int
     how: str
     beside: bool = False
+    wide: int = 0
+    bounced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +248,12 @@ def recurrent_of(
     which = _layers(keys, arch, layers, attention, forward)
     if not any(which):
         return None
-    return Recurrent(which, conv, state, how, beside=arch in BESIDE)
+    inner, groups = keys.count("ssm.inner_size") or 0, keys.count("ssm.group_count") or 0
+    return Recurrent(
+        which, conv, state, how, beside=arch in BESIDE,
+        wide=inner + 2 * groups * (keys.count("ssm.state_size") or 0),
+        bounced=inner if groups and arch not in EVERY_FOURTH_FULL else 0,
+    )  # fmt: skip
 
 
 def _sizes(keys: Keys) -> tuple[int, int, str] | None:

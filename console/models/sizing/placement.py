@@ -17,14 +17,14 @@ from itertools import accumulate
 
 from console.common.text import clean
 from console.host.sample import Card
-from console.models.sizing.kv_cache import (
+from console.models.sizing.compute import (
     CONTEXT,
-    Cache,
-    cache_of,
     compute_bytes,
     host_compute_bytes,
+    settled,
     work_of,
 )
+from console.models.sizing.kv_cache import Cache, cache_of
 from console.models.sizing.loader_plan import DENSE_OF_LAYER, EXPERTS_OF_LAYER, LlamaPlan
 from console.models.sizing.model_facts import Kind, ModelFacts, Weight
 
@@ -73,13 +73,18 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Every card that is used, and the host; `plan` is the one that was placed (auto resolved)."""
+    """Every card that is used, and the host; `plan` is the one that was placed (auto resolved).
+
+    `refused` says why a loader does not take the plan, `doubts` what the sum does not cover.
+    """
 
     plan: LlamaPlan
     cards: tuple[Share, ...]
     host: Share
     cache: Cache | None
     notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def on_cards(self) -> int:
@@ -146,6 +151,8 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     """The bytes of every card and of the host. Needs `facts.layers` and `plan.gpu_layers`."""
     where = places(facts, plan, cards)
     used = cards_of(plan, cards)
+    on_card = any(number != HOST for number in where[: facts.layers])
+    plan, refused, doubts = settled(facts, plan, on_card=on_card)
     names = labels(cards)
     by_place = {number: Share(number, names[number]) for number in used}
     by_place[HOST] = Share(HOST, "host")
@@ -160,7 +167,8 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
             by_place[number].extra += int(plan.moe_cache_mib * MIB * part)
     _compute(facts, plan, where, by_place, used, cache)
     on_cards = tuple(by_place[number] for number in used)
-    return Placement(plan, on_cards, by_place[HOST], cache, tuple(dict.fromkeys(notes)))
+    told = tuple(dict.fromkeys(notes))
+    return Placement(plan, on_cards, by_place[HOST], cache, told, refused, doubts)
 
 
 def _weights(
@@ -270,12 +278,36 @@ def _compute(
     )  # fmt: skip
     work = work_of(plan, cache, facts, pipelined)
     lends = bool(used) and plan.op_offload and bool(host.sizes or host.moved)
+    table = _output_bytes(facts) if lends and where[-1] == HOST else 0
+    most = max(cache.layers, default=0) * (2 if facts.attention.latent else 1)  # V is part of K
     for number in used:
         share, last = by_place[number], number == where[-1]
-        lent = _lent(host) if lends and number == used[0] else ()
+        helps = lends and number == used[0]
+        borrows = not plan.kv_offload or (helps and bool(host.layers))
+        lent, scores = _lent(host) if helps else (), last or (helps and bool(table))
         if share.layers or lent or last:
-            share.compute = compute_bytes(facts, work, output=last, lent=lent)
-    host.compute = host_compute_bytes(facts, work, computes=bool(host.layers) and not lends)
+            share.compute = compute_bytes(
+                facts, work, output=scores, lent=lent, table=table if helps else 0,
+                borrowed=most if borrows else 0, states=_states(facts, share),
+            )  # fmt: skip
+        if last and plan.mtp and facts.spare_layers:  # a context of its own
+            share.compute += compute_bytes(facts, work, output=True)
+    computes, states = bool(host.layers) and not lends, _states(facts, host)
+    host.compute = host_compute_bytes(facts, work, computes=computes, states=states)
+    if plan.mtp and facts.spare_layers and where[-1] == HOST:
+        host.compute += host_compute_bytes(facts, work, computes=True)
+
+
+def _states(facts: ModelFacts, share: Share) -> int:
+    """How many of its layers keep a state."""
+    states = facts.recurrent
+    return 0 if states is None else sum(states.layers[layer] for layer in share.layers)
+
+
+def _output_bytes(facts: ModelFacts) -> int:
+    """The matrix that turns the last layer's values into scores: maybe the token table."""
+    name = "token_embd.weight" if facts.tied else "output.weight"
+    return sum(weight.bytes for weight in facts.weights if weight.name == name)
 
 
 def _lent(host: Share) -> tuple[int, ...]:

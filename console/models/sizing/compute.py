@@ -1,0 +1,212 @@
+"""What llama.cpp reserves on a card or the host to work on a batch, beside weights and cache.
+
+No source states it. The sums were held against what the scheduler of b11434 and b11669 reserves on
+devices that only count: they take the operations that ggml's CUDA backend takes, and its sizes. No
+card was measured. Builds before late 2025 reserve scores for every token of a batch, newer servers
+do not; the sums do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from console.models.sizing.kv_cache import (
+    FLOAT,
+    Cache,
+    layers_with_cache,
+    lengths,
+    window_cells,
+)
+from console.models.sizing.loader_plan import LlamaPlan
+from console.models.sizing.model_facts import ModelFacts
+
+CONTEXT = 512 << 20
+"""A CUDA context with its kernels; 0.4 to 0.7 GiB by card and driver."""
+COPIES = 4
+"""Batches in progress at once if the layers of several cards form a pipeline."""
+SMALL = 32 << 20
+"""Factor for the small weights of a layer that are copied beside its largest."""
+SCORES = 4
+"""Matrices of batch x context that an indexer's selection takes."""
+SPARE = 4
+"""Embeddings of a batch that stay alive beside the widest part of a layer."""
+HALF = 2
+SQUARE = (40, 64, 72, 80, 96, 112, 128, 256)
+"""Lengths of a head for which CUDA's flash attention has a kernel if K and V are equally long."""
+GROUPED = {192: (128, 8), 320: (256, 32), 512: (512, 2), 576: (512, 2)}
+"""The others: how long V must be, and of what the number of queries for each K is a multiple."""
+PLAIN = ("f32", "f16", "bf16")
+FEW_TENSORS = ("phi3",)
+"""Architectures whose joined matrices leave the scheduler too little room for such a graph."""
+KERNEL_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+
+
+def has_kernel(facts: ModelFacts, plan: LlamaPlan) -> bool:
+    """Whether CUDA's flash attention takes the heads and cache types of every layer."""
+    spec = facts.attention
+    which = [layer for layer, has in enumerate(layers_with_cache(facts)) if has]
+    if not which or not spec.kv_heads or spec.key is None:
+        return True
+    if plan.type_k not in KERNEL_TYPES or plan.type_v not in KERNEL_TYPES:
+        return False
+    value = spec.latent_rank if spec.latent else spec.value
+    shapes = {(spec.key, value)}
+    if spec.has_window:
+        shapes.add((spec.window_key or spec.key, spec.window_value or value))
+    queries = {(spec.heads or 0) // (spec.kv_heads[layer] or 1) for layer in which}
+
+    def takes(key: int, value: int | None) -> bool:
+        if key in SQUARE:
+            return value == key
+        length, multiple = GROUPED.get(key, (None, 1))
+        return length == value and all(many and many % multiple == 0 for many in queries)
+
+    return all(takes(key, value) for key, value in shapes)
+
+
+def settled(
+    facts: ModelFacts, plan: LlamaPlan, *, on_card: bool
+) -> tuple[LlamaPlan, tuple[str, ...], tuple[str, ...]]:
+    """The plan with flash attention decided as llama.cpp does, why it would refuse it, and what of
+    it no sum here covers."""
+    refused, doubts = [], []
+    if on_card and plan.flash and not has_kernel(facts, plan):
+        if plan.flash_auto and plan.type_v in PLAIN:
+            plan = replace(plan, flash=False)
+        else:
+            doubts.append(
+                "CUDA has no flash attention for these heads, and it was asked for or is needed "
+                "for the type of V: it is computed on the CPU, with copies of the cache"
+            )
+    if on_card and facts.recurrent is not None and not plan.kv_offload:
+        doubts.append("with --no-kv-offload states are worked on here and there")
+    caches = any(layers_with_cache(facts))
+    if not plan.flash and plan.type_v not in PLAIN and caches:
+        refused.append(f"--cache-type-v {plan.type_v} needs flash attention, which is off")
+    if facts.attention.latent and plan.type_k != plan.type_v:
+        doubts.append("builds from 2026 on refuse different types for K and V of a latent cache")
+    several = not plan.unified and plan.slots > 1
+    if (
+        facts.architecture in FEW_TENSORS
+        and several
+        and {plan.type_k, plan.type_v}.isdisjoint(PLAIN)
+    ):
+        doubts.append(
+            f"llama.cpp b11434 aborts with {facts.architecture}, a quantized cache and "
+            f"{plan.slots} slots"
+        )
+    return plan, tuple(refused), tuple(doubts)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The shape of the batches: their tokens, the cells a token may attend to, pipelined or not.
+
+    `halves` are bytes of the F16 copies that flash attention makes of a layer's other cache, or of
+    a layer's V, turned, where it was decided against after the cache was laid out for it.
+    """
+
+    ubatch: int
+    cells: int
+    masks: int
+    flash: bool
+    pipelined: bool
+    halves: int = 0
+
+    @property
+    def copies(self) -> int:
+        return COPIES if self.pipelined else 1
+
+
+def work_of(plan: LlamaPlan, cache: Cache, facts: ModelFacts, pipelined: bool) -> Work:
+    """The batches of a plan; cells are those of one sequence's part, or of the shared cache."""
+    streams = 1 if plan.unified else plan.slots
+    cells = cache.tokens // streams
+    spec = facts.attention
+    near = window_cells(spec.window, plan, cells) if spec.has_window else 0
+    which = [layer for layer, has in enumerate(layers_with_cache(facts)) if has]
+    halves = 0
+    for layer in which if plan.flash or plan.flash_auto else ():
+        key, value = lengths(facts, layer)
+        rows = key * (plan.type_k != "f16") + value * (plan.type_v != "f16")
+        halves = max(halves, (rows if plan.flash else value) * cache.tokens * HALF)
+    masks = cells + near if which else 0
+    return Work(min(plan.ubatch, cache.tokens), cells, masks, plan.flash, pipelined, halves)
+
+
+def floats(facts: ModelFacts) -> int:
+    """Numbers alive at once for one token: the widest of the parts of a layer.
+
+    Dense: 4 embeddings and 3 x feed-forward. Experts: 3 embeddings and, for each one used, 2
+    embeddings and its width (or 1 and 3). Latent attention: queries, absorbed queries and values of
+    every head, 4 embeddings. States: 7 x what goes through them, 2 embeddings.
+    """
+    width = facts.embedding or 0
+    spec, experts = facts.attention, facts.experts
+    heads, key, value = spec.heads or 0, spec.key or 0, spec.value or 0
+    if spec.latent:
+        # a query before and after it is taken into the latent space, and what comes out of it
+        attention = heads * (spec.head + key + spec.latent_rank) + 2 * spec.latent_rank
+    else:
+        attention = 2 * heads * (key + value)
+    parts = [4 * width + attention]
+    if facts.feed_forward:
+        parts.append(4 * width + 3 * facts.feed_forward)
+    if experts.used:
+        each = max(2 * width + experts.width, width + 3 * experts.width)
+        parts.append(3 * width + experts.used * each)
+    if facts.recurrent is not None:
+        parts.append(2 * width + 7 * facts.recurrent.wide)
+    return max(parts)
+
+
+def compute_bytes(
+    facts: ModelFacts, work: Work, *, output: bool, lent: tuple[int, ...] = (), table: int = 0,
+    borrowed: int = 0, states: int | None = None,
+) -> int:  # fmt: skip
+    """Bytes to reserve on one card. `output`: it scores the tokens, with an output matrix of
+    `table` bytes that it has to copy from the host. `lent`: host weights that are copied over while
+    a batch is processed; `borrowed`: the same of one layer's cache. `states`: on a
+    card, its layers whose normed values go to the host and back."""
+    width, row = facts.embedding or 0, work.ubatch * FLOAT
+    spec = facts.attention
+    attention = work.halves + _scores(facts, work)
+    chosen = SCORES * work.cells * row if spec.indexer else 0
+    logits = row * ((facts.vocabulary or 0) + 2 * width) + table if output else 0
+    masks = work.ubatch * work.masks * (HALF if work.flash else FLOAT) * work.copies
+    inputs = COPIES * (2 if output else COPIES) * row * width if work.pipelined else 0
+    small = SMALL if lent else 0
+    most = max(row * floats(facts) + max(attention, sum(lent)), logits)
+    beside = SPARE * row * width + _bounced(facts, work, states) + borrowed
+    return most + masks + inputs + chosen + small + beside
+
+
+def _scores(facts: ModelFacts, work: Work) -> int:
+    """What every head makes of every cell, which flash attention never writes down."""
+    spec = facts.attention
+    each = (spec.heads or 0) * work.ubatch + (spec.latent_rank if spec.latent else 0)
+    return 0 if work.flash else each * work.cells * FLOAT
+
+
+def _bounced(facts: ModelFacts, work: Work, layers: int | None) -> int:
+    """Mamba 2 norms its values on the host; a pipeline keeps them for every layer."""
+    if facts.recurrent is None or layers is None:
+        return 0
+    times = (layers + 1) * COPIES if work.pipelined else 2 * COPIES
+    return times * facts.recurrent.bounced * work.ubatch * FLOAT
+
+
+def host_compute_bytes(facts: ModelFacts, work: Work, *, computes: bool, states: int = 0) -> int:
+    """The same for the host: inputs and masks always, everything if it `computes` batches, and for
+    `states` layers of its own what goes through them."""
+    width, row = facts.embedding or 0, work.ubatch * FLOAT
+    if computes:
+        spare = 0 if work.flash else width
+        return compute_bytes(facts, work, output=True) + spare * row
+    own = 0
+    if states and facts.recurrent is not None:
+        own = 7 * facts.recurrent.wide * row + _scores(facts, work)
+    mask = work.masks * (HALF if work.flash else FLOAT) * work.ubatch
+    every = sum(facts.recurrent.layers) if facts.recurrent is not None else 0
+    inputs = 2 * width * row + mask
+    return inputs * work.copies + 2 * SPARE * row * width + own + _bounced(facts, work, every)
