@@ -108,6 +108,32 @@ def test_a_build_that_does_not_load_it_leaves_no_go(
     assert other.level is Level.WARN
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "echo '/src/ggml/src/ggml-impl.h:330: fatal error'; kill -ABRT $$",
+        "echo 'GGML_ASSERT(n > 0) failed'; kill -ABRT $$", "kill -SEGV $$",
+    ],
+)  # fmt: skip
+def test_a_build_that_aborts_with_it_leaves_no_go(
+    build: Callable[[str], HostProgram], header: Header, body: str
+) -> None:
+    [one] = memory.findings(build(body), header, LlamaPlan(), summed())
+    assert (one.level, "this build aborts with it" in one.words) == (Level.UNKNOWN, True)
+    assert not_known([one])
+
+
+def test_the_context_is_what_a_server_makes_of_its_slots(header: Header) -> None:
+    trained = header.integer("llama.context_length")
+    assert trained is not None
+    for plan, tokens in (
+        (LlamaPlan(parallel=4), 4 * trained), (LlamaPlan(parallel=4, fit=False), trained),
+        (LlamaPlan(), trained), (LlamaPlan(per_slot=1024), 4 * 1024), (LlamaPlan(ctx=512), 512),
+    ):  # fmt: skip
+        words = memory.arguments(plan, trained)
+        assert words[words.index("-c") + 1] == str(tokens)
+
+
 def test_without_the_tool_nothing_is_said(
     tmp_path: Path, build: Callable[[str], HostProgram], header: Header
 ) -> None:

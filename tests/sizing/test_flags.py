@@ -42,6 +42,11 @@ def test_defaults_agree_with_the_package() -> None:
         ("-dev CUDA1,CUDA0", {"devices": (1, 0)}), ("-dev none", {"devices": ()}),
         ("--no-op-offload --no-host -nr", {"op_offload": False, "no_host": True, "repack": False}),
         ("--moe-cache-mib 4096 -fit off", {"moe_cache_mib": 4096, "fit": False}),
+        ("-c 0", {"ctx": None, "whole_ctx": True}),
+        ("--kv-unified-per-slot 4096", {"per_slot": 4096}),
+        ("--spec-type ngram-mod,draft-mtp", {"mtp": True}), ("--spec-type none", {"mtp": False}),
+        ("-ctxcp 3", {"checkpoints": 3}), ("--swa-checkpoints 0", {"checkpoints": 0}),
+        ("-fa on", {"flash": True, "flash_auto": False}), ("-fa auto", {"flash_auto": True}),
         ("--rope-scaling yarn", {"rope_scaled": True}), ("-sm graph", {"split_mode": "layer"}),
     ],
 )  # fmt: skip

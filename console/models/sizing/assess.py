@@ -110,6 +110,9 @@ def _llama(case: Case, plan: LlamaPlan, ledger: Assessment, goal: Verdict) -> It
         if mapped.strategy(bool(cards_of(plan, case.machine.cards))) is Strategy.RESIDENT:
             mapped, how = replace(mapped, repack=False), f"{how} --no-repack"
         yield from _told(how, case.better(goal, mapped))
+    if plan.checkpoints:
+        without = replace(plan, checkpoints=0)
+        yield from _told("no checkpoints: --ctx-checkpoints 0", case.better(goal, without))
     if HOST in short and plan.cache_ram_mib:
         without = replace(plan, cache_ram_mib=0)
         yield from _told("no prompt cache: --cache-ram 0", case.better(goal, without))

@@ -24,6 +24,7 @@ from console.models.sizing.assessment import (
     mapped,
     resident,
 )
+from console.models.sizing.kv_cache import CELLS
 from console.models.sizing.load_curve import Envelope, Point
 from console.models.sizing.loader_plan import ALL, EXPERTS_OF_LAYER, LlamaPlan, Strategy
 from console.models.sizing.model_facts import ModelFacts
@@ -85,12 +86,36 @@ def chosen(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPl
         return replace(plan, gpu_layers=0)
     if not plan.fit or spare(facts, whole, cards) >= 0:
         return whole
-    found = whole
-    if plan.ctx is None and (facts.context_length or 0) > LEAST_CTX:
-        found = replace(whole, ctx=LEAST_CTX)
+    found = _shorter(facts, whole, cards)
     if spare(facts, found, cards) < 0:
         found = _fewer_on_cards(facts, found, cards)
     return found
+
+
+def _shorter(facts: ModelFacts, whole: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
+    """The context that --fit takes where none was given and the cards together are too small for
+    the whole one: what a straight line between the shortest and the longest leaves room for."""
+    streams = 1 if whole.unified else whole.slots
+    longest, shortest = whole.tokens(facts.context_length) or 0, LEAST_CTX * streams
+    given = whole.ctx is not None or whole.whole_ctx or whole.per_slot > 0
+    if given or longest <= shortest:
+        return whole
+    sizes = [capacity(cards[number]) for number in cards_of(whole, cards)]
+    if None in sizes:
+        return whole
+    room = sum((size or 0) - CARD_MARGIN for size in sizes)
+    least_plan = replace(whole, ctx=shortest)
+    most, few = place(facts, whole, cards), place(facts, least_plan, cards)
+    if room >= most.on_cards:
+        return whole
+    if len(sizes) > 1:  # what is lost to whole layers, or to whole tensors of experts
+        layer = sum(share.weights for share in most.cards) // max(1, facts.layers or 0)
+        room -= (len(sizes) + 1) * layer // (6 if facts.experts.count else 2)
+    if room <= few.on_cards:
+        return least_plan
+    step = CELLS * streams
+    longer = (longest - shortest) * (room - few.on_cards) // (most.on_cards - few.on_cards)
+    return replace(whole, ctx=max(shortest, (shortest + longer) // step * step))
 
 
 def _fewer_on_cards(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> LlamaPlan:
@@ -162,7 +187,9 @@ def weigh(
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
     ledger.notes += [*plan.notes, *facts.notes]
-    ledger.notes += [f"not counted: {what}" for what in plan.uncounted]
+    ledger.tight += [f"not counted: {what}" for what in plan.uncounted]
+    if plan.mtp and not facts.spare_layers and not plan.uncounted:
+        ledger.unknown.append("the file has no layers for --spec-type draft-mtp")
     if facts.layers is None:
         return ledger, None
     if plan.gpu_layers is None:
@@ -272,6 +299,28 @@ def _host(plan: LlamaPlan, placement: Placement, machine: Machine, ledger: Asses
         _mapped(ledger, machine.ram_available)
     else:
         resident(ledger, machine, locked=plan.mlock or "mlock" in plan.load_mode)
+    _checkpoints(placement, ledger)
+
+
+def kept_states(placement: Placement) -> int:
+    """The most that a server keeps of its slots' states and windows, to go back in a prompt."""
+    names = ("states",) if placement.plan.swa_full else ("states", "window cache")
+    parts = placement.cache.parts if placement.cache is not None else ()
+    return placement.plan.checkpoints * sum(one.bytes for one in parts if one.name in names)
+
+
+def _checkpoints(placement: Placement, ledger: Assessment) -> None:
+    """They grow with the prompts and are rarely all there: more than is left is tight, no NO-GO."""
+    most = kept_states(placement)
+    left = next((limit.left for limit in ledger.limits if limit.where == HOST), 0)
+    words = (
+        f"up to {format_bytes(most)} of RAM for {placement.plan.checkpoints} checkpoints of each "
+        "slot (--ctx-checkpoints), filled in time"
+    )
+    if most > max(0, left):
+        ledger.tight.append(f"{words}; {format_bytes(max(0, left))} would be left")
+    elif most:
+        ledger.notes.append(words)
 
 
 def _mapped(ledger: Assessment, available: int) -> None:
@@ -333,7 +382,7 @@ def _envelope(
     for phase, need, vram in (
         ("weights read", kept + FOOTPRINT, cards),
         ("ready", own - prompt, full),
-        ("serving", own, full),
+        ("serving", own + kept_states(placement), full),
     ):
         ram, swap = held(need, machine)
         points.append(Point(phase, read_s, ram, cached, vram, swap))

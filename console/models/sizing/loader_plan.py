@@ -31,8 +31,8 @@ class Strategy(StrEnum):
 class LlamaPlan:
     """llama-server's memory-related options; the defaults are those of build b11669.
 
-    `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own); `whole_ctx`: all of it was
-    asked for (`-c 0`); `per_slot`: tokens of a slot, where no context is given.
+    `gpu_layers` and `ctx` None: llama.cpp decides (`auto`, the model's own); `whole_ctx`: all of it
+    was asked for (`-c 0`); `per_slot`: tokens of a slot, where no context is given.
     `parallel` None: it chooses the slots, with one shared cache. Without `flash` attention V is
     padded to its largest layer; `flash_auto`: it does without where a card has no kernel.
     `cpu_experts` and `cpu_dense`: of the first so many layers. `overrides` are (pattern, buffer

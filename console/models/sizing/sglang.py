@@ -143,7 +143,8 @@ def weigh(facts: ModelFacts, plan: SglangPlan, machine: Machine) -> Assessment:
     ledger = Assessment(plan.strategy())
     ledger.unknown += [f"the plan: {problem}" for problem in plan.problems]
     ledger.unknown += facts.missing
-    ledger.notes += [*plan.notes, *(f"not counted: {what}" for what in plan.uncounted)]
+    ledger.notes += plan.notes
+    ledger.tight += [f"not counted: {what}" for what in plan.uncounted]
     if plan.kt and facts.source == GGUF:
         ledger.stops.append("kt-kernel takes safetensors, not GGUF")
     if facts.layers is None:

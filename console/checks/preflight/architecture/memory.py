@@ -35,6 +35,8 @@ ROUNDING = 2 * MIB
 _ROW = re.compile(r"^(\S.*?) +(\d{1,9}) (\d{1,9}) (\d{1,9})\s*$")
 _LOADING = re.compile(r"load", re.IGNORECASE)
 """A complaint about anything else (an option, a library) is one about the tool."""
+_ABORTED = re.compile(r"fatal error|GGML_ASSERT|ended by signal|terminate called", re.IGNORECASE)
+"""It ended in the middle, as a server of the same build does with the same plan."""
 _GUESSED = ("wrong type", "vocab", "token", "shared librar")
 """Words of a complaint about what a file without a vocabulary and without widths of numbers lacks,
 which says nothing about the real file."""
@@ -60,9 +62,10 @@ def tool_beside(build: object) -> str:
     return str(found) if os.access(found, os.X_OK) else ""
 
 
-def arguments(plan: LlamaPlan) -> list[str]:
-    """The options of a plan that matter without cards. Slots with a shared cache count as one."""
-    words = ["-fitp", "on", "-nr", "-c", str(plan.ctx or 0), "-ub", str(plan.ubatch)]
+def arguments(plan: LlamaPlan, trained: int | None = None) -> list[str]:
+    """The options of a plan that matter without cards. Slots with a shared cache count as one; the
+    context is said, because the tool does not make that of several slots as a server does."""
+    words = ["-fitp", "on", "-nr", "-c", str(plan.tokens(trained) or 0), "-ub", str(plan.ubatch)]
     words += ["-b", str(max(2048, plan.ubatch)), "-ctk", plan.type_k, "-ctv", plan.type_v]
     words += ["-fa", "on" if plan.flash else "off", "-np", str(1 if plan.unified else plan.slots)]
     return [*words, "--swa-full"] if plan.swa_full else words
@@ -74,7 +77,8 @@ def ask(build: HostProgram, tool: str, header: Header, plan: LlamaPlan) -> Reser
         with tempfile.TemporaryDirectory(prefix="omni-memory-") as folder:
             path = Path(folder) / "model.gguf"
             write_skeleton(header, path)
-            return read(build.output([tool, *arguments(plan), "-m", str(path)]))
+            trained = header.integer(f"{header.architecture}.context_length")
+            return read(build.output([tool, *arguments(plan, trained), "-m", str(path)]))
     except (ValueError, OSError, OverflowError, struct.error) as error:
         return f"the header cannot be written for it: {error}"
 
@@ -85,8 +89,11 @@ def read(lines: Sequence[str]) -> Reserved | str:
     if rows:
         sums = [sum(int(row[at]) for row in rows) * MIB for at in (2, 3, 4)]
         return Reserved(*sums)
-    complaints = [line for line in lines if "error" in line.lower() or "fail" in line.lower()]
-    return next(iter([*complaints, *lines[-1:]]), "it said nothing")
+    for words in (("error", "fail"), ("ended by signal", "assert", "terminate called")):
+        for line in lines:
+            if any(word in line.lower() for word in words):
+                return line
+    return lines[-1] if lines else "it said nothing"
 
 
 def findings(
@@ -107,9 +114,11 @@ def findings(
         return [Finding(Level.WARN, BY_BUILD, f"{TOOL} could not be asked: {error}")]
     if isinstance(said, Reserved):
         return [_compared(said, found)]
+    hint = "load it with this build on a machine that has the file, or take another build"
+    if _ABORTED.search(said):
+        return [Finding(Level.UNKNOWN, BY_BUILD, f"this build aborts with it: {said}", hint)]
     if not _LOADING.search(said) or any(word in said.lower() for word in _GUESSED):
         return [Finding(Level.WARN, BY_BUILD, f"{TOOL} did not answer: {said}")]
-    hint = "load it with this build on a machine that has the file, or take another build"
     return [Finding(Level.UNKNOWN, BY_BUILD, f"{TOOL} does not load it: {said}", hint)]
 
 
