@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from console.models.gguf.header import Array
 from console.models.gguf.read import read_header
 from console.models.sizing.facts_from_config import from_config
 from console.models.sizing.facts_from_gguf import experts_at, from_gguf
@@ -136,3 +137,21 @@ def test_weight_bytes_are_bounded() -> None:
     for size in (-1, 1 << 60):
         with pytest.raises(BadFacts):
             from_config(shapes.MIXTRAL, size)
+
+
+@pytest.mark.parametrize("lie", [{"attention.head_count_kv": 4}, {"attention.key_length": 64}])
+def test_keys_that_lie_about_k_are_seen_at_its_matrix(lie: dict[str, int]) -> None:
+    honest = header_of(llama())
+    assert from_gguf(honest).missing == ()
+    kv = {**honest.kv, **{f"llama.{key}": value for key, value in lie.items()}}
+    [words] = from_gguf(FakeHeader(kv, honest.tensors)).missing
+    assert words.startswith("blk.0.attn_k.weight: it is 64 wide, and llama's keys make K 128 wide")
+
+
+def test_a_list_that_the_loader_does_not_read_changes_nothing() -> None:
+    """deepseek32 keeps an indexer's keys in every layer, whatever a stray list says."""
+    header = header_of(MODELS["deepseek32"]())
+    stray = {**header.kv, "deepseek32.attention.indexer.types": Array("INT32", 2, (1, 0))}
+    assert from_gguf(FakeHeader(stray, header.tensors)) == from_gguf(header)
+    shared = header_of(MODELS["glm_dsa"]())
+    assert from_gguf(shared).attention.indexed == (True, False)

@@ -41,7 +41,8 @@ PERIODS: dict[str, tuple[int, bool]] = {
 last or (True) first. Seen in llama.cpp b11549, which prints it for every layer."""
 _WINDOWS = {"gemma2": 4096, "llama4": 8192, "smallthinker": 4096}
 """Windows set by the loader and not by the file; llama4's file cannot change its own."""
-INDEXED = ("deepseek32", "glm-dsa")
+SHARING = "glm-dsa"
+INDEXED = ("deepseek32", SHARING)
 _SHARING_FROM = 1 << 20
 """In a glm-dsa of this context without a list, only some layers have their own indexer."""
 UNKNOWN_CACHES = {
@@ -96,7 +97,7 @@ def from_gguf(header: Header) -> ModelFacts:
     for key, what in UNKNOWN_CACHES.items():
         if keys.raw(key) is not None:
             keys.lacks(key, f"{what}: their cache is not known here")
-    missing = [*keys.missing, *unknown]
+    missing = [*keys.missing, *unknown, *_contradicted(header.tensors, attention, arch)]
     missing += _attention_missing(keys, attention, recurrent is not None and not recurrent.beside)
     return ModelFacts(
         architecture=arch,
@@ -201,12 +202,11 @@ def _indexer(keys: Keys, arch: str, layers: int) -> tuple[int, tuple[bool, ...]]
     if arch not in INDEXED:
         keys.lacks("attention.indexer.key_length", "an indexer cache that is not known here")
         return 0, ()
-    types = keys.counts("attention.indexer.types", layers, 1)
-    if (
-        types is None
-        and arch == "glm-dsa"
-        and (keys.tokens("context_length") or 0) >= _SHARING_FROM
-    ):
+    types = None  # deepseek32's loader reads no list: every layer has its own
+    if arch == SHARING:
+        types = keys.counts("attention.indexer.types", layers, 1)
+    long = (keys.tokens("context_length") or 0) >= _SHARING_FROM
+    if types is None and arch == SHARING and long:
         types = tuple(int(index < 2 or (index - 2) % 4 == 0) for index in range(layers))
     return length, tuple(bool(one) for one in types) if types else (True,) * layers
 
@@ -230,6 +230,27 @@ def _widest(keys: Keys, key: str) -> int:
     value = keys.raw(key)
     items = _unpack(value)
     return max(keys.counts(key, len(items)) or (0,)) if items else keys.count(key) or 0
+
+
+def _contradicted(tensors: Iterable[Tensor] | None, attention: Attention, arch: str) -> list[str]:
+    """K's matrix beside the keys that say how wide K is: a loader refuses a file in which they
+    differ, and the sum would be another's."""
+    if attention.kv_heads is None or attention.key is None:
+        return []
+    for tensor in tensors or ():
+        found = _BLOCK.fullmatch(tensor.name)
+        if found is None or found[2] != "attn_k.weight" or len(tensor.dims) != 2:
+            continue
+        layer, rows = int(found[1]), tensor.dims[1]
+        if layer >= len(attention.kv_heads):
+            continue
+        near = attention.window_key or attention.key
+        widths = {attention.kv_heads[layer] * one for one in (attention.key, near)}
+        if rows not in widths:
+            said = " or ".join(str(one) for one in sorted(widths))
+            name = one_line(tensor.name, 64)
+            return [f"{name}: it is {rows} wide, and {arch}'s keys make K {said} wide"]
+    return []
 
 
 def _weights(
