@@ -4,9 +4,8 @@ NO-GO or HOLD."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,13 @@ from console.checks.lint.rule import facts_of
 from console.checks.preflight import Finding, Level, worst
 from console.checks.preflight import host as on_host
 from console.checks.preflight.architecture import memory
-from console.checks.preflight.architecture.check import Command, Connect, loader_for, machine_for
+from console.checks.preflight.architecture.check import (
+    Command,
+    Connect,
+    build_of,
+    loader_for,
+    machine_for,
+)
 from console.checks.preflight.architecture.on_host import HostProgram
 from console.checks.preflight.architecture.support import Engine
 from console.checks.preflight.checkpoint import Ask, Preflight, preflight
@@ -22,11 +27,15 @@ from console.checks.preflight.host import HostAsk
 from console.checks.preflight.image import check_image, check_imports
 from console.checks.preflight.sources import assistant
 from console.checks.preflight.sources.assistant import BuildAsk
+from console.common.errors import ConsoleError
 from console.config.playbook.verdict import Verdict
 from console.config.site.site import Site, SiteModel
 from console.host.children import within
 from console.host.process import ProcessSpec
+from console.models.gguf.header import Header
+from console.models.sizing.assessment import Assessment
 from console.models.sizing.assessment import Verdict as Fit
+from console.models.sizing.loader_plan import LoaderPlan
 from console.runtime.spec import ServiceSpec
 
 if TYPE_CHECKING:
@@ -50,20 +59,28 @@ def services(site: Site, more: Mapping[str, ServiceSpec] | None = None) -> dict[
 
 
 def build_here(
-    site: Site, service: str = "baseline", more: Mapping[str, ServiceSpec] | None = None
-) -> Engine | None:
-    """The build of a service that is a program of this machine; None for any other."""
-    spec = services(site, more).get(service)
-    if spec is None or not isinstance(spec.runs, ProcessSpec):
+    site: Site, connect: Connect, service: str = "baseline",
+    more: Mapping[str, ServiceSpec] | None = None,
+) -> Engine | None:  # fmt: skip
+    """The build of a service, a program of this machine or in an image; None if it cannot be had
+    (no such service, no container engine, no image)."""
+    specs = services(site, more)
+    spec = specs.get(service)
+    if spec is None:
         return None
-    return HostProgram(spec.runs.argv, dict(spec.runs.env))
+    if isinstance(spec.runs, ProcessSpec):
+        return HostProgram(spec.runs.argv, dict(spec.runs.env))
+    try:
+        return build_of(specs, connect, service=service)
+    except ConsoleError:
+        return None
 
 
 def checkpoint(
     site: SiteModel, what: str, *, kind: str, engine: str, args: Sequence[str], ctx: int | None,
     lent: Command | None = None, include: Sequence[str] = (), exclude: Sequence[str] = (),
     to: Path | None = None, beside: bool = False, line_bps: float | None = None,
-    build: Engine | None = None,
+    build: Callable[[], Engine | None] = lambda: None,
 ) -> Preflight:  # fmt: skip
     """Whether a checkpoint fits under a loader; see `loader_for`, `Ask` and `machine_for`.
     `line_bps`: bytes a second of the network line, if given. `build`: the one that would load a
@@ -73,7 +90,11 @@ def checkpoint(
         machine = replace(machine, line_bps=line_bps, given={**machine.given, "line_bps": "given"})
     loader = loader_for(site, kind, engine, args, ctx, lent)
     asked = Ask(what, loader, tuple(include), tuple(exclude), to, beside)
-    return preflight(asked, machine, site, partial(memory.findings, build))
+
+    def by_build(header: Header, plan: LoaderPlan, found: Assessment) -> list[Finding]:
+        return memory.findings(build(), header, plan, found)
+
+    return preflight(asked, machine, site, by_build)
 
 
 def host(site: Site, asked: HostAsk, connect: Connect) -> list[Finding]:

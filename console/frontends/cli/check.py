@@ -64,7 +64,8 @@ def checkpoint(args: Namespace) -> int:
         site.model, typed(args.what), kind=args.loader, engine=args.engine,
         args=args.args, ctx=args.ctx, include=args.include, exclude=args.exclude,
         to=Path(args.to).expanduser() if args.to else None, beside=args.beside,
-        line_bps=_parsed("--line", args.line, parse_rate), build=of_site.build_here(site),
+        line_bps=_parsed("--line", args.line, parse_rate),
+        build=lambda: of_site.build_here(site, lambda: _docker(site)),
     )  # fmt: skip
     _print(args, found.lines(), found.to_json())
     return int(EXIT[of_site.FITS[found.verdict]])

@@ -19,9 +19,17 @@ VOCABULARY = ("tokenizer.ggml.model", "none")
 
 
 def write_skeleton(header: Header, path: Path) -> int:
-    """Write the file, sparse, and return its length in bytes, that of the real file or a little
-    less. Raises ValueError for a header without tensors or with a type that this reader does not
-    know, and OSError."""
+    """Write the file, sparse, and return its length in bytes. Raises as `skeleton`, and OSError."""
+    head, size = skeleton(header)
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(size)
+    return size
+
+
+def skeleton(header: Header) -> tuple[bytes, int]:
+    """The start of the file and its whole length in bytes, that of the real file or a little less.
+    Raises ValueError for a header without tensors or with a type that this reader does not know."""
     if not header.tensors:
         raise ValueError("the header has no tensors")
     kept = [
@@ -39,11 +47,7 @@ def write_skeleton(header: Header, path: Path) -> int:
         dims = struct.pack(f"<I{len(tensor.dims)}Q", len(tensor.dims), *tensor.dims)
         head += _string(tensor.name) + dims + struct.pack("<IQ", tensor.type, offset)
         offset += pad(tensor.bytes, header.alignment)
-    size = pad(len(head), header.alignment) + offset
-    with path.open("wb") as file:
-        file.write(head)
-        file.truncate(size)
-    return size
+    return bytes(head), pad(len(head), header.alignment) + offset
 
 
 def _vocabulary_size(header: Header) -> list[tuple[str, Value]]:

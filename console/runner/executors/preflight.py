@@ -62,8 +62,9 @@ def look_up(context: Context, asked: CheckpointStep, attempt: Attempt) -> Prefli
             engine=asked.engine or "", args=asked.args, ctx=asked.ctx, lent=lent,
             include=asked.include, exclude=asked.exclude,
             to=context.path(asked.to) if asked.to else None, beside=asked.beside,
-            build=of_site.build_here(
-                context.plan.site, asked.service or "baseline", context.plan.services
+            build=lambda: of_site.build_here(
+                context.plan.site, lambda: context.services.client, asked.service or "baseline",
+                context.plan.services,
             ),
         )  # fmt: skip
 

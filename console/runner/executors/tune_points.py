@@ -147,12 +147,14 @@ class ServerRig:
         if model is None:
             return ""
         lent = command_of(spec, lambda: self._services.client)
-        services = {**self._context.plan.services, self._name: spec}
+        site, services = self._context.plan.site, {self._name: spec}
         try:
             found = of_site.checkpoint(
-                self._context.plan.site.model, str(model), kind="", engine="", args=(), ctx=None,
-                lent=lent, build=of_site.build_here(self._context.plan.site, self._name, services),
-            )  # fmt: skip
+                site.model, str(model), kind="", engine="", args=(), ctx=None, lent=lent,
+                build=lambda: of_site.build_here(
+                    site, lambda: self._services.client, self._name, services
+                ),
+            )
         except ConsoleError:
             return ""
         return found.because if found.verdict is Verdict.NO_GO else ""

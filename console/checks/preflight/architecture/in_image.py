@@ -50,6 +50,22 @@ PROGRAM = "llama-server"
 """The program to ask if neither service nor image names one."""
 
 
+MEASURE = """
+file=/tmp/omni-model.gguf; size=$1; program=$2; shift 2
+cp "$0" "$file" && truncate -s "$size" "$file" || exit 125
+for one in "$program" llama-server llama /app/llama-server /app/llama; do
+  one=$(command -v "$one") && one=$(readlink -f "$one") || continue
+  folder=${one%/*}
+  [ -x "$folder/llama-fit-params" ] && exec "$folder/llama-fit-params" "$@" "$file"
+  [ -x "$folder/llama" ] && exec "$folder/llama" fit-params "$@" "$file"
+done
+exit 127
+"""
+"""Makes the hole inside, where an archive would fill it, and finds the tool beside the program or
+as a command of llama.cpp's one program. Needs a shell and `truncate` in the image."""
+NO_FILE, NO_TOOL = 125, 127
+
+
 class ImageBuild:
     """The build in a local image. `entrypoint`, `command` and `env` are the service's own; empty
     means the image's."""
@@ -102,6 +118,28 @@ class ImageBuild:
 
         with ThreadPoolExecutor(AT_ONCE, "probe") as pool:
             return dict(zip(architectures, pool.map(one, architectures), strict=True))
+
+    def measured(self, head: bytes, size: int, words: Sequence[str]) -> Sequence[str]:
+        """What the image's llama-fit-params says of a file that begins with `head` and is `size`
+        bytes long; nothing if there is none, no shell to make the file, or no such image here.
+        Raises EngineError."""
+        if look(self.client, self.ref) is None:
+            return ()
+        found = names.call(self._words(), "", PORT)
+        program = (found.program or found.argv[:1])[-1] if found else PROGRAM
+        script = ("sh", "-c", MEASURE, f"{FILES}/model.gguf", str(size), program, *words, "-m")
+        try:
+            ended = self._run(script, {"model.gguf": head}, None)
+        except NotFound:
+            return ()
+        if ended.code is None:
+            return ("it did not end",)
+        if ended.oom:
+            return ("it ran out of the memory it was given",)
+        if ended.code in (NO_FILE, NO_TOOL):
+            return ()
+        lines = [line for line in ended.lines if line.strip()]
+        return lines or (f"it ended with exit code {ended.code}",)
 
     def scan(self, name: str) -> Scan | None:
         def reading(place: ImagePlace) -> Scan | None:

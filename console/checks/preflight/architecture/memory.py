@@ -1,9 +1,10 @@
 """How much memory the operator's own build says a model takes, before the download.
 
 llama.cpp comes with `llama-fit-params`, which loads a model without its weights and prints what it
-would reserve. It is run on this machine, without its cards (beside a serving baseline there may be
-no room for a context), on a file that has the model's header and no weights. So it knows the total
-of weights and cache, and all buffers of a plan without cards, but not what lies on which card.
+would reserve. It is run where the build lives, on this machine or in an image, without cards
+(beside a serving baseline there may be no room for a context), on a file that has the model's
+header and no weights. So it knows the total of weights and cache, and all buffers of a plan without
+cards, but not what lies on which card.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.architecture.on_host import HostProgram
@@ -22,7 +24,7 @@ from console.checks.preflight.checkpoint import BY_BUILD
 from console.common.errors import ConsoleError
 from console.common.units import format_bytes
 from console.models.gguf.header import Header
-from console.models.gguf.skeleton import write_skeleton
+from console.models.gguf.skeleton import skeleton, write_skeleton
 from console.models.sizing.assessment import Assessment
 from console.models.sizing.loader_plan import LlamaPlan
 
@@ -51,6 +53,13 @@ class Reserved:
     compute: int
 
 
+@runtime_checkable
+class InImage(Protocol):
+    """A build that lives in an image, and asks its own tool there."""
+
+    def measured(self, head: bytes, size: int, words: Sequence[str]) -> Sequence[str]: ...
+
+
 def tool_beside(build: object) -> str:
     """The build's own tool, "" if it has none or the build is not a program of this machine."""
     if not isinstance(build, HostProgram):
@@ -77,10 +86,24 @@ def ask(build: HostProgram, tool: str, header: Header, plan: LlamaPlan) -> Reser
         with tempfile.TemporaryDirectory(prefix="omni-memory-") as folder:
             path = Path(folder) / "model.gguf"
             write_skeleton(header, path)
-            trained = header.integer(f"{header.architecture}.context_length")
-            return read(build.output([tool, *arguments(plan, trained), "-m", str(path)]))
+            words = arguments(plan, _trained(header))
+            return read(build.output([tool, *words, "-m", str(path)]))
     except (ValueError, OSError, OverflowError, struct.error) as error:
         return f"the header cannot be written for it: {error}"
+
+
+def _ask_image(build: InImage, header: Header, plan: LlamaPlan) -> Reserved | str | None:
+    """The same of a build in an image; None if that has no tool. Raises ConsoleError."""
+    try:
+        head, size = skeleton(header)
+    except (ValueError, OverflowError, struct.error) as error:
+        return f"the header cannot be written for it: {error}"
+    lines = build.measured(head, size, arguments(plan, _trained(header)))
+    return read(lines) if lines else None
+
+
+def _trained(header: Header) -> int | None:
+    return header.integer(f"{header.architecture}.context_length")
 
 
 def read(lines: Sequence[str]) -> Reserved | str:
@@ -104,14 +127,18 @@ def findings(
     The more careful of both counts: a load that the build makes larger by more than what is left is
     a NO-GO, and one that it does not take is unknown.
     """
-    tool = tool_beside(build)
-    if not tool or header is None or not isinstance(plan, LlamaPlan) or found is None:
+    if header is None or not isinstance(plan, LlamaPlan) or found is None:
         return []
-    assert isinstance(build, HostProgram)
+    said: Reserved | str | None = None
     try:
-        said = ask(build, tool, header, plan)
+        if isinstance(build, InImage):
+            said = _ask_image(build, header, plan)
+        elif (tool := tool_beside(build)) and isinstance(build, HostProgram):
+            said = ask(build, tool, header, plan)
     except ConsoleError as error:
         return [Finding(Level.WARN, BY_BUILD, f"{TOOL} could not be asked: {error}")]
+    if said is None:
+        return []
     if isinstance(said, Reserved):
         return [_compared(said, found)]
     hint = "load it with this build on a machine that has the file, or take another build"
