@@ -18,7 +18,7 @@ from console.models.sizing.kv_cache import (
     window_cells,
 )
 from console.models.sizing.loader_plan import LlamaPlan
-from console.models.sizing.model_facts import ModelFacts
+from console.models.sizing.model_facts import EVERY_FOURTH_FULL, ModelFacts
 
 CONTEXT = 512 << 20
 """A CUDA context with its kernels; 0.4 to 0.7 GiB by card and driver."""
@@ -36,6 +36,8 @@ SQUARE = (40, 64, 72, 80, 96, 112, 128, 256)
 GROUPED = {192: (128, 8), 320: (256, 32), 512: (512, 2), 576: (512, 2)}
 """The others: how long V must be, and of what the number of queries for each K is a multiple."""
 PLAIN = ("f32", "f16", "bf16")
+STAYS_ON = (*EVERY_FOURTH_FULL, "granitehybrid")
+"""Models with states that keep flash attention when layers are on the host, too; Jamba does not."""
 FEW_TENSORS = ("phi3",)
 """Architectures whose joined matrices leave the scheduler too little room for such a graph."""
 KERNEL_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
@@ -65,11 +67,14 @@ def has_kernel(facts: ModelFacts, plan: LlamaPlan) -> bool:
 
 
 def settled(
-    facts: ModelFacts, plan: LlamaPlan, *, on_card: bool
+    facts: ModelFacts, plan: LlamaPlan, *, on_card: bool, on_host: bool
 ) -> tuple[LlamaPlan, tuple[str, ...], tuple[str, ...]]:
     """The plan with flash attention decided as llama.cpp does, why it would refuse it, and what of
-    it no sum here covers."""
+    it no sum here covers. `on_card`, `on_host`: some of the layers are there."""
     refused, doubts = [], []
+    mixed = on_card and on_host and facts.recurrent is not None
+    if mixed and plan.flash_auto and plan.type_v in PLAIN and facts.architecture not in STAYS_ON:
+        plan = replace(plan, flash=False)
     if on_card and plan.flash and not has_kernel(facts, plan):
         if plan.flash_auto and plan.type_v in PLAIN:
             plan = replace(plan, flash=False)
@@ -80,8 +85,7 @@ def settled(
             )
     if on_card and facts.recurrent is not None and not plan.kv_offload:
         doubts.append("with --no-kv-offload states are worked on here and there")
-    caches = any(layers_with_cache(facts))
-    if not plan.flash and plan.type_v not in PLAIN and caches:
+    if not plan.flash and plan.type_v not in PLAIN:
         refused.append(f"--cache-type-v {plan.type_v} needs flash attention, which is off")
     if facts.attention.latent and plan.type_k != plan.type_v:
         doubts.append("builds from 2026 on refuse different types for K and V of a latent cache")
@@ -162,21 +166,22 @@ def floats(facts: ModelFacts) -> int:
 
 def compute_bytes(
     facts: ModelFacts, work: Work, *, output: bool, lent: tuple[int, ...] = (), table: int = 0,
-    borrowed: int = 0, states: int | None = None,
+    borrowed: int = 0, helped: int = 0, states: int | None = None, attends: bool = True,
 ) -> int:  # fmt: skip
     """Bytes to reserve on one card. `output`: it scores the tokens, with an output matrix of
     `table` bytes that it has to copy from the host. `lent`: host weights that are copied over while
-    a batch is processed; `borrowed`: the same of one layer's cache. `states`: on a
-    card, its layers whose normed values go to the host and back."""
+    a batch is processed; `borrowed`: the same of one layer's cache, if all of it lies there,
+    `helped`: if only that of the layers does that this card works for. `states`: on a
+    card, its layers whose normed values go to the host and back; `attends`: it has attention."""
     width, row = facts.embedding or 0, work.ubatch * FLOAT
     spec = facts.attention
-    attention = work.halves + _scores(facts, work)
+    attention = work.halves + _scores(facts, work) if attends else 0
     chosen = SCORES * work.cells * row if spec.indexer else 0
     logits = row * ((facts.vocabulary or 0) + 2 * width) + table if output else 0
     masks = work.ubatch * work.masks * (HALF if work.flash else FLOAT) * work.copies
     inputs = COPIES * (2 if output else COPIES) * row * width if work.pipelined else 0
     small = SMALL if lent else 0
-    most = max(row * floats(facts) + max(attention, sum(lent)), logits)
+    most = max(row * floats(facts) + max(attention + helped, sum(lent)), logits)
     beside = SPARE * row * width + _bounced(facts, work, states) + borrowed
     return most + masks + inputs + chosen + small + beside
 

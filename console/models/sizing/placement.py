@@ -20,6 +20,7 @@ from console.host.sample import Card
 from console.models.sizing.compute import (
     CONTEXT,
     compute_bytes,
+    has_kernel,
     host_compute_bytes,
     settled,
     work_of,
@@ -152,7 +153,8 @@ def place(facts: ModelFacts, plan: LlamaPlan, cards: Sequence[Card]) -> Placemen
     where = places(facts, plan, cards)
     used = cards_of(plan, cards)
     on_card = any(number != HOST for number in where[: facts.layers])
-    plan, refused, doubts = settled(facts, plan, on_card=on_card)
+    on_host = HOST in where[: facts.layers]
+    plan, refused, doubts = settled(facts, plan, on_card=on_card, on_host=on_host)
     names = labels(cards)
     by_place = {number: Share(number, names[number]) for number in used}
     by_place[HOST] = Share(HOST, "host")
@@ -280,15 +282,17 @@ def _compute(
     lends = bool(used) and plan.op_offload and bool(host.sizes or host.moved)
     table = _output_bytes(facts) if lends and where[-1] == HOST else 0
     most = max(cache.layers, default=0) * (2 if facts.attention.latent else 1)  # V is part of K
+    attends = bool(host.layers) and plan.kv_offload and (not plan.flash or has_kernel(facts, plan))
     for number in used:
         share, last = by_place[number], number == where[-1]
         helps = lends and number == used[0]
-        borrows = not plan.kv_offload or (helps and bool(host.layers))
         lent, scores = _lent(host) if helps else (), last or (helps and bool(table))
         if share.layers or lent or last:
             share.compute = compute_bytes(
                 facts, work, output=scores, lent=lent, table=table if helps else 0,
-                borrowed=most if borrows else 0, states=_states(facts, share),
+                borrowed=0 if plan.kv_offload else most * 3 // 2,
+                helped=most if helps and attends else 0, states=_states(facts, share),
+                attends=helps or any(cache.layers[layer] for layer in share.layers),
             )  # fmt: skip
         if last and plan.mtp and facts.spare_layers:  # a context of its own
             share.compute += compute_bytes(facts, work, output=True)
