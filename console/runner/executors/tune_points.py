@@ -150,7 +150,13 @@ class ServerRig:
         site, services = self._context.plan.site, {self._name: spec}
         try:
             found = of_site.checkpoint(
-                site.model, str(model), kind="", engine="", args=(), ctx=None, lent=lent,
+                site.model,
+                str(model),
+                kind="",
+                engine="",
+                args=(),
+                ctx=None,
+                lent=lent,
                 build=lambda: of_site.build_here(
                     site, lambda: self._services.client, self._name, services
                 ),
