@@ -13,7 +13,7 @@ import pytest
 from console.host import memory
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.progress import Report, Trigger
-from console.recovery.rollback.stages import drain, stop
+from console.recovery.rollback.stages import drain
 from tests.clock import FakeClock
 from tests.rollback.conftest import Stage
 
@@ -44,11 +44,11 @@ class MemoryStage:
         """The state in which the stage ends, and how many seconds it waited."""
         left, slept = chain(figures, repeat(GIB)), sum(self.clock.slept)
         self.patch.setattr(drain, "available", lambda: next(left))
-        stop.memory(context or self.context())
+        drain.memory(context or self.context())
         return self.stage.lines[-1]["state"], sum(self.clock.slept) - slept
 
     def breach(self, held: int, **limit: object) -> Path:
-        path = Path(self.stage.plan.run_dir, *stop.BREACH)
+        path = Path(self.stage.plan.run_dir, *drain.BREACH)
         path.parent.mkdir(exist_ok=True)
         at = self.clock.now()
         fast = [[at - 1, 9 * GIB, 0, None], [at, 4 * GIB, 0, None], [at + 1, 0, 0, 0]]

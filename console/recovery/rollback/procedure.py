@@ -36,7 +36,7 @@ from console.recovery.rollback.progress import (
 )
 from console.recovery.rollback.script.write import commands
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.recovery.rollback.stages import fence, stop, verify
+from console.recovery.rollback.stages import drain, fence, stop, verify
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.trigger import Lock
 from console.runtime import probe
@@ -148,7 +148,7 @@ class Procedure:
         else:
             report.skipped("fence", "the runner itself asked for this rollback")
         self._stage(context, "stop", lambda: stop.stop(context))
-        self._stage(context, "memory", lambda: stop.memory(context))
+        self._stage(context, "memory", lambda: drain.memory(context))
         self._stage(context, "start", lambda: _start(context, baseline))
         result = self._prove_and_measure(context, baseline)
         if self.settle is not None:

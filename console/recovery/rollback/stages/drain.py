@@ -1,4 +1,4 @@
-"""Waits until RAM and GPU memory are free again.
+"""Stage memory waits until the RAM and GPU memory of what was stopped are free again.
 
 RAM: a killed process needs some 80 ms per GiB to free its pages, more on a busy machine. A process
 that is gone has freed everything, so after an ordinary stop this is a short check. What a sentinel
@@ -31,6 +31,52 @@ GPU_WAIT_S = 30.0
 """The longest wait in seconds; TEARDOWN_S is added for each GiB that was in use."""
 STEP = 64 << 20
 """Bytes; a smaller change between two readings counts as no change."""
+VRAM_PAUSE_S = 0.2
+BREACH = ("guard", "breach.json")
+"""In the run's directory: the file that the sentinel writes after a kill."""
+BREACH_S = 120.0
+"""Seconds after which a breach no longer counts as recent."""
+
+
+def memory(context: RollbackContext) -> None:
+    """Wait, within limits, until what was stopped is gone and its RAM and VRAM are free.
+
+    The wait is also needed after a kill by the sentinel, even if this rollback stopped nothing.
+    """
+    report = context.report
+    killed = after_a_kill(context)
+    if not (context.stopped or context.groups or context.containers or killed):
+        report.skipped("memory", "nothing was stopped")
+        return
+    report.begin("memory")
+    left = [group for group in context.groups if context.members(*group)]
+    if left:
+        report.note("memory", f"pid {left[0][0]} is still there")
+    words = wait_for_ram(context, killed) or "everything that was stopped is gone"
+    if held := not_freed(context):
+        report.note("memory", held)
+    short = missing_after(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
+    if context.plan.gpus and context.plan.exclusive:
+        clock = context.clock
+        back = wait_for_vram(context.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
+        words = "; ".join([*([words] if killed else []), back])
+    if short:
+        context.fail("memory", short)
+    else:
+        report.ok("memory", words)
+
+
+def after_a_kill(context: RollbackContext) -> bool:
+    """Whether the sentinel killed something just now, whoever asked for this rollback."""
+    if context.report.trigger.id.startswith("sentinel"):
+        return True
+    if not context.plan.run_dir:
+        return False
+    try:
+        written = os.stat(os.path.join(context.plan.run_dir, *BREACH)).st_mtime
+    except OSError:
+        return False
+    return abs(context.clock.now() - written) < BREACH_S
 
 
 def wait_for_vram(

@@ -1,4 +1,4 @@
-"""Stage stop ends every candidate, first gracefully and then by force; stage memory waits for RAM.
+"""Stage stop ends every candidate, first gracefully and then by force.
 
 Candidates are looked for in live.jsonl, in the plan, and by the labels of running containers, since
 each of the three may miss some. The baseline and protected names are never touched, and nothing is
@@ -8,10 +8,8 @@ removed.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
@@ -34,11 +32,6 @@ LEEWAY_S = 5.0
 GONE_S = 20.0
 HUNG_KILL_S = 2.0
 """Seconds to kill a container that hangs inside the engine, besides those that its memory takes."""
-BREACH = ("guard", "breach.json")
-"""In the run's directory: the file that the sentinel writes after a kill."""
-BREACH_S = 120.0
-"""Seconds after which a breach no longer counts as recent."""
-VRAM_PAUSE_S = 0.2
 
 
 def stop(context: RollbackContext) -> None:
@@ -190,7 +183,7 @@ def end_left_over(context: RollbackContext, engine: RawEngine) -> None:
     if targets:
         context.report.note("start", f"the engine is back; {len(targets)} candidate(s) end first")
         _stop_containers(context, engine, targets)
-        memory(context)
+        drain.memory(context)
 
 
 def _knows_no_container(context: RollbackContext) -> bool:
@@ -355,45 +348,3 @@ def _stop_by_command(context: RollbackContext) -> None:
             context.count_ended(len(targets))
     except EngineError as error:
         context.fail("stop", f"candidate containers: {error}")
-
-
-def memory(context: RollbackContext) -> None:
-    """Wait, within limits, until what was stopped is gone and its RAM and VRAM are free.
-
-    The wait is also needed after a kill by the sentinel, even if this rollback stopped nothing.
-    """
-    report = context.report
-    killed = after_a_kill(context)
-    if not (context.stopped or context.groups or context.containers or killed):
-        report.skipped("memory", "nothing was stopped")
-        return
-    report.begin("memory")
-    left = [group for group in context.groups if context.members(*group)]
-    if left:
-        report.note("memory", f"pid {left[0][0]} is still there")
-    words = drain.wait_for_ram(context, killed) or "everything that was stopped is gone"
-    not_freed = drain.not_freed(context)
-    if not_freed:
-        report.note("memory", not_freed)
-    short = drain.missing_after(context, Path(context.plan.run_dir, *BREACH)) if killed else ""
-    if context.plan.gpus and context.plan.exclusive:
-        clock = context.clock
-        back = drain.wait_for_vram(context.plan.gpus, clock, lambda: clock.sleep(VRAM_PAUSE_S))
-        words = "; ".join([*([words] if killed else []), back])
-    if short:
-        context.fail("memory", short)
-    else:
-        report.ok("memory", words)
-
-
-def after_a_kill(context: RollbackContext) -> bool:
-    """Whether the sentinel killed something just now, whoever asked for this rollback."""
-    if context.report.trigger.id.startswith("sentinel"):
-        return True
-    if not context.plan.run_dir:
-        return False
-    try:
-        written = os.stat(os.path.join(context.plan.run_dir, *BREACH)).st_mtime
-    except OSError:
-        return False
-    return abs(context.clock.now() - written) < BREACH_S
