@@ -183,7 +183,7 @@ class RawEngine:
         reply = self._call("start", "POST", _of(name, "start"), timeout_s)
         return reply.status != 304
 
-    def stop(self, name: str, grace_s: float = 10.0) -> bool:
+    def stop(self, name: str, grace_s: float) -> bool:
         """Stop with a grace period; False when it was stopped already. Deadline grace + 5 s."""
         path = _of(name, "stop") + f"?t={max(0, math.ceil(grace_s))}"
         return self._call("stop", "POST", path, grace_s + STOP_EXTRA_S).status != 304

@@ -19,6 +19,8 @@ from console.host.process import ProcessSpec
 
 PROMPT = "Say in one short sentence that you are ready."
 """Prompt of a completion that only has to prove that a server serves."""
+GRACE_S = 10.0
+"""Seconds from SIGTERM to SIGKILL for a service, a baseline included, that names no `grace`."""
 ROLE_LABEL = "omni.role"
 """Container label; `candidate` and `oneoff` are what a rollback stops, by label."""
 ROLE_VARIABLE = "OMNI_ROLE_LABEL"
@@ -146,7 +148,7 @@ class ServiceSpec:
     ready: Ready = Ready()
     exclusive: bool = False
     keep: bool = False
-    grace_s: float = 10.0
+    grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,7 +350,7 @@ def test_a_baseline_that_hangs_once_it_is_ready_is_started_anew(
         return complete(*url, timeout_s=timeout_s, **asked)
 
     monkeypatch.setattr(verify, "complete", ask)
-    monkeypatch.setattr(start, "GRACE_S", 0.0)
+    monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
     assert stage.roll_back().serving
     assert not process.alive(*hung[0])
 
@@ -360,7 +360,7 @@ def test_a_baseline_that_hangs_after_its_proof_is_started_once_more(
 ) -> None:
     """It froze while it was measured; it has just been started, and yet it does not load."""
     monkeypatch.setattr(verify, "HUNG_S", 1.0)
-    monkeypatch.setattr(start, "GRACE_S", 0.0)
+    monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
     frozen: list[tuple[int, int]] = []
 
     def freeze(line: dict[str, object]) -> None:

@@ -14,7 +14,15 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text
 from console.host.activation import Activation
 from console.host.process import ProcessSpec
-from console.runtime.spec import ComposeSpec, ContainerSpec, Mount, Ready, Runs, ServiceSpec
+from console.runtime.spec import (
+    GRACE_S,
+    ComposeSpec,
+    ContainerSpec,
+    Mount,
+    Ready,
+    Runs,
+    ServiceSpec,
+)
 
 
 def _port(value: Any) -> str:
@@ -183,7 +191,7 @@ class ServiceModel(OneOf):
     ready: ReadyModel = ReadyModel()
     exclusive: bool = False
     keep: bool = False
-    grace: Duration = 10.0
+    grace: Duration = GRACE_S
 
     @model_validator(mode="after")
     def _one(self) -> ServiceModel:

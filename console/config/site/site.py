@@ -29,7 +29,7 @@ from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, T
 from console.config.yaml import Document, parse, read_text
 from console.host.sample import Card, Machine
 from console.recovery.guard.config import Limit
-from console.runtime.spec import ComposeSpec, ExistingContainer, Runs, ServiceSpec
+from console.runtime.spec import GRACE_S, ComposeSpec, ExistingContainer, Runs, ServiceSpec
 
 DECLARED = "declared by the site"
 TITLE = "the site file cannot be used"
@@ -134,7 +134,7 @@ class BaselineModel(OneOf):
     reference: ReferenceModel | None = None
     models: list[Text] = []
     args: list[Arg] = []
-    grace: Duration = 10.0
+    grace: Duration = GRACE_S
 
     @model_validator(mode="after")
     def _as_it_is(self) -> BaselineModel:

@@ -20,7 +20,7 @@ from console.common.errors import ConsoleError, InvalidFile, Problem
 from console.common.files import open_regular, write_atomically
 from console.common.text import one_line
 from console.host.process import ProcessSpec
-from console.runtime.spec import PROMPT
+from console.runtime.spec import GRACE_S, PROMPT
 
 PLAN = "plan.json"
 SCRIPT = "rollback.sh"
@@ -121,7 +121,7 @@ class SealedPlan:
     exclusive: bool = False
     memory_file: str = ""
     finish_argv: tuple[str, ...] = ()
-    grace_s: float = 10.0
+    grace_s: float = GRACE_S
     keep: tuple[str, ...] = ()
     lease_s: float = 0.0
 
@@ -263,7 +263,7 @@ class _Reader:
             exclusive=self.flag(top, "exclusive"),
             memory_file=text(top, "memory_file", ""),
             finish_argv=self.words(top, "finish_argv"),
-            grace_s=number(top, "grace_s", 10.0),
+            grace_s=number(top, "grace_s", GRACE_S),
             keep=self.words(top, "keep"),
             lease_s=number(top, "lease_s", 0.0),
         )

@@ -30,7 +30,7 @@ from console.runner.prepare.plan import Plan, targets
 from console.runtime import proxy
 from console.runtime.docker.client import connect, engine_host, engine_socket
 from console.runtime.engine_api import NoSuchContainer, RawEngine
-from console.runtime.spec import ContainerSpec, ServiceSpec
+from console.runtime.spec import GRACE_S, ContainerSpec, ServiceSpec
 
 NVML_S = 2.0
 """Seconds to wait for a driver that hangs; the report then lacks its cards."""
@@ -80,7 +80,7 @@ def sealed_plan(
         exclusive=any(spec.exclusive for spec in specs),
         memory_file=str(paths.restore_file(site.name)),
         finish_argv=finish,
-        grace_s=max((spec.grace_s for spec in specs), default=10.0),
+        grace_s=max((spec.grace_s for spec in specs), default=GRACE_S),
         keep=tuple(spec.name for spec in specs if spec.keep),
     )
 

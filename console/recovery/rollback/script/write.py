@@ -96,7 +96,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "BODY_TAIL": tail,
         "READY_S": f"{base.ready_timeout_s:.0f}",
         "HUNG_S": f"{verify.HUNG_S:.0f}",
-        "AGAIN_S": f"{start.GRACE_S:.0f}",
+        "AGAIN_S": f"{start.RESTART_GRACE_S:.0f}",
         "ENGINE_S": str(ENGINE_WAIT_S),
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",

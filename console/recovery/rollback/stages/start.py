@@ -24,7 +24,7 @@ START_WAIT_S = 300.0
 OTHERS_NETWORK = "container:"
 """Prefix of NetworkMode if a container joins another one's network; it can start only while that
 one runs."""
-GRACE_S = 10.0
+RESTART_GRACE_S = 10.0
 """Seconds that a baseline gets to end before its restart. (A candidate's grace may be zero.)"""
 REFUSED_TRIES = 3
 LEAST_FREE_BYTES = 64 * 1024
@@ -66,17 +66,17 @@ class Baseline(Observed):
         if self.plan.kind == "process":
             if self.process is not None:
                 process.stop_group(
-                    *self.process, grace_s=GRACE_S, clock=self.context.clock,
+                    *self.process, grace_s=RESTART_GRACE_S, clock=self.context.clock,
                     cookie=BASELINE_COOKIE, step=self.context.mark,
                 )  # fmt: skip
             self.process = None
         elif self.container:
             with contextlib.suppress(EngineError):
                 if self.context.engine is not None:
-                    self.context.engine.stop(self.container, GRACE_S)
+                    self.context.engine.stop(self.container, RESTART_GRACE_S)
                 else:
-                    argv = ["docker", "stop", "-t", f"{GRACE_S:.0f}", self.container]
-                    self.context.command(argv, GRACE_S + 30)
+                    argv = ["docker", "stop", "-t", f"{RESTART_GRACE_S:.0f}", self.container]
+                    self.context.command(argv, RESTART_GRACE_S + 30)
         return self.start()
 
     def last_lines(self, count: int = 5) -> list[str]:
