@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -22,8 +23,8 @@ from console.recovery.rollback import context, live, procedure, proof
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import (
     PROGRESS_FILE,
-    STAGES,
     Result,
+    StageName,
     new_trigger,
     read_lines,
 )
@@ -47,7 +48,7 @@ def test_restores_a_stopped_baseline_and_proves_it(stage: Stage) -> None:
     assert result.restore_s > 0
     assert result.tok_s == pytest.approx(50.0)
     stages = list(dict.fromkeys(line["rung"] for line in stage.lines))
-    assert stages == [name for name in STAGES if name in stages]
+    assert stages == [name for name in get_args(StageName) if name in stages]
     proved = {"fence", "stop", "start", "ready", "completion", "serving", "measure", "done"}
     assert proved <= set(stages)
     lines, _ = read_lines(stage.plan.rollback_dir / "ladder.jsonl")

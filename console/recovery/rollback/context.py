@@ -19,7 +19,7 @@ from console.host.memory import Resident
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import Live
-from console.recovery.rollback.progress import Report
+from console.recovery.rollback.progress import Report, StageName
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missing
 
@@ -94,12 +94,12 @@ class RollbackContext:
         """Whether something that should have stopped may still run."""
         return self.engine_away or any(text.startswith("stop:") for text in self.failures)
 
-    def fail(self, stage: str, detail: str) -> None:
+    def fail(self, stage: StageName, detail: str) -> None:
         """Record and report a failure. It raises nothing: every stage goes on after an error."""
         self.failures.append(f"{stage}: {detail}")
         self.report.failed(stage, detail)
 
-    def report_engine_away(self, stage: str, error: EngineError, limit_s: float) -> bool:
+    def report_engine_away(self, stage: StageName, error: EngineError, limit_s: float) -> bool:
         """Report that the engine does not answer and for how long it is asked again. The first
         time, also report the commands for an operator who does not want to wait. Return False once
         the engine has refused this user for DENIED_S without a break, which does not pass."""

@@ -29,6 +29,7 @@ from console.recovery.rollback.progress import (
     Follower,
     Report,
     Result,
+    StageName,
     Trigger,
     new_trigger,
     quiet_limit,
@@ -176,7 +177,9 @@ class Procedure:
             context.report.note("serving", "not any more: the baseline ended after its completion")
         return self._failed_result(context)
 
-    def _stage(self, context: RollbackContext, name: str, act: Callable[[], bool | None]) -> bool:
+    def _stage(
+        self, context: RollbackContext, name: StageName, act: Callable[[], bool | None]
+    ) -> bool:
         """Run one stage. Whatever goes wrong in it is reported, and the rollback goes on."""
         try:
             return act() is True

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from console.common.clock import Clock
 from console.common.errors import Exit
@@ -24,7 +24,10 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 
 PROGRESS_FILE = "ladder.jsonl"
 ASKED = "asked.jsonl"
-STAGES = ("fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done")
+StageName = Literal[
+    "fence", "stop", "memory", "start", "ready", "completion", "serving", "measure", "done"
+]
+"""The stages in their order; `make check` refuses a line with any other name."""
 DETAIL_LIMIT = 800
 REPEAT_S = 10.0
 """Seconds before a note that repeats the previous one is written again."""
@@ -125,19 +128,19 @@ class Report:
         self._noted = ("", 0.0)
         self._syncer: threading.Thread | None = None
 
-    def begin(self, stage: str, detail: str = "") -> None:
+    def begin(self, stage: StageName, detail: str = "") -> None:
         self.say(stage, "begin", detail)
 
-    def ok(self, stage: str, detail: str = "") -> None:
+    def ok(self, stage: StageName, detail: str = "") -> None:
         self.say(stage, "ok", detail)
 
-    def skipped(self, stage: str, detail: str) -> None:
+    def skipped(self, stage: StageName, detail: str) -> None:
         self.say(stage, "skipped", detail)
 
-    def failed(self, stage: str, detail: str) -> None:
+    def failed(self, stage: StageName, detail: str) -> None:
         self.say(stage, "failed", detail)
 
-    def note(self, stage: str, detail: str) -> None:
+    def note(self, stage: StageName, detail: str) -> None:
         """Write a note; repeat the same one only every REPEAT_S, so that a wait stays readable."""
         now = self.elapsed_s()
         with self._lock:
@@ -150,7 +153,9 @@ class Report:
         """Seconds since the trigger."""
         return self._clock.monotonic() - self.trigger.begun
 
-    def say(self, stage: str, state: str, detail: str = "", fields: Line | None = None) -> None:
+    def say(
+        self, stage: StageName, state: str, detail: str = "", fields: Line | None = None
+    ) -> None:
         """Write one line to the file and to the callback; `detail` is cleaned here."""
         line: Line = {
             "trigger": self.trigger.id,

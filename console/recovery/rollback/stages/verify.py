@@ -8,6 +8,7 @@ from console.common.units import format_duration
 from console.host.ports import listener
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
+from console.recovery.rollback.progress import StageName
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.stages.stop import sweep
 from console.runtime.engine_api import elsewhere_hint, published_elsewhere
@@ -69,7 +70,7 @@ class Readiness:
                 self.context.fail(stage, f"{detail}; restart: {error}")
                 return False
 
-    def _ready(self) -> tuple[str, str] | None:
+    def _ready(self) -> tuple[StageName, str] | None:
         """Poll the health path. Return None when the baseline serves, else stage and reason."""
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
@@ -116,7 +117,7 @@ class Readiness:
             return self.plan.ready_timeout_s
         return 0.0 if self.plan.kind == "process" else min(FAILED_S, self.plan.ready_timeout_s)
 
-    def _not_the_baseline(self, life: str) -> tuple[str, str] | None:
+    def _not_the_baseline(self, life: str) -> tuple[StageName, str] | None:
         """Return None if the baseline gave all answers without a restart; else stage and reason.
 
         It may have ended because its address was taken, or its engine may restart it repeatedly.
@@ -155,7 +156,7 @@ class Readiness:
         lines = " | ".join(self.baseline.last_lines())
         return "the baseline ended" + (f"; its last lines: {one_line(lines, 300)}" if lines else "")
 
-    def _completion(self) -> tuple[str, str] | None:
+    def _completion(self) -> tuple[StageName, str] | None:
         """Ask for a completion. Return None if one came, or if a busy slot makes token progress;
         else stage and reason."""
         report, proof = self.context.report, self.plan.completion
