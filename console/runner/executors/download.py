@@ -19,7 +19,7 @@ from console.models.hub.checkpoint import Contents
 from console.models.hub.download import Download, Phase, Plan, Progress, Result
 from console.models.hub.progress import rate
 from console.runner.context import Attempt, Context, Done, StepFailed
-from console.runner.executors.manual import wait
+from console.runner.executors.person import wait
 from console.runner.executors.preflight import waited
 from console.runner.prepare.plan import PlannedStep
 from console.runtime.spec import Handle

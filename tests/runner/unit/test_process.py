@@ -24,7 +24,7 @@ from console.recovery.rollback.trigger import Lock
 from console.runner import finish
 from console.runner import main as runners
 from console.runner.control import Verb
-from console.runner.executors import manual
+from console.runner.executors import person
 from tests.clock import FakeClock
 from tests.runner.unit.conftest import Bench, mine
 from tests.waiting import host_is_free, until
@@ -141,7 +141,7 @@ def test_who_reads_a_state_in_the_journal_may_answer_it_at_once(
     monkeypatch.setattr(context.journal, "append", appended)
     control.set(step="up", attempt=1)
     attempt: Any = SimpleNamespace(step="up", remaining=lambda: 1.0)
-    assert manual.wait(context, attempt, "go on?", 0.0, "").detail == "approved by op"
+    assert person.wait(context, attempt, "go on?", 0.0, "").detail == "approved by op"
     context.enter(RunState.PAUSED, "operator")
     assert [said for said, state in stood if said and said != state] == []
 

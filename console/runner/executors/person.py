@@ -20,7 +20,7 @@ from console.runner.prepare.plan import PlannedStep
 POLL_S = 0.2
 
 
-def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+def approve(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     """Wait for approve or reject. Raises StepFailed: rejected, or expired."""
     asked = planned.asked(Approval)
     if context.meta.yes:
