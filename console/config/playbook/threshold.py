@@ -173,9 +173,10 @@ MEASURED = Phrases(" is NO-GO by", " stays clear of NO-GO", " meets", " misses")
 COUNTED = Phrases(", NO-GO by", ", clear of NO-GO", ", as asked for:", ", asked for")
 
 
-def figure(value: float, unit: str, threshold: Threshold) -> str:
-    """The figure in the unit of its threshold, if the two could differ."""
-    decimal = re.search(r"[0-9]\s*([kKMGT])B", threshold.written)
+def format_figure(value: float, unit: str, like: str = "") -> str:
+    """A measured value as gates and reports print it; bytes in the unit of `like`, the text of a
+    threshold."""
+    decimal = re.search(r"[0-9]\s*([kKMGT])B", like)
     if unit == "B" and decimal:
         return f"{value / _DECIMAL[decimal[1].lower()]:.4g} {decimal[1]}B"
     if unit == "s" and abs(value) < 1:

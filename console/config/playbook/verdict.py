@@ -15,7 +15,7 @@ from console.config.playbook.threshold import (
     MEASURED,
     Threshold,
     compatible,
-    figure,
+    format_figure,
     impossible,
     noun,
 )
@@ -117,7 +117,7 @@ def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
     if obstacle:
         return CriterionVerdict(Verdict.HOLD, f"{criterion.name}: {obstacle}", criterion.metric)
     verdict, why = _decide(criterion, evidence)
-    value = figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0])
+    value = format_figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0].written)
     if evidence.unit == "count":
         value += noun(criterion.metric, evidence.value or 0.0)
     value += " (estimated)" if evidence.estimated else ""
@@ -329,7 +329,7 @@ def _ends(found: tuple[float, float], threshold: Threshold, unit: str) -> str:
     if threshold.relative:
         unit = "x baseline"
     elif unit in ("B", "s", "ratio"):
-        low, high = (figure(end, unit, threshold) for end in found)
+        low, high = (format_figure(end, unit, threshold.written) for end in found)
         if low != high:
             return f"{low} to {high}"
     unit = "" if unit == "count" else unit
@@ -343,8 +343,8 @@ def _words(threshold: Threshold | None, evidence: Evidence) -> str:
         return ""
     if threshold.relative:
         limit = threshold.limit(evidence.baseline, evidence.unit)
-        baseline = figure(evidence.baseline or 0.0, evidence.unit, threshold)
-        reached = figure(limit or 0.0, evidence.unit, threshold)
+        baseline = format_figure(evidence.baseline or 0.0, evidence.unit, threshold.written)
+        reached = format_figure(limit or 0.0, evidence.unit, threshold.written)
         return f"{threshold} ({reached}, baseline {baseline})"
     bare = not threshold.unit and evidence.unit != "count"
     return f"{threshold} {evidence.unit}".rstrip() if bare else f"{threshold}"
@@ -355,7 +355,7 @@ def _margin(threshold: Threshold, evidence: Evidence) -> str:
     limit = threshold.limit(evidence.baseline, evidence.unit)
     if limit is None or evidence.value is None or limit == evidence.value:
         return ""
-    return f" by {figure(abs(limit - evidence.value), evidence.unit, threshold)}"
+    return f" by {format_figure(abs(limit - evidence.value), evidence.unit, threshold.written)}"
 
 
 def _samples(n: int) -> str:

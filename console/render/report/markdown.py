@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from console.common import redact
 from console.common.text import clean
-from console.common.units import format_duration, format_number
+from console.common.units import format_duration
+from console.config.playbook.threshold import format_figure
 from console.journal.run_view import RunView
 
-_DECIMAL = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 # what opens a column, a tag, a link, a code span or bold; a backslash before it would undo ours
 _ACTIVE = re.compile(r"(\\*)([|`*]|<(?=[A-Za-z/!?])|(?<=\])\()")
 
@@ -64,7 +64,7 @@ def table(
 
 
 def figure(value: float | None, unit: str = "", like: str = "") -> str:
-    """A measured value with its unit, printed the same everywhere: `10.75 tok/s`, `412 ms`.
+    """A measured value with its unit, printed as a gate prints it: `10.75 tok/s`, `412 ms`.
 
     `like`: a threshold; bytes are printed in the unit it was written in. None is `–`.
     """
@@ -72,12 +72,7 @@ def figure(value: float | None, unit: str = "", like: str = "") -> str:
         return "–"  # a record may hold anything
     if not math.isfinite(value):
         return "unknown"
-    decimal = re.search(r"[0-9]\s*([kKMGT])B", like)
-    if unit == "B" and decimal:
-        return f"{value / _DECIMAL[decimal[1].lower()]:.4g} {decimal[1]}B"
-    if unit == "s" and abs(value) < 1:
-        return f"{value * 1000:.4g} ms"
-    return format_number(value, clean(unit, 20))
+    return format_figure(value, clean(unit, 20), like)
 
 
 def spread(value: float | None, std: float | None, unit: str = "") -> str:
