@@ -48,7 +48,7 @@ def split(ref: str) -> tuple[str, str]:
     "generic-image-tag", WARNING, "F-011",
     title="An image of your own under a tag that says nothing",
     why="`:nightly` and `:final` were builds of an earlier phase, without the engine; a tag has to "
-    "tell which build is meant.",
+    "tell which build is meant. No tag, which is `:latest`, tells nothing either.",
     fix="a tag by phase or version, like :phase2",
 )  # fmt: skip
 def generic(unit: Unit, facts: Facts) -> Iterator[Hit]:
