@@ -67,3 +67,5 @@ def test_where_a_change_is_made_is_there() -> None:
         places = re.findall(r"`([\w.]+/[\w./]*)`", row)
         assert places, row
         assert [place for place in places if not (ROOT / place).exists()] == [], row
+        for name, file in re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", row):
+            assert re.search(rf"\b{name}\b", (ROOT / file).read_text("utf-8")), (name, file)
