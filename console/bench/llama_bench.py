@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from console.bench.metrics import MOST_SAMPLES
 from console.bench.statistics import mean, std
 from console.common.text import one_line
 from console.common.units import format_number
@@ -26,7 +27,6 @@ UNIT = "tok/s"
 AGREE = 0.05
 """Tolerance between a printed rate and the one worked out from the figures beside it."""
 MOST_FLAGS = 20
-MOST_SAMPLES = 400
 _RESULTS = frozenset(
     {"samples_ns", "samples_ts", "avg_ns", "avg_ts", "stddev_ns", "stddev_ts", "test_time"}
 )

@@ -20,6 +20,8 @@ Tokenize = Callable[[str], int | None]
 NS = 1e9
 DISAGREEMENT = 0.05
 ENOUGH_TOKENS = 64
+MOST_SAMPLES = 400
+"""Most samples of a metric in the journal, for a gate to resample; files have them all."""
 REPEATED = 0.01
 """Share of all requests that may be sent twice before the transport counts as broken."""
 

@@ -23,7 +23,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.bench.metrics import DRIFT_SAMPLES, SOAK_METRICS, Sample
+from console.bench.metrics import DRIFT_SAMPLES, MOST_SAMPLES, SOAK_METRICS, Sample
 from console.bench.statistics import (
     GROWTH_LOOKS,
     drift,
@@ -48,8 +48,6 @@ KNOWN_TIMES = 10.0
 Line = dict[str, Any]
 
 CRITICAL_KEPT = 20
-MOST_SAMPLES = 400
-"""Most samples of single requests in the journal, where a gate may resample them."""
 LONGEST_GAP_S = 60.0
 """Longest gap between looks (every 5 s, at /metrics every 30 s) over which a value counts as known;
 it may have changed unseen in a longer one."""

@@ -367,7 +367,7 @@ def test_a_baseline_that_hangs_is_ended_and_started_once(
 ) -> None:
     """The baseline takes connections and answers none, as it does when a GPU driver hangs."""
     monkeypatch.setattr(verify, "HUNG_S", 1.0)
-    monkeypatch.setattr(start, "GRACE_S", 0.0)
+    monkeypatch.setattr(start, "RESTART_GRACE_S", 0.0)
     hung = stage.start_baseline()
     until(lambda: ports.listener(stage.plan.baseline.url), "it listens")
     process.send(*hung, signal.SIGSTOP)

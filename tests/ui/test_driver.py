@@ -31,7 +31,7 @@ from rich.text import Text
 from console.frontends.tui.terminal import driver, output
 
 place, hows = Path(sys.argv[1]), sys.argv[2:]
-output.GRACE_S = 0.5 if "soon" in hows else 60.0  # a busy machine may take long to end an app
+output.LEAVE_S = 0.5 if "soon" in hows else 60.0  # a busy machine may take long to end an app
 
 def note(name, text):
     with open(place / name, "a") as file:

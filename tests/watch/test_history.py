@@ -162,7 +162,7 @@ def test_a_follower_says_down_only_while_it_is(
     hand: Make, capsys: Capture, monkeypatch: pytest.MonkeyPatch, back: bool
 ) -> None:
     """The runner's last words were lost, as on a full disk; the ladder has proven the baseline."""
-    monkeypatch.setattr("console.frontends.cli.follow.GRACE_S", 0.0)
+    monkeypatch.setattr("console.frontends.cli.follow.CLEANUP_S", 0.0)
     made = hand()
     made.state("running")
     made.add("outage", down=True, proof=0.0, url=URL)
@@ -177,7 +177,7 @@ def test_a_follower_says_down_only_while_it_is(
 def test_a_follower_waits_for_a_rollback_and_for_the_closer_it_starts(
     hand: Make, begin: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.frontends.cli.follow.GRACE_S", 0.0)
+    monkeypatch.setattr("console.frontends.cli.follow.CLEANUP_S", 0.0)
     made, polls = hand(), list[int]()
     made.state("running")
     made.run.rollback.mkdir(exist_ok=True)

@@ -30,7 +30,7 @@ POLL_S = 0.1
 ATTEND_S = 1.0
 """Seconds between two signs from a foreground terminal that somebody is there."""
 SAY_S = 1.0
-GRACE_S = 5.0
+CLEANUP_S = 5.0
 """Seconds to wait, where the runner is dead, for a rollback that nobody has begun yet. One under
 way and the closer that it starts, which writes the run's end, are waited for while they live."""
 
@@ -86,7 +86,7 @@ class Follow:
 
     def _wait_cleanup(self) -> None:
         """Wait until a finished runner has cleaned up: the next run needs the host."""
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + CLEANUP_S
         while self.finished and time.monotonic() < deadline:
             if not (runner_alive(self.run) or closer_alive(self.run)):
                 break
@@ -134,7 +134,7 @@ class Follow:
         now = time.monotonic()
         self.dead_since = self.dead_since or now
         self._read()
-        return self.finished or now - self.dead_since > GRACE_S
+        return self.finished or now - self.dead_since > CLEANUP_S
 
     def _wait(self) -> None:
         if not self.interactive:

@@ -32,7 +32,7 @@ from console.models.hub.progress import Meter, explain
 
 WORKERS = 16
 """S-010: 16 files at a time filled a line of 500 Mbit/s, the default of 8 did not."""
-GRACE_S = 5.0
+CHILD_GRACE_S = 5.0
 AHEAD_S = 3.0
 """Seconds ahead for which the floor must hold at the current rate: looks come once a second."""
 FREE_SHARE = 0.05
@@ -136,7 +136,7 @@ class Download:
         clock: Clock | None = None,
         space: Callable[[Path], Space] = space,
         floor: Callable[[int], int] = floor,
-        grace_s: float = GRACE_S,
+        grace_s: float = CHILD_GRACE_S,
         env: Mapping[str, str] | None = None,
         born: Callable[[int], None] = lambda pid: None,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.client import Waiting
 from console.bench.interference import Engine, Surroundings
-from console.bench.metrics import PER_SAMPLE, Sample
+from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, Sample
 from console.common import redact
 from console.common.errors import ConsoleError
 from console.common.text import clean, decode, one_line
@@ -25,9 +25,6 @@ from console.runtime.docker.client import image_info, inspect
 from console.runtime.spec import Handle
 
 MOST_WORDS = 400
-
-MOST_SAMPLES = 400
-"""Most samples per metric in the journal, for a gate to resample; the file has them all."""
 
 
 def surroundings(context: Context, service: str) -> Surroundings:

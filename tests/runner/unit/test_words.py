@@ -183,7 +183,7 @@ def test_a_run_followed_and_shown(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(follow, "GRACE_S", 0.0)
+    monkeypatch.setattr(follow, "CLEANUP_S", 0.0)
     run, out = shelved(JOURNALS[name]), io.StringIO()
     followed = follow.Follow(run, out, interactive=False).until_end()[0]
     run.report.write_text("x")

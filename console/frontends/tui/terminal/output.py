@@ -30,7 +30,7 @@ CANCEL = b"\x18"
 """Ends whatever sequence a terminal is in the middle of."""
 
 LEAVING = (signal.SIGTERM, signal.SIGHUP)
-GRACE_S = 3.0
+LEAVE_S = 3.0
 """Seconds for the app to end by itself."""
 
 AWAITED_S = 150.0
@@ -252,7 +252,7 @@ class Backstop:
                 self._others = others
 
     def begin(self, number: int) -> None:
-        """End within GRACE_S because of signal `number`, unless the process ends first."""
+        """End within LEAVE_S because of signal `number`, unless the process ends first."""
         if self._begun.acquire(blocking=False):
             threading.Thread(
                 target=self._leave, args=(number,), name="terminal-leave", daemon=True
@@ -268,7 +268,7 @@ class Backstop:
                 os.write(self._others, numbers)
 
     def _leave(self, number: int) -> None:
-        time.sleep(GRACE_S)
+        time.sleep(LEAVE_S)
         for thread in self.awaited:
             thread.join(AWAITED_S)
         try:

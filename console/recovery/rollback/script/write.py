@@ -30,7 +30,7 @@ from console.runtime import proxy as relay
 from console.runtime.engine_api import DEFAULT_SOCKET
 from console.runtime.spec import OWNER_LABEL, owner_on, role_label
 
-ENGINE_WAIT_S = 120
+ENGINE_S = 120
 """Seconds for which the script asks again if the engine does not answer at the baseline's start."""
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 
@@ -97,7 +97,7 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "READY_S": f"{base.ready_timeout_s:.0f}",
         "HUNG_S": f"{verify.HUNG_S:.0f}",
         "AGAIN_S": f"{start.RESTART_GRACE_S:.0f}",
-        "ENGINE_S": str(ENGINE_WAIT_S),
+        "ENGINE_S": str(ENGINE_S),
         "ASK_S": f"{max(1.0, base.completion.timeout_s):.0f}",
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
