@@ -1,5 +1,4 @@
-"""The guard of a run: its status page, read once a second by a thread for the run on show, and what
-its flight recorder kept.
+"""The guard of a run: its status page, read once a second by a thread for the run on show.
 
 What is missing, old or invalid becomes a word and never a number. The files may be on a slow disk:
 do not read them on the UI loop.
@@ -15,30 +14,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from console.common.errors import UsageError
 from console.common.text import one_line
 from console.common.units import number
 from console.host import process
 from console.host.sample import NO_MARKS, Marks
-from console.journal.breach import read_table
-from console.journal.run_dir import RunDir, all_runs, find_run
+from console.journal.recording import breach, struck, table
+from console.journal.run_dir import RunDir
 from console.journal.run_files import cleaned, stamp
 from console.recovery.guard import config as guard_config
 from console.recovery.guard.config import GuardConfig, Limit
-from console.recovery.guard.record.read import (
-    FastSample,
-    Recording,
-    crash_words,
-    open_newest,
-    restarted,
-    utc,
-)
+from console.recovery.guard.record.read import Recording, crash_words, open_newest
 from console.recovery.rollback import records as pointers
-from console.recovery.rollback.progress import read_lines
 
 EVERY_S = 1.0
-LAST_S = 120.0
-"""Seconds at the end of a recording that are examined."""
 OLD_S = 2.0
 """Data older than this many seconds is shown with its age."""
 SILENT_S = 5.0
@@ -282,118 +270,8 @@ def _lease(value: object) -> Lease | None:
     return Lease(left, attended) if left is not None or attended else None
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One run's recording; all text is clean. `synced` is when the copy on disk was last written,
-    in Unix seconds, None if the recording is not that copy. `breach` is {} if there was none."""
-
-    run: RunDir
-    recording: Recording
-    fast: tuple[FastSample, ...] = ()
-    slow: tuple[dict[str, Any], ...] = ()
-    events: tuple[dict[str, Any], ...] = ()
-    status: dict[str, Any] = field(default_factory=dict)
-    breach: dict[str, Any] = field(default_factory=dict)
-    synced: float | None = None
-
-    @property
-    def restarted(self) -> bool:
-        """Whether it was written in another boot of this machine, or on another machine."""
-        return restarted(self.recording)
-
-    @property
-    def ends(self) -> float:
-        """Unix time of the newest entry."""
-        return self.fast[-1].wall if self.fast else self.recording.newest()
-
-    @property
-    def level(self) -> str:
-        """The sentinel's last level: ok, warn, act, or "" before its first sample."""
-        return self.fast[-1].level if self.fast else ""
-
-
-def load(run: RunDir, last_s: float = LAST_S) -> Recorded | None:
-    """Return the recording of a run; None if it has none that can be read."""
-    recording = open_newest(run.path)
-    if recording is None:
-        return None
-    return Recorded(
-        run, recording, tuple(recording.fast(last_s)),
-        tuple(cleaned(recording.slow(last_s))), tuple(cleaned(recording.events())),
-        table(cleaned(recording.status())), breach(run) or struck(recording),
-        _synced(run, recording),
-    )  # fmt: skip
-
-
-def find(text: str | None, last_s: float = LAST_S) -> Recorded:
-    """Return the recording of the named run, or of the newest that has one. Raises UsageError."""
-    runs = [find_run(text)] if text else all_runs()
-    found = next(filter(None, (load(run, last_s) for run in runs)), None)
-    if found is not None:
-        return found
-    if text:
-        hint = f"omni-console show {runs[0].id[-4:]} says what its journal knows"
-        raise UsageError(f"{runs[0].id} has no recording", "no sentinel watched it", hint)
-    raise UsageError(
-        "no run has a recording", "a sentinel writes one while a run is on",
-        "omni-console runs lists the runs there are",
-    )  # fmt: skip
-
-
-def breach(run: RunDir) -> dict[str, Any]:
-    """Return what was breached and killed, clean; {} if nothing was, or the file is invalid."""
-    return table(cleaned(read_table(run.guard / guard_config.BREACH)))
-
-
-def struck(recording: Recording) -> dict[str, Any]:
-    """Return what the recording knows of a breach that could not be written to disk, when and why;
-    {} if there was none."""
-    if table(recording.status()).get("acted") is not True:
-        return {}
-    events = [one for one in cleaned(recording.events()) if one.get("what") in ("breach", "lease")]
-    if not events:
-        return {}
-    last = events[-1]
-    cause = "lease" if last["what"] == "lease" else "guard"
-    at, mono = last.get("wall"), last.get("mono")
-    return {"at": at, "wall": at, "mono": mono, "reason": str(last.get("text", "")), "cause": cause}
-
-
 def config_of(run: RunDir) -> GuardConfig | None:
     """Return the guard config of a run; None if there is none that can be read."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         return guard_config.read(run.guard / guard_config.CONFIG_FILE)
-    return None
-
-
-def stage_at(run: RunDir, stage: str, since: float) -> float | None:
-    """Return the Unix second at which a stage of a rollback first succeeded since then, or None."""
-    lines, _ = read_lines(Path(run.ladder), 0)
-    moments = (x.get("at") for x in lines if x.get("rung") == stage and x.get("state") == "ok")
-    return next((float(at) for at in moments if isinstance(at, int | float) and at >= since), None)
-
-
-def ending(found: Recorded) -> list[str]:
-    """Return in lines whether the sentinel lives, whether this is still the same boot, and where
-    the recording ends."""
-    ends = utc(found.ends, "%Y-%m-%d %H:%M:%S")
-    if found.recording.alive:
-        return [f"the sentinel is alive (pid {found.recording.pid}); its last sample is of {ends}"]
-    gone = f"the sentinel is gone (pid {found.recording.pid})"
-    if found.restarted:
-        gone = "this machine has been restarted since: boot id differs"
-    sync = ""
-    if found.synced is not None and found.synced >= found.ends:
-        sync = f", {found.synced - found.ends:.1f} s before the last sync"
-    return [gone, f"the recording ends at {ends}{sync}"]
-
-
-def table(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _synced(run: RunDir, recording: Recording) -> float | None:
-    with contextlib.suppress(OSError):
-        if recording.path == run.guard / guard_config.RING:
-            return os.stat(recording.path).st_mtime
     return None

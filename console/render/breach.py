@@ -13,16 +13,8 @@ from typing import Any
 
 from console.common.units import format_bytes, format_duration, number
 from console.journal.breach import Crossed, crossed, each, limit_in
-from console.journal.guard_status import (
-    LAST_S,
-    GuardView,
-    Recorded,
-    breach,
-    ending,
-    load,
-    stage_at,
-    table,
-)
+from console.journal.guard_status import GuardView
+from console.journal.recording import LAST_S, Recorded, breach, ending, load, stage_at, table
 from console.journal.run_dir import RunDir
 from console.recovery.guard.config import Limit
 from console.recovery.guard.metrics import RAM, SWAP

@@ -22,16 +22,9 @@ from console.frontends.cli.machine import guard_json, text_signs
 from console.frontends.tui.watch.baseline import answers_200
 from console.frontends.tui.watch.history import RunRow, rows
 from console.journal.breach import crossed, each
-from console.journal.guard_status import (
-    ACTED,
-    NOBODY,
-    GuardView,
-    GuardWatch,
-    Recorded,
-    ending,
-    find,
-)
+from console.journal.guard_status import ACTED, NOBODY, GuardView, GuardWatch
 from console.journal.lock import ladder_busy, runner_alive
+from console.journal.recording import Recorded, ending, find
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
