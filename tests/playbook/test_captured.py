@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.config.playbook.measuring_steps import base_unit, read_output
+from console.config.playbook.captured import base_unit, read_output
 from tests.playbook.conftest import Book
 
 NUMBER = "([0-9.]+)"

@@ -9,8 +9,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.cli import main
 from console.common.errors import ConsoleError, Exit
+from console.config.playbook.captured import read_output
 from console.config.playbook.decidable import check_criterion
-from console.config.playbook.measuring_steps import read_output
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.config.playbook.verdict import Evidence, judge
 from console.config.site.site import load_site

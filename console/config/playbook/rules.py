@@ -9,6 +9,7 @@ from console.bench.metrics import DRIFT_SAMPLES, PROMPT_ROUNDS, SOAK_METRICS, SO
 from console.common.text import one_line, one_of
 from console.common.units import format_duration
 from console.config.lessons import registry
+from console.config.playbook.captured import base_unit
 from console.config.playbook.decidable import Bounds, check_criterion, never_both
 from console.config.playbook.kinds import KINDS, LOOKS
 from console.config.playbook.measuring_steps import (
@@ -20,7 +21,6 @@ from console.config.playbook.measuring_steps import (
     GAUGE_METRICS,
     LEAST,
     SoakStep,
-    base_unit,
 )
 from console.config.playbook.playbook import PlaybookModel, cutover_problems
 from console.config.playbook.steps import CriterionModel, Step

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from console.config.playbook.captured import OutputUnit
 from console.config.playbook.inputs import Secret
 from console.config.playbook.kinds import JUDGES, KINDS, WRITTEN
 from console.config.playbook.measuring_steps import (
@@ -22,7 +23,6 @@ from console.config.playbook.measuring_steps import (
     GgufStep,
     HostStep,
     ImportsStep,
-    OutputUnit,
     SoakStep,
 )
 from console.config.playbook.threshold import Threshold, parse_threshold

@@ -17,8 +17,8 @@ from console.common.files import write_atomically
 from console.common.redact import Known
 from console.common.text import one_line
 from console.common.units import format_number
+from console.config.playbook.captured import base_unit, read_output
 from console.config.playbook.inputs import Secret
-from console.config.playbook.measuring_steps import base_unit, read_output
 from console.config.playbook.steps import Step
 from console.config.site.service import mount
 from console.host import cgroup
