@@ -133,6 +133,12 @@ _EXPECTED = {
 }
 
 
+def json_schema(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a file's model, for editors."""
+    schema = model.model_json_schema(by_alias=True)
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+
+
 def validate(
     model: type[_Model], document: Document, data: Any
 ) -> tuple[_Model | None, list[Problem]]:

@@ -119,3 +119,18 @@ def test_each_that_is_written_is_a_key_of_a_step_and_its_services_are_keys_below
         for key in KINDS[kind].services:
             assert issubclass(model, BaseModel), kind
             assert key in model.model_fields, (kind, key)
+
+
+@pytest.mark.parametrize(("what", "key"), [("playbook", "phases"), ("site", "baseline")])
+def test_editors_get_a_schema_of_both_files(
+    what: str, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schema", what]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert key in found["required"]
+    assert found["additionalProperties"] is False
+
+
+def test_the_page_of_the_site_is_written_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "site", "--markdown"]) == 2
+    assert "site.md" in capsys.readouterr().err

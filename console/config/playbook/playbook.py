@@ -21,7 +21,7 @@ from console.config.playbook.inputs import InputModel, InputValue, Secret
 from console.config.playbook.steps import Step
 from console.config.site.guard import LEASE, GuardModel
 from console.config.site.service import ServiceModel, ServiceName, one_of_services
-from console.config.validation import Duration, Name, Strict
+from console.config.validation import Duration, Name, Strict, json_schema
 from console.config.yaml import Document, Loc
 from console.recovery.guard.config import Limit
 from console.runtime.spec import ServiceSpec
@@ -143,10 +143,7 @@ def _used(step: Step) -> str:
 def playbook_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of `omni.playbook/v1`, for editors (`# yaml-language-server: $schema=…`);
     a `${{ }}` hole is text anywhere."""
-    schema = PlaybookModel.model_json_schema(by_alias=True)
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "omni-console playbook"
-    return schema
+    return json_schema(PlaybookModel, "omni-console playbook")
 
 
 Schema = dict[str, Any]

@@ -134,7 +134,10 @@ def _look_commands(commands: Any) -> None:
     lint.add_argument("paths", nargs="*", metavar="PATH")
     lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
     lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to fix it")
-    schema = add_command(commands, "schema", "check:schema", "the JSON Schema of a playbook")
+    schema = add_command(
+        commands, "schema", "check:schema", "the JSON Schema of a playbook or a site file"
+    )
+    schema.add_argument("what", nargs="?", choices=("playbook", "site"), default="playbook")
     schema.add_argument(
         "--markdown", action="store_true", help="the format as Markdown (docs/reference/format.md)"
     )

@@ -335,12 +335,18 @@ def plan(args: Namespace) -> int:
 
 
 def schema(args: Namespace) -> int:
-    from console.config.playbook.playbook import playbook_schema
+    from console.config.playbook.playbook import playbook_schema, reference
+    from console.config.site.site import SiteModel
+    from console.config.validation import json_schema
 
+    of_site = args.what == "site"
+    if args.markdown and of_site:
+        raise UsageError(
+            "schema site --markdown", "that page is written by hand", "docs/reference/site.md"
+        )
     if args.markdown:
-        from console.config.playbook.playbook import reference
-
         print(reference(), end="")
         return int(Exit.OK)
-    print(json.dumps(playbook_schema(), indent=None if args.json else 1))
+    found = json_schema(SiteModel, "omni-console site") if of_site else playbook_schema()
+    print(json.dumps(found, indent=None if args.json else 1))
     return int(Exit.OK)
