@@ -1,4 +1,4 @@
-"""Benchmarks and gates in a report: figures with their targets, spread, and the machine's state.
+"""Benchmarks in a report: figures with their targets, spread, and the machine's state.
 
 Figures are compared with the baseline and the targets.
 """
@@ -53,33 +53,6 @@ def _relative_value(text: str, base: Figures | None) -> str:
     unit = str(base.get("unit") or "")
     limit = threshold.limit(number(base.get("value")), unit) if threshold.relative else None
     return f" ({figure(limit, unit)})" if limit is not None else ""
-
-
-def gate_lines(view: RunView) -> list[str]:
-    """Every criterion that was judged: thresholds, verdict and words."""
-    rows = []
-    for verdict in view.verdicts:
-        planned = [t for t in view.header.get("targets") or [] if t.get("gate") == verdict.step]
-        in_order = len(planned) == len(verdict.criteria)
-        by_name = {str(one.get("metric")): one for one in planned}
-        for at, row in enumerate(verdict.criteria):
-            target = planned[at] if in_order else by_name.get(row.get("metric", ""), {})
-            named = f" → {prose(verdict.outcome, 60)}" if verdict.outcome and at == 0 else ""
-            of = f" ({target['of']})" if target.get("of") else ""
-            rows.append([
-                (code(verdict.step, 60) if at == 0 else "") + named,
-                code(f"{row.get('metric', '')}{of}"),
-                prose(target.get("go") or "–", 80), prose(target.get("no_go") or "–", 80),
-                f"**{prose(row.get('verdict', ''), 10)}**", prose(row.get("why", "")),
-            ])  # fmt: skip
-        if verdict.overridden:
-            word = f"**{prose(verdict.verdict, 10)}**"
-            who = f"by {prose(verdict.overridden)}"
-            rows.append([code(verdict.step, 60), "**OVERRIDDEN**", "", "", word, who])
-    if not rows:
-        return []
-    head = ("gate", "criterion", "GO", "NO-GO", "verdict", "why")
-    return ["## Gates", "", *table(head, rows)]
 
 
 def scopes(view: RunView) -> list[str]:

@@ -9,7 +9,7 @@ from console.journal.run_view import RunView, StepView, Verdicts
 from console.journal.state import Decision, RunState, StepState
 from console.render.cutover import cut_over
 from console.render.report.benchmarks import drift_words, drifts
-from console.render.report.markdown import figure, prose
+from console.render.report.markdown import code, figure, prose, table
 
 BAD = (StepState.FAILED, StepState.IN_DOUBT)
 UNWELL = (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, RunState.ROLLBACK_FAILED)
@@ -183,3 +183,30 @@ def with_baseline(view: RunView, row: dict[str, str]) -> str:
     if value is None or "baseline" in why:
         return why
     return f"{why}; the baseline: {figure(value, base.get('unit', ''))}"
+
+
+def gate_lines(view: RunView) -> list[str]:
+    """Every criterion that was judged: thresholds, verdict and words."""
+    rows = []
+    for verdict in view.verdicts:
+        planned = [t for t in view.header.get("targets") or [] if t.get("gate") == verdict.step]
+        in_order = len(planned) == len(verdict.criteria)
+        by_name = {str(one.get("metric")): one for one in planned}
+        for at, row in enumerate(verdict.criteria):
+            target = planned[at] if in_order else by_name.get(row.get("metric", ""), {})
+            named = f" → {prose(verdict.outcome, 60)}" if verdict.outcome and at == 0 else ""
+            of = f" ({target['of']})" if target.get("of") else ""
+            rows.append([
+                (code(verdict.step, 60) if at == 0 else "") + named,
+                code(f"{row.get('metric', '')}{of}"),
+                prose(target.get("go") or "–", 80), prose(target.get("no_go") or "–", 80),
+                f"**{prose(row.get('verdict', ''), 10)}**", prose(row.get("why", "")),
+            ])  # fmt: skip
+        if verdict.overridden:
+            word = f"**{prose(verdict.verdict, 10)}**"
+            who = f"by {prose(verdict.overridden)}"
+            rows.append([code(verdict.step, 60), "**OVERRIDDEN**", "", "", word, who])
+    if not rows:
+        return []
+    head = ("gate", "criterion", "GO", "NO-GO", "verdict", "why")
+    return ["## Gates", "", *table(head, rows)]

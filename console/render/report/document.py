@@ -24,7 +24,7 @@ from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS, exit_code
 from console.render.report import benchmarks, timeline
 from console.render.report.charts import Chart, charts, file_name
-from console.render.report.decision import because, headline
+from console.render.report.decision import because, gate_lines, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
 from console.render.report.lessons import candidates
 from console.render.report.markdown import marked, prose
@@ -92,7 +92,7 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
     if view.over:
         lines += _bullets("What this run does not show", not_shown(view))
     lines += guard_lines(view, drawn)
-    lines += [*benchmarks.gate_lines(view), *timeline.lint_lines(view)]
+    lines += [*gate_lines(view), *timeline.lint_lines(view)]
     lines += _measured(view, drawn, asked=bool(folder))
     lines += memory_lines(view, found.gauges)
     lines += drawn.get("memory", [])
