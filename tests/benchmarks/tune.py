@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from console.bench.tune.outcome import Goal, Outcome, Speed
+from console.bench.tune.outcome import Goal, Outcome, speed
 from console.bench.tune.search import Search
 from console.bench.tune.space import Flag, Point, Space
 from tests.benchmarks.figures import Figure
@@ -29,7 +29,7 @@ def recorded() -> tuple[tuple[Flag, ...], dict[Point, Outcome], Point]:
     flags = tuple(Flag((name,), tuple(values)) for name, values in found["flags"].items())
     places = itertools.product(*(range(len(flag.values)) for flag in flags))
     points = {
-        place: Outcome("measured", Speed(tuple(row[0])), Speed(tuple(row[1])))
+        place: Outcome("measured", speed(*row[0]), speed(*row[1]))
         for place, row in zip(places, found["points"], strict=True) if row is not None
     }  # fmt: skip
     start = tuple(
@@ -70,7 +70,7 @@ def tuned(
 ) -> tuple[Point, int]:
     """The point that the search chooses, and how many it measured."""
     refused = Outcome("failed", why="the engine refuses the combination")
-    search = Search(Space(flags, start), goal, lambda point: points.get(point, refused), gain=0.0)
+    search = Search(Space(flags, start), goal, lambda point: points.get(point, refused))
     found = search.run()
     assert found.best is not None
     return found.best, sum(one.fate == "measured" for one in found.outcomes.values())

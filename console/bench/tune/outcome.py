@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-from console.bench.statistics import ENOUGH, interval
-
 Fate = Literal["measured", "host", "card", "failed", "unfit"]
 """`host`, `card`: that memory was not enough. `failed`: the engine refused or broke. `unfit`: it
 was judged not to fit and was never started."""
@@ -18,27 +16,29 @@ FATES = get_args(Fate)
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """A rate in tok/s, by its samples."""
+    """A rate in tok/s: the samples of each start of the engine. Starts differ from each other by
+    more than the samples of one, so a start counts as one figure: the mean of its samples."""
 
-    samples: tuple[float, ...]
+    starts: tuple[tuple[float, ...], ...]
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        return tuple(fmean(samples) for samples in self.starts)
 
     @property
     def mean(self) -> float:
-        return fmean(self.samples)
+        return fmean(self.means)
 
-    @property
-    def between(self) -> tuple[float, float]:
-        """The 95 % interval of the mean; of too few samples for one, all that they cover."""
-        if len(self.samples) < ENOUGH:
-            return min(self.samples), max(self.samples)
-        return interval(self.samples, "mean") or (self.mean, self.mean)
+
+def speed(*samples: float) -> Speed:
+    """The rate that one start of an engine showed."""
+    return Speed((samples,))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a point showed. `decode` and `prompt` in tok/s, `ram` and `vram` in bytes at most while
-    it was measured, `context` in tokens; None where it is not known. `rounds`: how often the engine
-    was started for it. `why`: what went wrong."""
+    it was measured, `context` in tokens; None where it is not known. `why`: what went wrong."""
 
     fate: Fate
     decode: Speed | None = None
@@ -46,8 +46,12 @@ class Outcome:
     ram: int | None = None
     vram: int | None = None
     context: int | None = None
-    rounds: int = 1
     why: str = ""
+
+    @property
+    def starts(self) -> int:
+        """How often the engine was started for it, with a figure at the end."""
+        return max(len(one.starts) if one is not None else 0 for one in (self.decode, self.prompt))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,38 +63,31 @@ def outcome_of(data: Mapping[str, Any]) -> Outcome:
         raise ValueError("unknown fate")
     decode, prompt = (_speed(data.get(name)) for name in ("decode", "prompt"))
     ram, vram, context = (_size(data.get(name)) for name in ("ram", "vram", "context"))
-    rounds = _size(data.get("rounds")) or 1
-    return Outcome(
-        data["fate"], decode, prompt, ram, vram, context, rounds, str(data.get("why", ""))
-    )
+    return Outcome(data["fate"], decode, prompt, ram, vram, context, str(data.get("why", "")))
 
 
 def _speed(data: Mapping[str, Any] | None) -> Speed | None:
     if data is None:
         return None
-    samples = tuple(float(one) for one in data["samples"])
-    if not samples or not all(0 < one < math.inf for one in samples):
+    starts = tuple(tuple(float(one) for one in samples) for samples in data["starts"])
+    if not starts or not all(
+        samples and all(0 < x < math.inf for x in samples) for samples in starts
+    ):
         raise ValueError("an implausible rate")
-    return Speed(samples)
+    return Speed(starts)
 
 
 def together(first: Outcome, again: Outcome) -> Outcome:
-    """Two measurements of one point as one. One that ran out of memory is what became of it; one
-    that gave no figure leaves the other's."""
-    if again.fate in ("host", "card"):
-        return again
-    if again.fate != "measured":
-        return replace(first, rounds=first.rounds + 1)
+    """Two measurements of one point, which both gave figures, as one."""
     return replace(
         first, decode=_joined(first.decode, again.decode),
         prompt=_joined(first.prompt, again.prompt),
         ram=_more(first.ram, again.ram), vram=_more(first.vram, again.vram),
-        rounds=first.rounds + again.rounds,
     )  # fmt: skip
 
 
 def _joined(one: Speed | None, two: Speed | None) -> Speed | None:
-    return Speed(one.samples + two.samples) if one is not None and two is not None else one or two
+    return Speed(one.starts + two.starts) if one is not None and two is not None else one or two
 
 
 def _more(one: int | None, two: int | None) -> int | None:
@@ -113,24 +110,20 @@ class Goal:
     vram: int | None = None
 
     def score(self, found: Outcome) -> float | None:
-        """The rate that counts, in tok/s; None for a point that has none."""
-        means = (
-            speed.mean if speed is not None else None for speed in (found.decode, found.prompt)
-        )
-        return self._rate(*means)
+        """The rate that counts, in tok/s, of the first start; None for a point that has none. The
+        search goes by it, so that it goes the same way when it is repeated."""
+        return self.rates(found)[0] if found.starts and self.rates(found) else None
 
-    def between(self, found: Outcome) -> tuple[float, float] | None:
-        """The 95 % interval of that rate. Of a request both parts are taken at the same end, which
-        makes it somewhat too wide."""
-        if found.decode is None and found.prompt is None:
-            return None
-        ends = [
-            self._rate(*(speed.between[end] if speed is not None else None
-                         for speed in (found.decode, found.prompt)))
-            for end in (0, 1)
-        ]  # fmt: skip
-        low, high = ends
-        return None if low is None or high is None else (low, high)
+    def rates(self, found: Outcome) -> list[float]:
+        """That rate of each start in order; none for a point that has none."""
+        if found.fate != "measured":
+            return []
+        decode, prompt = (
+            one.means if one is not None else () for one in (found.decode, found.prompt)
+        )
+        places = range(found.starts)
+        rates = [self._rate(_at(decode, place), _at(prompt, place)) for place in places]
+        return [rate for rate in rates if rate is not None]
 
     def _rate(self, decode: float | None, prompt: float | None) -> float | None:
         """Of a request: all its tokens over the sum of both parts' times, without what does not
@@ -143,9 +136,13 @@ class Goal:
         return (self.prompt_tokens + self.answer_tokens) / seconds
 
     def fits(self, found: Outcome) -> bool:
-        """Whether it stays in the envelope; what is not known is not held against it."""
+        """Whether it is known to stay in the envelope."""
         pairs = ((found.ram, self.ram), (found.vram, self.vram))
-        return all(used is None or most is None or used <= most for used, most in pairs)
+        return all(most is None or (used is not None and used <= most) for used, most in pairs)
+
+
+def _at(means: tuple[float, ...], place: int) -> float | None:
+    return means[place] if place < len(means) else None
 
 
 def undominated(found: Iterable[tuple[Any, Outcome]]) -> list[tuple[Any, Outcome]]:
@@ -175,7 +172,7 @@ def _beats(this: Outcome, other: Outcome) -> bool:
 
 def _respects(one: Outcome) -> tuple[float | None, ...]:
     """Figures of which more is better, memory in steps of ALIKE of itself."""
-    speeds = (speed.mean if speed is not None else None for speed in (one.decode, one.prompt))
+    speeds = (rate.mean if rate is not None else None for rate in (one.decode, one.prompt))
     sizes = (
         None if size is None else -float(round(math.log1p(size) / ALIKE))
         for size in (one.vram, one.ram)

@@ -1,7 +1,8 @@
 """Keeps what was measured on disk, so that a point is never measured again.
 
-One file for each setting (program, model, machine, way of measuring), a line for each point: its
-command line, and what became of it. A later line of a point counts instead of an earlier one.
+One file for each setting (program, model, machine, way of measuring), a line for each point: the
+hash of its command line, the same as it may be shown, and what became of it. A later line of a
+point counts instead of an earlier one.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.tune.outcome import Outcome, outcome_of
+from console.common import redact
 from console.common.files import append_line, json_lines
+from console.common.text import clean
 
 MOST_POINTS = 100_000
 
 
 class Points:
-    """The points of one setting. `setting` is anything that JSON holds; its hash names the file."""
+    """The points of one setting. `setting` is anything that JSON holds; its hash names the file,
+    and nothing of it is written, since an environment may hold secrets."""
 
     def __init__(self, folder: Path, setting: Mapping[str, Any]) -> None:
-        text = json.dumps(setting, sort_keys=True)
-        self.path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.jsonl"
-        self._setting = text
-        self._known: dict[tuple[str, ...], Outcome] = {}
+        self.path = folder / f"{_hash(setting)[:16]}.jsonl"
+        self._known: dict[str, Outcome] = {}
 
     def read(self) -> int:
         """Read what earlier searches measured; return the number of points. Lines that are torn or
@@ -34,22 +36,22 @@ class Points:
         with contextlib.suppress(OSError):
             for line in json_lines(self.path):
                 with contextlib.suppress(ValueError, KeyError, TypeError):
-                    self._known[_words(line["argv"])] = outcome_of(line["outcome"])
+                    self._known[str(line["key"])] = outcome_of(line["outcome"])
                 if len(self._known) >= MOST_POINTS:
                     break
         return len(self._known)
 
     def get(self, argv: Sequence[str]) -> Outcome | None:
-        return self._known.get(tuple(argv))
+        return self._known.get(_hash(list(argv)))
 
     def keep(self, argv: Sequence[str], outcome: Outcome, at: float) -> None:
         """Keep a point, on disk before this returns. Raises OSError."""
-        self._known[tuple(argv)] = outcome
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = {"argv": list(argv), "outcome": outcome.to_json(), "at": at}
-        if not self.path.exists():
-            append_line(self.path, json.dumps({"setting": json.loads(self._setting)}), 0o600)
-        append_line(self.path, json.dumps(line))
+        key = _hash(list(argv))
+        self._known[key] = outcome
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shown = [clean(word, 300) for word in redact.argv(argv)]
+        line = {"key": key, "argv": shown, "outcome": outcome.to_json(), "at": at}
+        append_line(self.path, json.dumps(line), 0o600)
 
     def forget(self) -> None:
         """Delete the file. Raises OSError."""
@@ -57,7 +59,5 @@ class Points:
         self.path.unlink(missing_ok=True)
 
 
-def _words(argv: object) -> tuple[str, ...]:
-    if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
-        raise ValueError("no command line")
-    return tuple(argv)
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

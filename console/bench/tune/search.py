@@ -11,33 +11,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from console.bench.tune.outcome import Goal, Outcome, together
+from console.bench.tune.decision import Ask, Found
+from console.bench.tune.outcome import Goal, Outcome
 from console.bench.tune.space import Point, Resource, Space
-
-Ask = Callable[[Point], Outcome]
-"""Measure a point."""
 
 FEW = 4
 """A line of so many values is measured whole; a longer one is narrowed down."""
 SLACK = 0.25
 """An interaction of two flags that is reckoned with before any was seen."""
-MOST_ROUNDS = 20
-CLOSE = 3
-"""So many of the best points are measured twice."""
+MOST_PASSES = 20
 RESOURCES: tuple[Resource, ...] = ("card", "host")
 LEFT_OUT = Outcome("unfit", why="it takes more memory than a point that did not fit")
-
-
-@dataclass
-class Found:
-    """How a search ended: the best point, None if none could be measured, and why it stopped."""
-
-    best: Point | None = None
-    why: str = ""
-    outcomes: dict[Point, Outcome] = field(default_factory=dict)
 
 
 class Spent(Exception):
@@ -66,7 +53,7 @@ class Search:
             self._begin()
             for point in self.known:
                 self._take(point)
-            for _ in range(MOST_ROUNDS):
+            for _ in range(MOST_PASSES):
                 while self._lines():
                     pass
                 if not self._pairs():
@@ -77,32 +64,6 @@ class Search:
         if self.found.best is None:
             self.found.why = "no point could be measured"
         return self.found
-
-    def confirm(self, again: Ask) -> None:
-        """Measure the best point, and those that may be as good, once more in turns, so that no
-        slow drift of the machine chooses between them. The start wins unless another is surely
-        faster, by the intervals of both."""
-        outcomes, best = self.found.outcomes, self.found.best
-        if best is None:
-            return
-        least = self._ends(best)[0]
-        close = [p for p in outcomes if p != best and self._known(p) and self._ends(p)[1] >= least]
-        close.sort(key=self._known, reverse=True)
-        if outcomes[best].rounds > 1:
-            close = []  # an earlier search compared it with them
-        start = [self.space.start] if self._known(self.space.start) else []
-        for point in dict.fromkeys([best, *close[: CLOSE - 1], *start]):
-            if outcomes[point].rounds < 2:
-                outcomes[point] = together(outcomes[point], again(point))
-        self.found.best = max(outcomes, key=self._known)
-        if start and self._known(start[0]) and self.found.best != start[0]:
-            sure = self._ends(self.found.best)[0] > self._ends(start[0])[1]
-            if not sure:
-                self.found.best = start[0]
-                self.found.why = "nothing is surely faster than the flags as they are"
-
-    def _ends(self, point: Point) -> tuple[float, float]:
-        return self.goal.between(self.found.outcomes[point]) or (0.0, 0.0)
 
     # -- points ----------------------------------------------------------------------------------
 
@@ -129,6 +90,8 @@ class Search:
         """Whether it surely takes as much memory as a point that did not fit. Where it was not
         seen which memory was too small, both have to be as full."""
         for other, found in self.found.outcomes.items():
+            if other == self.space.start:
+                continue
             which: tuple[Resource, ...] = RESOURCES if found.fate == "unfit" else ()
             if found.fate == "host" or found.fate == "card":
                 which = (found.fate,)
@@ -146,7 +109,12 @@ class Search:
         return True
 
     def _begin(self) -> None:
-        """A point to start from: as it is, else the one that takes the least memory."""
+        """A point to start from: as it is, else the one that takes the least memory. The flags as
+        they are serve, so a failure of theirs may be chance: they are tried once more, and what did
+        not fit with them limits nothing."""
+        if self._take(self.space.start):
+            return
+        self.found.outcomes[self.space.start] = self.ask(self.space.start)
         if self._take(self.space.start):
             return
         for resource in RESOURCES:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from console.common import redact
 from console.models.sizing.loader_flags import spellings
 
 Value = str | None
@@ -98,14 +99,15 @@ class Space:
         return itertools.product(*(range(len(flag.values)) for flag in self.flags))
 
     def argv(self, base: Sequence[str], point: Point) -> tuple[str, ...]:
-        """The command line with the flags of a point; at the start it is unchanged. A flag keeps
-        its place, and a new one comes last."""
+        """The command line with the flags of a point; at the start it is unchanged. A flag is
+        changed where it stands, since it may be a wrapper's (`numactl --interleave all …`); a new
+        one comes last."""
         words = list(base)
         for flag, place, began in zip(self.flags, point, self.start, strict=True):
-            if place != began:
-                for name in flag.names:
-                    words = _without(words, same(name), _alone(flag))
-                words += flag.said(place)
+            if place == began:
+                continue
+            for name in flag.names:
+                words = _changed(words, name, flag.values[place], _alone(flag))
         return tuple(words)
 
     def changes(self, point: Point) -> str:
@@ -149,6 +151,8 @@ def space(asked: Mapping[str, Sequence[Value]], argv: Sequence[str]) -> Space:
     for names, values in asked.items():
         flag = Flag(tuple(names.split()), tuple(dict.fromkeys(values)))
         for name in flag.names:
+            if redact.argv([name, "x"])[1] != "x":
+                raise ValueError(f"{name} names a secret: it is not varied")
             if seen.intersection(same(name)):
                 raise ValueError(f"{name} is varied twice")
             seen.update(same(name))
@@ -196,16 +200,14 @@ def _is_value(word: str) -> bool:
     return bool(word) and (not word.startswith("-") or word[1:2].isdigit())
 
 
-def _without(words: list[str], names: tuple[str, ...], alone: bool) -> list[str]:
-    """The words without a flag and its value; one that stands `alone` has none."""
-    kept, skip = list[str](), False
+def _changed(words: list[str], name: str, value: Value, alone: bool) -> list[str]:
+    """The words with another value of a flag, at its place; one that stands `alone` has none."""
+    new = [] if value is None else [name, value] if value else [name]
+    names = same(name)
     for place, word in enumerate(words):
-        name, mark, _ = word.partition("=")
-        if skip:
-            skip = False
-        elif name in names:
+        found, mark, _ = word.partition("=")
+        if found in names:
             follows = words[place + 1] if place + 1 < len(words) else ""
-            skip = not mark and not alone and _is_value(follows)
-        else:
-            kept.append(word)
-    return kept
+            end = place + (2 if not mark and not alone and _is_value(follows) else 1)
+            return [*words[:place], *new, *words[end:]]
+    return [*words, *new]

@@ -32,6 +32,8 @@ def tuning_playbook(args: Namespace, site: Site) -> Playbook:
     if not args.playbook and not args.baseline:
         hint = "omni-console tune --baseline -- -t 8,16"
         raise UsageError("what is to be tuned?", "a PLAYBOOK, or --baseline", hint)
+    if args.baseline and args.service:
+        raise UsageError("--service belongs to a playbook", "", "leave out --baseline")
     data: dict[str, Any] = {"schema": "omni.playbook/v1"}
     base = Path.cwd()
     service = "baseline"
@@ -53,7 +55,7 @@ def tuning_playbook(args: Namespace, site: Site) -> Playbook:
     }
     place = paths.tune_dir() / f"{name}.yaml"
     paths.make(place.parent)
-    write_atomically(place, _text(data))
+    write_atomically(place, _text(data), 0o600)
     return playbook_of(str(place), args.input, site, base=base)
 
 
@@ -77,8 +79,15 @@ def flags_of(words: list[str]) -> dict[str, Any]:
             "true: the flag alone, false: without it",
         )  # fmt: skip
     for name, values in zip(words[::2], words[1::2], strict=True):
-        ranged = _RANGE.fullmatch(values)
-        flags[name] = values if ranged else [WORDS.get(one, one) for one in values.split(",")]
+        if not name.startswith("-"):
+            raise UsageError(
+                f"{one_line(name, 60)} is no flag", "expected FLAG VALUES, like -ub 256,512"
+            )
+        if name in flags:
+            raise UsageError(f"{one_line(name, 60)} is given twice", "all its values in one list")
+        mark = ";" if ";" in values else ","
+        parts = [one.strip() for one in values.split(mark) if one.strip()]
+        flags[name] = values if _RANGE.fullmatch(values) else [WORDS.get(p, p) for p in parts]
     return flags or _usual()
 
 

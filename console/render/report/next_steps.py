@@ -95,6 +95,8 @@ def next_steps(view: RunView) -> list[str]:
 def _after_tuning(view: RunView) -> Iterator[str]:
     """What to do with the flags that won."""
     for tuning in view.tunings.values():
+        if tuning.get("early"):
+            continue
         of, rows = plain(tuning.get("of") or "", 60), tuning.get("points")
         best = [row for row in rows if isinstance(row, dict) and row.get("best")] if rows else []
         if best and best[0].get("today"):

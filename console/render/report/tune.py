@@ -39,14 +39,15 @@ def tune_lines(view: RunView, step: str) -> Iterator[str]:
     if early := str(found.get("early") or ""):
         yield from (f"**Incomplete: {prose(early, 200)}.** What was measured is kept.", "")
     best = next((row for row in rows if row.get("best")), None)
-    if best is not None:
+    if best is not None and not early:
         yield from _winner(found, best, rows)
     yield from _count(found, rows)
     shown = [row for row in rows if row["fate"] == "measured"]
     shown.sort(key=lambda row: (not row.get("front"), -(number(row.get("score")) or 0.0)))
     yield from table(
-        ("flags", "tok/s", "95 %", "generating", "prompt", "GPU memory", "RAM", "context", ""),
-        [_cells(row) for row in shown[:MOST_ROWS]], right=(1, 2, 3, 4, 5, 6, 7),
+        ("flags", "tok/s", "starts", "against today", "generating", "prompt", "GPU memory", "RAM",
+         "context", ""),
+        [_cells(row) for row in shown[:MOST_ROWS]], right=(1, 2, 3, 4, 5, 6, 7, 8),
     )  # fmt: skip
     if len(shown) > MOST_ROWS:
         yield from (f"And {len(shown) - MOST_ROWS} more in `{clean(str(found.get('file')))}`.", "")
@@ -62,13 +63,13 @@ def _rows(found: Row) -> list[Row]:
 def _winner(found: Row, best: Row, rows: list[Row]) -> Iterator[str]:
     """The flags that won, against those of today, and the whole command line."""
     kind = PREFERS.get(str(found.get("prefer")), "")
-    score = number(best.get("score"))
-    today = next((number(row.get("score")) for row in rows if row.get("today")), None)
+    rate = prose(figure(number(best.get("score")), "tok/s"))
     if best.get("today"):
-        yield f"**The flags as they are win**: {prose(figure(score, 'tok/s'))} ({kind})."
+        yield f"**The flags as they are win**: {rate} ({kind})."
     else:
-        gain = f", {score / today - 1:+.0%} against today" if score and today else ""
-        yield f"**{code(best['changes'])}**: {prose(figure(score, 'tok/s'))} ({kind}){gain}."
+        against = _gain(best)
+        more = f", {against} against today" if against != "–" else ", not compared with today's"
+        yield f"**{code(best['changes'])}**: {rate} ({kind}){more}."
     yield ""
     argv = found.get("argv")
     words = [str(word) for word in argv] if isinstance(argv, list) else []
@@ -76,12 +77,24 @@ def _winner(found: Row, best: Row, rows: list[Row]) -> Iterator[str]:
         yield from ("The whole command line:", "", *block([shlex.join(words)], 4000), "")
 
 
+def _gain(row: Row) -> str:
+    """`+57 % (52 % to 61 %)`, by the starts that were made in turns with today's flags."""
+    gain = row.get("gain")
+    if not isinstance(gain, dict):
+        return "–"
+    mean, low, high = (number(gain.get(key)) for key in ("mean", "low", "high"))
+    if mean is None or low is None or high is None:
+        return "–"
+    return f"{mean:+.1%} ({low:+.1%} to {high:+.1%})".replace("%", " %")
+
+
 def _count(found: Row, rows: list[Row]) -> Iterator[str]:
     tried = sum(row["fate"] != "unfit" for row in rows)
     before = int(number(found.get("before")) or 0)
     kept = f", {before} of them known from before" if before else ""
     yield (
-        f"{tried} of {found.get('size')} combinations were tried{kept}. It stopped because "
+        f"{tried} of {found.get('size')} combinations were tried{kept}, the best in turns with "
+        f"today's flags, which alone decides. It stopped because "
         f"{prose(found.get('why') or 'it was ended', 200)}."
     )
     depth = int(number(found.get("depth")) or 0)
@@ -94,10 +107,6 @@ def _count(found: Row, rows: list[Row]) -> Iterator[str]:
 
 
 def _cells(row: Row) -> list[str]:
-    between = row.get("between")
-    ends = [number(end) for end in between] if isinstance(between, list) else []
-    low, high = ends if len(ends) == 2 else (None, None)
-    interval = "–" if low is None or low == high else f"{figure(low)} to {figure(high)}"
     context = number(row.get("context"))
     marks = [
         word for key, word in (("best", "**best**"), ("today", "today"), ("front", "front"))
@@ -105,7 +114,8 @@ def _cells(row: Row) -> list[str]:
     ]  # fmt: skip
     marks += [] if row.get("fits", True) else ["takes too much"]
     return [
-        code(row["changes"]), figure(number(row.get("score"))), interval,
+        code(row["changes"]), figure(number(row.get("score"))),
+        str(row.get("starts") or "–"), _gain(row),
         figure(number(row.get("decode"))), figure(number(row.get("prompt"))),
         figure(number(row.get("vram")), "B"), figure(number(row.get("ram")), "B"),
         figure(context) if context else "–", ", ".join(marks),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable
+from dataclasses import asdict
+from statistics import fmean
 from typing import Any
 
-from console.bench.tune.outcome import Outcome, Speed, undominated
+from console.bench.tune.decision import Decision, Found
+from console.bench.tune.outcome import Outcome, Speed, together, undominated
 from console.bench.tune.points import Points
-from console.bench.tune.search import Found, Search
+from console.bench.tune.search import Search
 from console.bench.tune.space import Point, Space, space
-from console.common import paths
+from console.common import paths, redact
+from console.common.files import read_text
 from console.common.text import one_line
 from console.common.units import format_number
 from console.config.playbook.tuning_step import TUNE_METRICS, TuneStep
@@ -59,11 +63,13 @@ class _Trial:
     ) -> None:
         self._context, self._asked, self._attempt, self._rig = context, asked, attempt, rig
         self._space, self._goal = made, goal_of(asked)
-        setting = {**rig.setting(), "cores": os.cpu_count(),
-                   "cards": [gpu.uuid for gpu in context.plan.site.model.gpus]}  # fmt: skip
+        cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
+        machine = [read_text("/etc/machine-id"), os.cpu_count(), cards]
+        setting = {**rig.setting(), "machine": machine}
         self._points = Points(paths.tune_dir(), setting)
         self._search = Search(made, self._goal, self.ask, asked.points, asked.gain)
-        self._measured = 0
+        self._starts = 0
+        self._unkept = False
 
     @property
     def found(self) -> Found:
@@ -78,7 +84,7 @@ class _Trial:
             count = len(self._search.known)
             self._attempt.say(f"{count} points are known from before", always=True)
         self._search.run()
-        self._search.confirm(self.again)
+        Decision(self.found, self._space.start, self._goal, self.again, self._asked.gain).run()
         if self.found.best is None:
             whys = [one.why for one in self.found.outcomes.values() if one.why]
             raise StepFailed(
@@ -89,7 +95,7 @@ class _Trial:
     def _known(self) -> dict[Point, Outcome]:
         """The points of this space that an earlier search measured."""
         points = itertools.islice(self._space.points(), MOST_LOOKED_UP)
-        found = ((point, self._points.get(self._argv(point))) for point in points)
+        found = ((point, self._points.get(self._written(point))) for point in points)
         return {point: outcome for point, outcome in found if outcome is not None}
 
     def ask(self, point: Point) -> Outcome:
@@ -97,26 +103,43 @@ class _Trial:
         return self._kept(point, self._measure(point))
 
     def again(self, point: Point) -> Outcome:
-        """Another measurement of a known point; the caller puts both together."""
-        return self._measure(point)
+        """Another start of a point, to decide by; what both say together is kept at once."""
+        found = self._measure(point, again=True)
+        if found.fate == "measured":
+            self._kept(point, together(self.found.outcomes[point], found))
+        return found
 
-    def _measure(self, point: Point) -> Outcome:
+    def _measure(self, point: Point, *, again: bool = False) -> Outcome:
         changes = one_line(self._space.changes(point), 200)
-        number = len(self.found.outcomes) + 1
+        what = f"point {self._search.asked} of at most {self._asked.points}"
+        what = "once more, to decide" if again else what
         self._attempt.remaining()
-        self._attempt.say(f"point {number} of at most {self._asked.points}: {changes}", always=True)
+        self._attempt.say(f"{what}: {changes}", always=True)
         found = self._rig.measure(self._argv(point), changes)
         fault_point("tune_measured", self._attempt.step)
-        self._measured += 1
+        self._starts += 1
         score = self._goal.score(found)
         told = format_number(score, "tok/s") if score is not None else f"{found.fate}: {found.why}"
-        self._attempt.say(f"point {number}: {changes}: {one_line(told, 150)}", always=True)
+        self._attempt.say(f"{what}: {changes}: {one_line(told, 150)}", always=True)
         return found
 
     def _kept(self, point: Point, found: Outcome) -> Outcome:
-        if found.fate != "unfit":  # what is judged anew each time costs nothing
-            self._points.keep(self._argv(point), found, self._context.clock.now())
+        """Keep a point whose figures, or lack of memory, will be the same the next time; a failure
+        may have been chance, and is tried again then."""
+        if found.fate not in ("measured", "host", "card"):
+            return found
+        try:
+            self._points.keep(self._written(point), found, self._context.clock.now())
+        except OSError as error:
+            if not self._unkept:
+                why = f"{self._points.path}: {error.strerror}"
+                self._attempt.say(f"points cannot be kept for the next time: {why}", always=True)
+            self._unkept = True
         return found
+
+    def _written(self, point: Point) -> tuple[str, ...]:
+        """The command line of a point at its own port, which names it for later searches."""
+        return self._space.argv(self._rig.written, point)
 
     def _argv(self, point: Point) -> tuple[str, ...]:
         return self._space.argv(self._rig.base, point)
@@ -125,11 +148,7 @@ class _Trial:
 
     def record(self, early: str) -> None:
         """Record what was found; an early end keeps the points and gives no figure to a gate."""
-        best = self.found.best
-        for point, found in self.found.outcomes.items():
-            known = self._points.get(self._argv(point))
-            if found.fate == "measured" and (known is None or known.rounds < found.rounds):
-                self._kept(point, found)
+        best = None if early else self.found.best
         self._context.record(
             "metrics", self._attempt.step, self._attempt.number, scope=self._attempt.step,
             metrics=self._metrics(early),
@@ -137,78 +156,85 @@ class _Trial:
                 "of": self._asked.service or "llama-bench", "prefer": self._asked.prefer,
                 "prompt": self._asked.prompt, "depth": self._asked.depth,
                 "tokens": self._asked.max_tokens, "size": self._space.size,
-                "measured": self._measured, "before": len(self._search.known), "early": early,
+                "measured": self._search.asked, "starts": self._starts, "early": early,
+                "before": len(self._search.known),
                 "why": self.found.why, "file": str(self._points.path),
                 "flags": self._space.words(best) if best is not None else "",
-                "argv": list(self._space.argv(self._rig.written, best)) if best is not None else [],
-                "points": list(self._rows()),
+                "argv": redact.argv(self._written(best)) if best is not None else [],
+                "points": list(self._rows(early)),
             },
         )  # fmt: skip
 
-    def _rows(self) -> Iterable[dict[str, Any]]:
+    def _rows(self, early: str) -> Iterable[dict[str, Any]]:
         """Every point as the report shows it, the fastest first."""
         outcomes = self.found.outcomes
         front = {point for point, _ in undominated(outcomes.items())}
-        order = sorted(outcomes, key=lambda p: self._goal.score(outcomes[p]) or 0.0, reverse=True)
+        order = sorted(outcomes, key=self._rate, reverse=True)
         for point in order[:MOST_SHOWN]:
-            found = outcomes[point]
-            between = self._goal.between(found)
+            found, gain = outcomes[point], self.found.gains.get(point)
+            why = self.found.dropped.get(point, "") or found.why
             yield {
                 "changes": one_line(self._space.changes(point), 300), "fate": found.fate,
-                "score": self._goal.score(found), "between": list(between) if between else None,
+                "score": self._rate(point) or None, "starts": found.starts,
+                "gain": asdict(gain) if gain is not None else None,
                 "decode": _mean(found.decode), "prompt": _mean(found.prompt), "ram": found.ram,
-                "vram": found.vram, "context": found.context, "why": one_line(found.why, 300),
-                "rounds": found.rounds, "best": point == self.found.best,
-                "today": point == self._space.start, "front": point in front,
-                "fits": self._goal.fits(found),
+                "vram": found.vram, "context": found.context, "why": one_line(why, 300),
+                "best": point == self.found.best and not early, "today": point == self._space.start,
+                "front": point in front, "fits": self._goal.fits(found),
             }  # fmt: skip
+
+    def _rate(self, point: Point) -> float:
+        """The mean rate of all starts of a point; 0 without one."""
+        rates = self._goal.rates(self.found.outcomes[point])
+        return fmean(rates) if rates else 0.0
 
     def _metrics(self, early: str) -> dict[str, dict[str, Any]]:
         found = self.found
         best = found.outcomes.get(found.best) if found.best is not None and not early else None
-        gain = self._gain() if best is not None else None
         count = sum(one.fate == "measured" for one in found.outcomes.values())
         figures: dict[str, dict[str, Any]] = {
             "best.tok_s": _figure(best.decode if best else None),
             "best.prompt_tok_s": _figure(best.prompt if best else None),
-            "best.gain": {"value": gain, "n": int(gain is not None)},
+            "best.gain": self._gain(early),
             "points": {"value": float(count), "n": 1},
         }
-        why = f"it ended early: {early}" if early else "the flags as they are gave no figure"
         for name, figure in figures.items():
             figure["unit"] = TUNE_METRICS[name]
             if figure["value"] is None:
-                figure["why"] = why if early or name == "best.gain" else "it was not measured"
+                figure["why"] = early or "today's flags gave no figure"
         return figures
 
-    def _gain(self) -> float | None:
-        """By which share the best point is faster than the flags as they are."""
-        outcomes, best = self.found.outcomes, self.found.best
-        today = outcomes.get(self._space.start)
-        before = self._goal.score(today) if today is not None else None
-        after = self._goal.score(outcomes[best]) if best is not None else None
-        return max(0.0, after / before - 1) if before and after else None
+    def _gain(self, early: str) -> dict[str, Any]:
+        """How much faster the winner is than today's flags, with its interval; 0 if these win."""
+        best, start = self.found.best, self._space.start
+        if early or best is None or not self.found.outcomes[start].starts:
+            return {"value": None, "n": 0}
+        if best == start:
+            return {"value": 0.0, "n": 1}
+        gain = self.found.gains[best]
+        return {"value": gain.mean, "n": gain.rounds, "low": gain.low, "high": gain.high}
 
     def done(self) -> Done:
         best = self.found.best
         assert best is not None
-        score = self._goal.score(self.found.outcomes[best])
-        gain = self._gain()
-        more = f", {gain:.0%} faster than today" if gain else ""
-        changes = self._space.changes(best)
+        gain = self.found.gains.get(best)
+        more = f", {gain.mean:.0%} faster than today" if gain is not None else ""
+        asked, size = self._search.asked, self._space.size
         return Done(
-            f"{one_line(changes, 200)}: {format_number(score or 0.0, 'tok/s')}{more}; "
-            f"{self._measured} of {self._space.size} points measured now"
+            f"{one_line(self._space.changes(best), 200)}: "
+            f"{format_number(self._rate(best), 'tok/s')}{more}; {asked} of {size} combinations "
+            f"measured now, by {self._starts} starts"
         )
 
 
-def _figure(speed: Speed | None) -> dict[str, Any]:
-    if speed is None:
+def _figure(rate: Speed | None) -> dict[str, Any]:
+    """A rate as the journal keeps it; its interval is that of the means of its starts."""
+    if rate is None:
         return {"value": None, "n": 0}
-    low, high = speed.between
-    return {"value": speed.mean, "n": len(speed.samples), "headline": "mean",
-            "samples": list(speed.samples), "low": low, "high": high}  # fmt: skip
+    low, high = min(rate.means), max(rate.means)
+    return {"value": rate.mean, "n": len(rate.means), "headline": "mean",
+            "samples": list(rate.means), "low": low, "high": high}  # fmt: skip
 
 
-def _mean(speed: Speed | None) -> float | None:
-    return speed.mean if speed is not None else None
+def _mean(rate: Speed | None) -> float | None:
+    return rate.mean if rate is not None else None

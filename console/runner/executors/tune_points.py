@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, Protocol
 
 from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, tokenize
@@ -17,12 +14,11 @@ from console.bench.llama_bench import read_figures
 from console.bench.metrics import Sample
 from console.bench.prompt_rate import prompt
 from console.bench.statistics import finite
-from console.bench.tune.outcome import Goal, Outcome, Speed
-from console.bench.tune.space import Resource
+from console.bench.tune.outcome import Fate, Goal, Outcome, Speed, speed
 from console.checks.preflight import of_site
 from console.checks.preflight.architecture.check import command_of
 from console.common.errors import ConsoleError
-from console.common.files import append_line
+from console.common.files import append_line, read_bytes
 from console.common.text import one_line
 from console.config.playbook.steps import Step
 from console.config.playbook.tuning_step import TuneStep
@@ -35,7 +31,7 @@ from console.runner.executors import command
 from console.runner.executors.service import refuse_answered
 from console.runner.executors.soak_monitor import ContainerEyes, ProcessEyes
 from console.runner.prepare import tuning
-from console.runner.services import refuse_stranger
+from console.runner.services import keep_baseline_down, refuse_stranger
 from console.runtime.docker.client import image_info
 from console.runtime.docker.oneoff import remove
 from console.runtime.spec import ContainerSpec, Handle, ServiceSpec
@@ -44,7 +40,10 @@ SAMPLE_WORDS = 100
 USUAL_TOKENS = 130
 """Tokens of so many common words, where a server does not count them."""
 KILLED = (-9, 137)
+LAST_LINES = 20
 MARK = "--- tune: "
+PATIENCE, LEAST_S = 5.0, 60.0
+"""A point may take so many times the longest before it, and this at least, seconds."""
 NO_RATE = "the rate that counts was not measured"
 _CARD = re.compile(
     r"CUDA error: out of memory|cudaMalloc failed: out of memory|CUDA out of memory"
@@ -53,9 +52,11 @@ _CARD = re.compile(
 )
 _HOST = re.compile(
     r"bad_alloc|cannot allocate memory|failed to allocate (?:CPU|CUDA_Host)\w* ?buffer"
-    r"|MemoryError|mlock.*failed|OOM|out of memory",
+    r"|\bMemoryError\b|\bout of memory\b|(?-i:\bOOM\b)",
     re.IGNORECASE,
 )
+_HARMLESS = re.compile("mlock", re.IGNORECASE)
+"""A line on memory that is only a warning."""
 
 
 class Rig(Protocol):
@@ -83,6 +84,8 @@ class ServerRig:
         self._context, self._asked, self._attempt = context, asked, attempt
         self._services = context.services
         self._goal = goal_of(asked)
+        self._changes, self._kills = "", 0
+        self._longest_s = 0.0
         self._name = tuning.name_of(asked)
         self._spec = tuning.resolved(
             self._services.spec(self._name), lambda: self._services.client, context.plan.site
@@ -100,25 +103,37 @@ class ServerRig:
 
     def setting(self) -> dict[str, Any]:
         runs, asked = self._spec.runs, self._asked
-        program: Any = str(replace(self._spec, runs=tuning.with_argv(runs, ())))
+        bare = tuning.with_argv(runs, ())
+        bare = replace(bare, ports=()) if isinstance(bare, ContainerSpec) else bare
+        program: Any = str(replace(self._spec, url="", runs=bare))
         if isinstance(runs, ContainerSpec):
             local = image_info(self._services.client, runs.image)
             program = [program, local.id if local is not None else ""]
         measured = {"prompt": asked.prompt, "depth": asked.depth, "tokens": asked.max_tokens,
                     "model": asked.model}  # fmt: skip
-        return {"program": program, "measured": measured, "files": _files(runs, self.base)}
+        return {
+            "program": program,
+            "measured": measured,
+            "files": tuning.files_named(runs, self.base, asked.flags),
+        }
 
     def measure(self, argv: tuple[str, ...], changes: str) -> Outcome:
         spec = replace(self._spec, runs=tuning.with_argv(self._spec.runs, argv))
         if why := self._unfit(spec):
             return Outcome("unfit", why=why)
+        self._changes, self._kills = changes, oom_kills()
         append_line(self._context.run.log(self._name), f"{MARK}{changes}", 0o600)
         self._services.use(spec)
+        if self._context.view.outage:
+            keep_baseline_down(self._context, self._attempt, starts=True)
         try:
             handle = self._services.start(self._name, self._attempt)
             self._services.wait(self._name, self._attempt)
             refuse_stranger(self._context, self._name)
-            return self._ask(spec, handle)
+            found = self._ask(spec, handle)
+            if self._context.view.outage and self._services.find("baseline") is not None:
+                return Outcome("failed", why="the baseline came back while it was measured")
+            return found
         except StepFailed as failed:
             if failed.cause in (Cause.TIMEOUT, Cause.PRECONDITION, Cause.GUARD):
                 raise
@@ -143,7 +158,7 @@ class ServerRig:
     def _unfit(self, spec: ServiceSpec) -> str:
         """Why a llama.cpp cannot hold its model with these flags, by what its own build says or by
         our arithmetic; "" if it can, or if it cannot be told."""
-        model = _model(spec)
+        model = tuning.model_of(spec)
         if model is None:
             return ""
         lent = command_of(spec, lambda: self._services.client)
@@ -178,30 +193,43 @@ class ServerRig:
             attempt.remaining()
             memory.look()
 
+        left, begun = attempt.remaining(), self._context.clock.monotonic()
+        if self._longest_s:
+            left = min(left, max(LEAST_S, PATIENCE * self._longest_s))
         result = Benchmark(
-            spec.url, measuring(asked, spec.url, attempt.remaining()),
+            spec.url, measuring(asked, spec.url, left),
             model=self._services.model(self._name, asked.model), clock=self._context.clock,
             cancelled=attempt.cancelled, progress=progress, say=say,
         ).run()  # fmt: skip
         if attempt.cancelled.is_set():
             raise Cancelled(attempt.step)
         attempt.remaining()
+        if told := self._services.explain(self._name):
+            return self._failed(told)
         memory.look()
         refuse_stranger(self._context, self._name)
         decode, prompt = _speeds(result)
         found = Outcome("measured", decode, prompt, memory.ram, memory.vram, context_of(spec.url))
-        if self._goal.score(found) is not None:
-            return found
-        if told := self._services.explain(self._name):
-            return self._failed(told)
         reasons = [str(void.get("reason", "")) for void in result.voids]
         reasons += [one.why for one in result.prompt_rates if one.why]
-        return replace(found, fate="failed", why=one_line("; ".join(reasons[:2]) or NO_RATE))
+        whole = len(result.runs) - len(result.voids) >= asked.runs
+        if self._goal.score(found) is None or not whole:
+            why = "; ".join(dict.fromkeys(reasons)) or NO_RATE
+            return replace(found, fate="failed", decode=None, prompt=None, why=one_line(why, 300))
+        self._longest_s = max(self._longest_s, self._context.clock.monotonic() - begun)
+        return found
 
     def _failed(self, failed: StepFailed) -> Outcome:
-        """What became of a point that did not serve, by its cause and its last lines."""
-        since = "\n".join(failed.lines).rpartition(MARK)[2]
-        return ended(failed.cause, failed.detail, since)
+        """What became of a point that did not serve to the end."""
+        return ended(
+            failed.cause, failed.detail, self._since(failed.lines), oom=oom_kills() > self._kills
+        )
+
+    def _since(self, lines: list[str]) -> list[str]:
+        """The lines after this point's own mark in the log."""
+        mark = f"{MARK}{self._changes}"
+        places = [at for at, line in enumerate(lines) if line == mark]
+        return lines[places[-1] + 1 :] if places else lines
 
 
 class BenchRig:
@@ -218,23 +246,30 @@ class BenchRig:
         local = image_info(self._context.services.client, image) if image else None
         measured = {"prompt": asked.prompt, "depth": asked.depth, "tokens": asked.max_tokens}
         program = [where, local.id if local is not None else "", dict(self._step.env)]
-        return {"program": str(program), "measured": measured, "files": _files(None, self.base)}
+        return {
+            "program": str(program),
+            "measured": measured,
+            "files": tuning.files_named(None, self.base, asked.flags),
+        }
 
     def measure(self, argv: tuple[str, ...], changes: str) -> Outcome:
         asked, attempt = self._asked, self._attempt
-        attempt.sink(f"{MARK}{changes}\n".encode())
+        mark, kills = f"{MARK}{changes}", oom_kills()
+        attempt.sink(f"{mark}\n".encode())
         more = ("-p", str(asked.prompt), "-n", str(asked.max_tokens), "-r", str(asked.runs),
                 "-o", "jsonl", *(("-d", str(asked.depth)) if asked.depth else ()))  # fmt: skip
         step = self._step.model_copy(update={"run": [*argv, *more]})
         code = command.run_step(self._context, step, attempt)
-        said = "\n".join(attempt.output()).rpartition(MARK)[2]
+        lines = attempt.output()
+        said = lines[max(at for at, line in enumerate(lines) if line == mark) :]
         wait_released(self._context, attempt)
         if code != 0:
-            cause = Cause.OOM_KILL if code in KILLED else Cause.EXIT_CODE
-            last = "; ".join(line for line in said.splitlines()[-3:])
-            return ended(cause, f"exit code {code}: {last}", said)
+            detail = "ended by SIGKILL" if code in KILLED else f"exit code {code}"
+            last = "; ".join(said[-3:])
+            oom = oom_kills() > kills
+            return ended(Cause.EXIT_CODE, f"{detail}: {last}", said[-LAST_LINES:], oom=oom)
         try:
-            found = read_figures(said, "llama-bench")
+            found = read_figures("\n".join(said), "llama-bench")
         except ValueError as error:
             return Outcome("failed", why=one_line(str(error), 300))
         rates = {
@@ -243,7 +278,7 @@ class BenchRig:
         }
         decode, prompt = rates.get("tg_tok_s", ()), rates.get("pp_tok_s", ())
         return Outcome(
-            "measured", Speed(decode) if decode else None, Speed(prompt) if prompt else None
+            "measured", speed(*decode) if decode else None, speed(*prompt) if prompt else None
         )
 
     def close(self) -> None:
@@ -272,28 +307,35 @@ def long_prompt(url: str, tokens: int) -> str:
     return prompt(max(1, round(tokens * SAMPLE_WORDS / (counted or USUAL_TOKENS))), chance)
 
 
-def ended(cause: Cause, detail: str, said: str) -> Outcome:
-    """What became of a point by how it ended and by what was `said` since it began: out of the
-    card's memory, of the host's, or broken otherwise."""
-    fate: Resource | None = None
-    if _CARD.search(said):
+def ended(cause: Cause, detail: str, said: list[str], *, oom: bool = False) -> Outcome:
+    """What became of a point by how it ended and by the last lines that it `said`: out of the
+    card's memory, of the host's, or broken otherwise. `oom`: the kernel has killed something for
+    memory since it began; a SIGKILL alone says nothing, as anybody may send one."""
+    lines = [line for line in said if not _HARMLESS.search(line)]
+    card = next((line for line in reversed(lines) if _CARD.search(line)), "")
+    host = next((line for line in reversed(lines) if _HOST.search(line)), "")
+    fate: Fate = "failed"
+    if card:
         fate = "card"
-    elif cause is Cause.OOM_KILL or _HOST.search(said) or "SIGKILL" in detail:
+    elif host or cause is Cause.OOM_KILL or (oom and "SIGKILL" in detail):
         fate = "host"
-    line = next((one for one in reversed(said.splitlines()) if _tells(one)), "")
+    error = next((line for line in reversed(lines) if "error" in line.lower()), "")
+    line = card or host or error
     why = f"{detail}: {line}" if line and line not in detail else detail
-    return Outcome(fate or "failed", why=one_line(why, 300))
+    return Outcome(fate, why=one_line(why, 300))
 
 
-def _tells(line: str) -> bool:
-    return bool(_CARD.search(line) or _HOST.search(line) or "error" in line.lower())
+def oom_kills() -> int:
+    """How many processes the kernel has killed since boot because memory ran out."""
+    found = re.search(rb"^oom_kill (\d+)$", read_bytes("/proc/vmstat"), re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def _speeds(result: BenchmarkResult) -> tuple[Speed | None, Speed | None]:
     found = []
     for name in ("decode_tok_s", "prompt_tok_s"):
-        samples = tuple(one for one in result.metrics[name].samples if one > 0)
-        found.append(Speed(samples) if samples else None)
+        samples = [one for one in result.metrics[name].samples if one > 0]
+        found.append(speed(*samples) if samples else None)
     return found[0], found[1]
 
 
@@ -321,31 +363,3 @@ class _Memory:
 
 def _most(one: int | None, two: int | None) -> int | None:
     return max((size for size in (one, two) if size is not None), default=None)
-
-
-def _model(spec: ServiceSpec) -> Path | None:
-    """The GGUF file on this machine that a llama.cpp's command line names."""
-    words = [*(tuning.argv_of(spec.runs) or ()), ""]
-    files = [
-        after if name == word else value
-        for word, after in pairwise(words)
-        for name, _, value in [word.partition("=")] if name in ("-m", "--model")
-    ]  # fmt: skip
-    given = next((one for one in files if one.endswith(".gguf")), "")  # python has a -m, too
-    found = tuning.on_host(spec.runs, given)
-    return found if found is not None and found.is_file() else None
-
-
-def _files(runs: Any, argv: Iterable[str]) -> list[tuple[str, int, int]]:
-    """The files that a command line names, by size and time of change: another build or model under
-    the same name is another setting."""
-    found = []
-    for word in argv:
-        path = tuning.on_host(runs, word.rpartition("=")[2])
-        try:
-            if path is not None and path.is_file():
-                stat = path.stat()
-                found.append((str(path.resolve()), stat.st_size, stat.st_mtime_ns))
-        except OSError:
-            continue
-    return found

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from console.bench.metrics import PROMPT_ROUNDS
-from console.bench.tune.space import Space, space, value_of
+from console.bench.tune.decision import CLOSE, MOST_ROUNDS, ROUNDS
+from console.bench.tune.space import Space, Value, space, value_of
 from console.common.errors import Problem, ServiceError
 from console.common.text import one_line
 from console.common.units import format_bytes
@@ -23,6 +27,7 @@ from console.host.process import ProcessSpec
 from console.runtime import proxy
 from console.runtime.docker.client import inspect
 from console.runtime.spec import (
+    SHARD,
     ComposeSpec,
     ContainerSpec,
     ExistingContainer,
@@ -37,6 +42,10 @@ if TYPE_CHECKING:
 TUNED = "baseline-tuned"
 """The service that stands for the baseline while its flags are varied."""
 BASELINE = "baseline"
+MOST_FILES = 5000
+"""Files of a directory or beside a program that are looked at."""
+PORTS = 100
+"""How far from the baseline's port another one is looked for."""
 BY_HAND = "write the service with its command line in a playbook, and tune that"
 
 
@@ -60,15 +69,32 @@ def services(playbook: Playbook, site: Site) -> dict[str, ServiceSpec]:
 def _elsewhere(spec: ServiceSpec) -> ServiceSpec:
     """The same at another port: nothing may take it for the baseline while its flags vary."""
     assert isinstance(spec.runs, ProcessSpec)
-    port = proxy.port_of(spec.url)
+    port = free_port_after(proxy.port_of(spec.url))
     argv = list(spec.runs.argv)
     for place, word in enumerate(argv):
         name, mark, _ = word.partition("=")
         if name == "--port":
-            at, words = (place, f"{name}={port + 1}") if mark else (place + 1, str(port + 1))
+            at, words = (place, f"{name}={port}") if mark else (place + 1, str(port))
             argv[at : at + 1] = [words]
-    url = _with_port(spec.url, port + 1)
+    url = _with_port(spec.url, port)
     return replace(spec, url=url, runs=replace(spec.runs, argv=tuple(argv)))
+
+
+def free_port_after(port: int) -> int:
+    """A port near another one, above it if there is room, on which nothing listens. Raises
+    ServiceError."""
+    near = [
+        *range(port + 1, min(port + PORTS, 65536)),
+        *range(port - 1, max(port - PORTS, 1024), -1),
+    ]
+    for one in near:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", one))
+            except OSError:
+                continue
+            return int(one)
+    raise ServiceError(f"no port near {port} is free", "", BY_HAND)
 
 
 def _with_port(url: str, port: int) -> str:
@@ -91,13 +117,13 @@ def resolved(
             f"the container {one_line(spec.runs.name)} is not there", "", "docker ps -a"
         )
     outer = proxy.port_of(spec.url)
-    runs = made_like(found, outer)
-    return replace(spec, url=_with_port(spec.url, outer + 1), runs=runs)
+    port = free_port_after(outer)
+    return replace(spec, url=_with_port(spec.url, port), runs=made_like(found, outer, port))
 
 
-def made_like(found: Mapping[str, Any], outer: int) -> ContainerSpec:
+def made_like(found: Mapping[str, Any], outer: int, port: int) -> ContainerSpec:
     """The specification of a container like an existing one, from what the engine says of it, with
-    the port after `outer` in its place. Raises ServiceError without a published port or for a mount
+    `port` in place of `outer`. Raises ServiceError without a published port or for a mount
     that is no directory or file of the host."""
     config, host = found.get("Config") or {}, found.get("HostConfig") or {}
     inner = [
@@ -118,7 +144,7 @@ def made_like(found: Mapping[str, Any], outer: int) -> ContainerSpec:
     pairs = (str(one).partition("=") for one in config.get("Env") or ())
     return ContainerSpec(
         image=str(found.get("Image", "")), command=_texts(config.get("Cmd")),
-        entrypoint=_texts(config.get("Entrypoint")), ports=((outer + 1, inner[0]),),
+        entrypoint=_texts(config.get("Entrypoint")), ports=((port, inner[0]),),
         mounts=tuple(mounts), env=tuple(sorted((name, value) for name, _, value in pairs)),
         gpus=cards or (("all",) if requests else ()), memory_bytes=host.get("Memory") or None,
         shm_bytes=host.get("ShmSize") or None, workdir=str(config.get("WorkingDir") or ""),
@@ -140,6 +166,49 @@ def on_host(runs: object, path: str) -> Path | None:
         if Path(path).is_relative_to(mount.target):
             return Path(mount.source, Path(path).relative_to(mount.target))
     return None
+
+
+def model_of(spec: ServiceSpec) -> Path | None:
+    """The GGUF file on this machine that a llama.cpp's command line names."""
+    words = [*(argv_of(spec.runs) or ()), ""]
+    files = [
+        after if name == word else value
+        for word, after in pairwise(words)
+        for name, _, value in [word.partition("=")] if name in ("-m", "--model")
+    ]  # fmt: skip
+    given = next((one for one in files if one.endswith(".gguf")), "")  # python has a -m, too
+    found = on_host(spec.runs, given)
+    return found if found is not None and found.is_file() else None
+
+
+def files_named(runs: Any, argv: Sequence[str], flags: Mapping[str, Sequence[Value]]) -> list[Any]:
+    """What the words of a command line and the flags' values name on this machine: files by size
+    and time of change, a split model's other parts, what is in a directory, the program and the
+    libraries beside it. Another build or model under the same name is another setting."""
+    words = [*argv, *(value for values in flags.values() for value in values if value)]
+    found: set[Path] = set()
+    for word in words:
+        path = on_host(runs, word.rpartition("=")[2])
+        if path is None or not path.exists():
+            continue
+        found.add(path)
+        if path.is_dir():
+            found.update(islice(path.rglob("*"), MOST_FILES))
+        elif SHARD.search(path.name):
+            found.update(path.parent.glob(SHARD.sub("-*-of-", path.name)))
+    program = shutil.which(argv[0]) if argv and not isinstance(runs, ContainerSpec) else None
+    if program:
+        place = Path(program).resolve()
+        found.update({place, *islice(place.parent.glob("*.so*"), MOST_FILES)})
+    return sorted(filter(None, map(_stamp, found)))
+
+
+def _stamp(path: Path) -> tuple[str, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return str(path.resolve()), stat.st_size, stat.st_mtime_ns
 
 
 def argv_of(runs: Runs) -> tuple[str, ...] | None:
@@ -214,7 +283,10 @@ def words(asked: TuneStep, known: Mapping[str, ServiceSpec]) -> Iterator[str]:
                     for place in range(len(flag.values))]  # fmt: skip
             said[began] += " (today)"
             yield f"  {flag.words}: {', '.join(said)}"
-        yield f"{made.size} combinations, of which at most {asked.points} are measured"
+        yield (
+            f"{made.size} combinations, of which at most {asked.points} are measured, and the best "
+            f"{CLOSE} in turns with today's flags, {ROUNDS} to {MOST_ROUNDS} times"
+        )
     yield from _measured(asked)
 
 

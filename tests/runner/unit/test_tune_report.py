@@ -30,7 +30,15 @@ def view_of(*rows: Any, **more: Any) -> RunView:
 
 
 ROWS = (
-    row("-ngl 20", 12.0, vram=30 * GIB, best=True, front=True, between=[11.9, 12.1]),
+    row(
+        "-ngl 20",
+        12.0,
+        vram=30 * GIB,
+        best=True,
+        front=True,
+        starts=4,
+        gain={"mean": 0.2, "low": 0.15, "high": 0.25, "rounds": 3},
+    ),
     row("as it is", 10.0, vram=20 * GIB, today=True, front=True),
     row("-ngl 40", None, why="CUDA error: out of memory"),
 )
@@ -44,7 +52,7 @@ def test_the_winner_its_gain_and_its_command_line_come_first() -> None:
     text = said(view_of(*ROWS, argv=["llama-server", "-ngl", "20", "-ot", "exps=CPU|x"]))
     first = text.split("\n")[2]
     assert "`-ngl 20`" in first
-    assert "+20%" in first
+    assert "+20.0 % (+15.0 % to +25.0 %) against today" in first
     assert "    llama-server -ngl 20 -ot 'exps=CPU|x'" in text
     assert "out of a card's memory" in text
 
@@ -79,6 +87,6 @@ def test_foreign_text_is_harmless() -> None:
     "points", [None, 3, ["x", 4, {}], [{"fate": "measured", "changes": 3, "score": "fast"}]]
 )
 def test_an_odd_record_is_no_traceback(points: Any) -> None:
-    view = RunView(tunings={"tune": {"points": points, "argv": 3, "between": 4}})
+    view = RunView(tunings={"tune": {"points": points, "argv": 3, "early": 4}})
     assert said(view).startswith("## Flags of")
     assert tune_chart(view, "tune") is None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from console.bench.tune.outcome import outcome_of
 from tests.runner.e2e.sites import book
 from tests.runner.world import WorldBase as World
 
@@ -33,7 +34,8 @@ def stored(world: World) -> list[dict[str, Any]]:
 
 def once(world: World) -> list[list[str]]:
     """The command lines that were measured for the first time, in order."""
-    return [line["argv"] for line in stored(world) if line["outcome"]["rounds"] == 1]
+    kept = [(line["argv"], outcome_of(line["outcome"])) for line in stored(world)]
+    return [argv for argv, outcome in kept if outcome.starts <= 1]
 
 
 def test_the_flags_that_win_are_said_and_the_baseline_comes_back(world: World) -> None:
@@ -80,8 +82,23 @@ def test_an_abort_keeps_the_points_and_gives_no_figure(world: World) -> None:
     assert world.tell("abort").code == 0
     view = world.over()
     assert view.metrics["tune"]["best.tok_s"]["value"] is None
-    assert view.tunings["tune"]["points"]
+    tuning = view.tunings["tune"]
+    assert tuning["points"]
+    assert not any(row["best"] for row in tuning["points"])
+    assert not tuning["argv"]
+    assert "command line of" not in world.run.report.read_text()
     assert world.serves()
+
+
+def test_points_that_cannot_be_kept_are_measured_all_the_same(world: World) -> None:
+    place = world.root / "state/omni-console/tune"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("in the way")
+    done = world.go(world.write("b.yaml", book(tune('{"-t": [2]}'))))
+    assert done.code == 0, done
+    said = [event.data.get("text", "") for event in world.events()]
+    assert any("cannot be kept" in text and str(place) in text for text in said)
+    assert found(world)["measured"] == 2
 
 
 BENCH = """
