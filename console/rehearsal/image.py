@@ -286,7 +286,7 @@ def put_expected(path: Path, least: Any, mapping: Mapping) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name in COMMANDS:
         for name in COMMANDS:
-            place.script(_in_a_container(name, mapping), path.with_name(name))
+            place.script(_in_a_container(path.with_name(name), mapping), path.with_name(name))
         (path.parent / "libggml-cuda.so").write_text("stand-in of a rehearsal\n")
     elif not path.suffix and path.name in ("lib", "bin", "include"):
         path.mkdir(exist_ok=True)
@@ -314,14 +314,14 @@ def _pad_script(path: Path, size: int) -> None:
         file.write("exit\n#" + "." * (size - os.fstat(file.fileno()).st_size) + "\n")
 
 
-def _in_a_container(name: str, mapping: Mapping) -> str:
+def _in_a_container(program: Path, mapping: Mapping) -> str:
     """Run a command in the stand-in image, under the candidate's quota; a rollback ends it."""
-    told = packed(mapping.for_image(name))
+    told = packed(mapping.for_image(str(program)))
     return (
         f"exec docker run --rm --init --cpus {mapping.cpus:.4f} --network none "
         f'--label {place.role_label()}=oneoff --label "omni.run=$OMNI_RUN" '
         f"-v {shlex.quote(str(place.holds()))}:{HOLDS} -e {VARIABLE}={told} "
-        f'{mapping.base} {name} "$@"'
+        f'{mapping.base} {program.name} "$@"'
     )
 
 

@@ -36,7 +36,8 @@ FAULTS = {
     "no-sched-ext": "the server's imports end at sched_ext, which no wheel brings (F-018)",
     "cuda-error": "a CUDA kernel error in the candidate's log, soon after it serves",
     "slow": "the candidate generates below the abort threshold, by 30 %",
-    "grey": "the candidate generates in the grey zone, between abort and GO",
+    "grey": "the candidate generates between abort and GO, or, where no gate has a grey zone, so "
+    "unsteadily that its samples do not decide",
     "vram": "the candidate takes more VRAM than the budget",
     "ram": "the load eats RAM until the guard stops it",
     "crash": "the candidate dies under the soak",
@@ -101,10 +102,11 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
     written = load_playbook(
         path, given, site_services=services, aliases=site.model.names, planning=True
     )
-    told = Settings(cards=(of := cards(site)), hold=hold(of),
-                    soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
     criteria = [one for _, step in written.steps() for one in step.gate or ()]
-    factor = speed.target_speeds(criteria, reference(site)).speed(fault)
+    targets = speed.target_speeds(criteria, reference(site))
+    told = Settings(cards=(of := cards(site)), hold=hold(of), unsteady=targets.unsteady,
+                    soak_tokens=SOAK_TOKENS, eat_bytes_s=int(_budget() / EATEN_S))  # fmt: skip
+    factor = targets.speed(fault)
     base = image.base_tag()
     return Mapping(
         base=base, fault=fault, ports=move_ports(_ports(written, site)), told=told, speed=factor,

@@ -153,6 +153,9 @@ def stop(client: docker.DockerClient) -> None:
 ABOVE, BELOW = 1.4, 0.7
 """Factors on a threshold to aim at for a GO and for an abort: on a shared machine the cost of a
 token drifts by a fifth within minutes."""
+FAST, SLOW = 1.6, 0.4
+"""The same for the two speeds between which an unsteady candidate changes: their mean is the
+threshold, so that its samples decide neither way."""
 FALLBACK = 12.0
 """tok/s assumed for a playbook without a gate on speed."""
 SPEEDS = ("tok_s", "decode_tok_s", "tg_tok_s")
@@ -175,21 +178,29 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TargetSpeeds:
-    """tok/s of a candidate that passes, of one that is too slow, of one in between (or None)."""
+    """tok/s of a candidate that passes, of one that is too slow, of one in between (or None);
+    `asked`: the most demanding threshold, 0.0 if no gate names a speed."""
 
     good: float
     slow: float
     grey: float | None
+    asked: float = 0.0
 
     def speed(self, fault: str) -> float:
-        """The speed for a fault. Raises UsageError if the playbook has no zone in between."""
+        """The speed for a fault. Raises UsageError for a grey zone where no gate is on a speed."""
         if fault == "grey" and self.grey is None:
-            raise UsageError(
-                "this playbook has no grey zone",
-                "no gate on a speed has both go and no_go with room in between",
-                "--fault slow rehearses its NO-GO",
-            )
+            if not self.asked:
+                raise UsageError(
+                    "this playbook has no grey zone", "no gate asks for a speed",
+                    "without --fault it rehearses its GO",
+                )  # fmt: skip
+            return self.asked * FAST
         return {"slow": self.slow, "grey": self.grey or 0.0}.get(fault, self.good)
+
+    @property
+    def unsteady(self) -> float:
+        """tok/s of every other answer where no gate leaves room between abort and GO, else 0.0."""
+        return self.asked * SLOW if self.grey is None else 0.0
 
 
 def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> TargetSpeeds:
@@ -207,7 +218,10 @@ def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> 
         if abort and go > abort:
             zones.append((go + abort) / 2)
     most = max(goes, default=FALLBACK)
-    return TargetSpeeds(most * ABOVE, min(aborts, default=most) * BELOW, min(zones, default=None))
+    return TargetSpeeds(
+        most * ABOVE, min(aborts, default=most) * BELOW, min(zones, default=None),
+        max([*goes, *aborts], default=0.0),
+    )  # fmt: skip
 
 
 def _value(found: Threshold | None, baseline_tok_s: float, operators: tuple[str, ...]) -> float:

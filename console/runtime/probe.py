@@ -356,9 +356,14 @@ def _slots(url: str, timeout_s: float) -> dict[str, int]:
         return {}
     found: dict[str, int] = {}
     for slot in value if isinstance(value, list) else []:
-        if isinstance(slot, dict) and slot.get("is_processing") is True:
+        if isinstance(slot, dict) and _processes(slot):
             found[f"{slot.get('id')}/{slot.get('id_task')}"] = _decoded(slot)
     return found
+
+
+def _processes(slot: dict[str, Any]) -> bool:
+    """ik_llama.cpp, like old builds of llama.cpp, says so by the number of its state."""
+    return slot.get("is_processing") is True or slot.get("state") == 1
 
 
 def _decoded(slot: dict[str, Any]) -> int:

@@ -1,8 +1,9 @@
 """Rehearsals of the shipped playbooks, with every fault: ``python -m tests.rehearsal [WORD …]``.
 
 In the testbed's engine, two minutes each; words choose playbooks and faults (`none` is without
-one), or one rehearsal by both. Everything is kept in a scratch directory. Exit 1 where one ends as
-it should not.
+one), or one rehearsal by both. `decisions` are the twelve that lead each trial to GO, to HOLD and
+to NO-GO; without words all are rehearsed, these among them. Everything is kept in a scratch
+directory. Exit 1 where one ends as it should not.
 """
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ LIMIT_S = 600.0
 LAZARUS, PHASE2 = "operation-lazarus", "ik-llama-phase2"
 EVALUATION, RESURRECTION = "kt-sglang-evaluation", "kt-sglang-resurrection"
 BF16 = ("--input", "source={bf16}", "--input", "input_type=bf16")
+Q4 = ("--input", "source={q4_k_m}", "--input", "gpu_layers=16")
+FLAGS = ("--input", "extra_args=-mla 3 -fmoe -rtr -ot exps=CPU",
+         "--input", "bench_args=-mla 3 -fmoe 1 -rtr 1 -ot exps=CPU")  # fmt: skip
+SGLANG = ("--input", "extra_args=--chunked-prefill-size 4096 --disable-shared-experts-fusion")
+TRIALS = (LAZARUS, RESURRECTION, EVALUATION, PHASE2)
+DECISIONS = ("go", "hold", "no_go")
+LEADS_TO = {"": "go", "grey": "hold", "slow": "no_go"}
+"""What the candidate's speed leads to, by fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +66,9 @@ CASES = (
     Case(LAZARUS, "ram", "rolled_back", None, "RAM available"),
     Case(LAZARUS, "crash", "rolled_back", None, "stability"),
     Case(LAZARUS, "never-ready", "rolled_back", None, "not ready"),
-    Case(PHASE2, "", "succeeded", "go", "", ("--input", "source={q4_k_m}",
-                                            "--input", "gpu_layers=16")),
+    Case(PHASE2, "", "succeeded", "go", "", (*Q4, *FLAGS)),
+    Case(PHASE2, "grey", "rolled_back", "hold", "do not decide", Q4),
+    Case(PHASE2, "slow", "rolled_back", "no_go", "misses >= 20 tok/s", Q4),
     Case(PHASE2, "", "succeeded", "hold", "serves this very configuration",
          ("--input", "source={q4_k_m}")),
     Case("baseline-rebuild", "", "succeeded", "go"),
@@ -71,6 +81,10 @@ CASES = (
     Case(RESURRECTION, "", "succeeded", "no_go", "segmentation fault",
          ("--input", "source={fp8}")),
     Case(RESURRECTION, "", "succeeded", "go", "(estimated)",
+         (*BF16, "--input", "gpu_experts=8", *SGLANG), True),
+    Case(RESURRECTION, "grey", "rolled_back", "hold", "do not decide",
+         (*BF16, "--input", "gpu_experts=8"), True),
+    Case(RESURRECTION, "slow", "rolled_back", "no_go", "misses > 26 tok/s",
          (*BF16, "--input", "gpu_experts=8"), True),
 )  # fmt: skip
 

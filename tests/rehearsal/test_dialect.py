@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,7 +18,11 @@ from typing import Any
 import pytest
 
 from console.bench.benchmark import Benchmark, Protocol, model_of, tokenize
+from console.bench.growth import context_of
+from console.bench.llama_bench import read_figures
+from console.rehearsal.inside import relay
 from console.rehearsal.inside.dialect import CHAT, PLAIN, SGLANG, VLLM, Server
+from console.rehearsal.inside.ik_llama import bench_entry, named, refused
 from console.rehearsal.inside.settings import VARIABLE, Settings, packed
 from console.runtime.probe import Health, complete, health
 from tests.children import running
@@ -35,6 +40,8 @@ STARTS = {
     "vllm": ("vllm", "serve", "/models/r1", "--max-model-len", "2048"),
     "ktransformers": ("ktransformers.server.main", "--model_path", "/models/r1"),
 }
+IK_IMAGE = "omni/ik-llama:sm120"
+IK = ("llama-server", "--model", "/models/r1.gguf", "--ctx-size", "2048", "-mla", "3", "-fmoe")
 ALIVE = "/v1/models"
 LLAMA_ONLY = {"timings", "system_fingerprint", "prompt_progress"}
 ASK: dict[str, Any] = {"model": "", "max_tokens": 4, "temperature": 0, "ignore_eos": True}
@@ -45,9 +52,14 @@ Document = tuple[int, bytes]
 def serving(model: Path, engine: str) -> Iterator[str]:
     """The stand-in of an engine, as its image starts it; its address, once it answers."""
     url = f"http://127.0.0.1:{(port := free_port())}"
-    argv = [sys.executable, "-c", SERVE, str(model), *STARTS[engine], "--port", str(port)]
+    start = IK if engine == "ik" else STARTS[engine]
+    argv = [sys.executable, "-c", SERVE, str(model), *start, "--port", str(port)]
     log = model.with_suffix(f".{engine}.log")
-    with log.open("wb") as out, running(argv, stdout=out, stderr=out) as child:
+    told = {VARIABLE: packed(Settings(image=IK_IMAGE))} if engine == "ik" else {}
+    with (
+        log.open("wb") as out,
+        running(argv, stdout=out, stderr=out, env={**os.environ, **told}) as child,
+    ):
 
         def answers() -> bool:
             assert child.poll() is None, log.read_text()[-2000:]
@@ -64,8 +76,9 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str
     """The address of an engine's stand-in; each is started once."""
     model = tmp_path_factory.mktemp("dialects") / "visible.gguf"
     visible_llama(model)
-    with_all = [serving(model, engine) for engine in STARTS]
-    urls = {engine: one.__enter__() for engine, one in zip(STARTS, with_all, strict=True)}
+    engines = [*STARTS, "ik"]
+    with_all = [serving(model, engine) for engine in engines]
+    urls = {engine: one.__enter__() for engine, one in zip(engines, with_all, strict=True)}
     yield urls.__getitem__
     for one in with_all:
         one.__exit__(None, None, None)
@@ -165,6 +178,80 @@ def test_ktransformers_counts_a_chat_unasked_and_a_plain_completion_never(
     assert end == {"choices": [{"delta": {"content": ""}, "finish_reason": ""}]}
 
 
+def test_ik_llama_says_what_it_says_in_its_own_form(at: Callable[[str], str]) -> None:
+    url = at("ik")
+    health_told = {"status": "ok", "slots_idle": 1, "slots_processing": 0}
+    assert found(url, "/health") == health_told
+    props = found(url, "/props")
+    assert ("build_info" in props, props["n_ctx"], context_of(url)) == (False, 2048, 2048)
+    (slot,) = json.loads(got(url, "/slots")[1])
+    assert ("is_processing" in slot, slot["state"]) == (False, 0)
+    (card,) = found(url, "/v1/models")["data"]
+    assert (card["id"], card["max_model_len"]) == ("r1", 2048)
+    every = {"include_usage": True}
+    *_, end, counted = streamed(url, CHAT, stream_options=every, timings_per_token=True)
+    assert end["choices"][0]["finish_reason"] == "stop", "also where the limit ended it"
+    assert counted["usage"]["completion_tokens"] == 4
+    timings = counted["timings"]
+    assert ("cache_n" in timings, timings["predicted_n"], timings["n_ctx"]) == (False, 4, 2048)
+    assert not any("system_fingerprint" in one for one in streamed(url, PLAIN))
+    assert got(url, CHAT, {"messages": 7})[0] >= 400
+
+
+def test_llama_bench_of_ik_llama_takes_its_own_flags_with_values() -> None:
+    usual = ["-m", "x.gguf", "-ngl", "19", "-ts", "75/25", "-b", "512", "-fa", "1", "-t", "96",
+             "-r", "5", "-o", "json"]  # fmt: skip
+    further = ["-mla", "3", "-fmoe", "1", "-rtr", "1", "-ot", "exps=CPU"]
+    assert refused(usual) == refused([*usual, *further, "--fused_moe", "1"]) == ""
+    assert refused([*usual, "-fmoe"]).endswith(": -fmoe")
+    assert refused(["-fmoe", "-rtr", "1", *usual]).endswith(": 1"), "a switch of its server"
+    assert refused([*usual, "-c", "8192"]).endswith(": -c")
+    entry = {"n_prompt": 0, "n_gen": 128, "n_depth": 0, "samples_ns": [10**9] * 3,
+             "samples_ts": [128.0] * 3, "avg_ts": 128.0, "stddev_ts": 0.0}  # fmt: skip
+    made = bench_entry(entry)
+    assert (made["test"], "n_depth" in made) == ("tg128", False)
+    figures = read_figures(json.dumps([made]), "llama-bench")
+    assert figures.metrics["tg_tok_s"]["n"] == 3
+
+
+def test_an_image_or_a_path_says_that_it_is_ik_llama() -> None:
+    sandbox = "/w/sandbox/ik_llama.cpp/package/bin/llama-bench"
+    assert all(named(one) for one in (IK_IMAGE, sandbox, "ghcr.io/x/ik-llama.cpp:main"))
+    assert not any(named(one) for one in ("omni/llama-server:sm120", "omni/mik-llama:1", ""))
+
+
+def test_every_other_long_answer_is_late_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda s: now.__setitem__(0, now[0] + s))
+
+    def answer(tokens: int) -> Iterator[dict[str, Any]]:
+        for number in range(1, tokens + 1):
+            now[0] += 0.01
+            told = {"predicted_n": number, "predicted_ms": number * 10.0}
+            yield {"choices": [{"text": "x"}], "timings": told}
+
+    pace = relay.Pace(5.0)
+    rates = []
+    for tokens in (16, 2, 16, 16, 2, 16):
+        began, events = now[0], list(pace({"max_tokens": tokens}, answer(tokens)))
+        told = events[-1]["timings"]
+        rates.append(round(tokens / (now[0] - began)))
+        assert told["predicted_ms"] == pytest.approx((now[0] - began) * 1000, abs=11)
+    assert rates == [100, 100, 5, 100, 100, 5], "short answers do not count"
+
+
+def test_an_unsteady_stand_in_of_llama_cpp_itself(tmp_path: Path) -> None:
+    tiny_llama(model := tmp_path / "tiny.gguf")
+    with faulty(model, "grey", IK[:5], unsteady=20.0) as (_, url):
+        until(lambda: health(url)[0] is Health.SERVING, "the stand-in answers")
+        assert "build_info" in found(url, "/props"), "it is llama.cpp all the same"
+        result = Benchmark(url, Protocol(max_tokens=16, runs=4, max_runs=4, warmup=0)).run()
+    assert result.voids == []
+    slow = [one.tok_s for one in result.runs[1::2]]
+    assert all(one is not None and one < 22 for one in slow), slow
+
+
 def test_what_is_refused_is_refused_in_the_engines_own_words(at: Callable[[str], str]) -> None:
     status, data = got(at("sglang"), CHAT, {"model": "x"})
     assert (status, json.loads(data)["object"]) == (400, "error")
@@ -195,7 +282,7 @@ def test_a_rate_of_prompts_is_estimated_as_with_the_real_sglang(at: Callable[[st
     assert all(one.prompt_tok_s is None for one in result.runs), "it reports no timings"
 
 
-@pytest.mark.parametrize("engine", STARTS)
+@pytest.mark.parametrize("engine", [*STARTS, "ik"])
 def test_a_benchmark_and_a_proof_work_with_each(at: Callable[[str], str], engine: str) -> None:
     result = Benchmark(at(engine), Protocol(max_tokens=8, runs=2, max_runs=2)).run()
     assert result.voids == []
@@ -224,11 +311,13 @@ def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
 
 
 @contextmanager
-def faulty(model: Path, fault: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A stand-in of SGLang in which something goes wrong, and its address."""
-    told = packed(Settings(fault=fault, soak_tokens=2))
+def faulty(
+    model: Path, fault: str, start: tuple[str, ...] = STARTS["sglang"], **more: Any
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A stand-in in which something goes wrong, and its address."""
+    told = packed(Settings(fault=fault, soak_tokens=2, **more))
     port = free_port()
-    argv = [sys.executable, "-c", SERVE, str(model), *STARTS["sglang"], "--port", str(port)]
+    argv = [sys.executable, "-c", SERVE, str(model), *start, "--port", str(port)]
     with (
         model.with_suffix(".fault.log").open("wb") as out,
         running(argv, stdout=out, stderr=out, env={**os.environ, VARIABLE: told}) as child,

@@ -1,9 +1,13 @@
 """How fast a stand-in has to be: as the playbook's own gates ask, by a quota that is measured."""
 
+from dataclasses import replace
+
 import pytest
 
+from console.common.errors import UsageError
 from console.config.playbook.steps import CriterionModel
-from console.rehearsal.inside.settings import value
+from console.config.playbook.verdict import Criterion, Evidence, Verdict, judge
+from console.rehearsal.inside.settings import Settings, value
 from console.rehearsal.speed import FALLBACK, calibrate, target_speeds
 
 BENCH = ["-m", "x.gguf", "-ngl", "19", "-ts", "75/25", "-r", "5", "-o", "json", "--port=8001"]
@@ -29,6 +33,38 @@ def test_the_most_demanding_gate_counts_and_prompts_do_not() -> None:
     found = target_speeds(criteria, 10.0)
     assert found.speed("") == pytest.approx(28.0)
     assert found.speed("slow") == pytest.approx(7.0), "below the baseline, which is asked for too"
+
+
+def decided(one: CriterionModel, speeds: list[float]) -> Verdict:
+    """What a gate says of a benchmark with these samples in tok/s."""
+    criterion = Criterion(one.metric, go=one.go, no_go=one.no_go, min_samples=3)
+    value = sum(speeds) / len(speeds)
+    return judge(criterion, Evidence(value, "tok/s", len(speeds), samples=tuple(speeds))).verdict
+
+
+@pytest.mark.parametrize("drift", [0.8, 1.0, 1.2])
+@pytest.mark.parametrize("runs", [3, 5, 12])
+@pytest.mark.parametrize("first", [0, 1])
+def test_without_a_grey_zone_the_samples_do_not_decide(drift: float, runs: int, first: int) -> None:
+    gate = on("tg.tg_tok_s", go=">= 20 tok/s")
+    found = target_speeds([gate], 10.0)
+    speeds = [found.speed("grey") * drift, found.unsteady]
+    samples = [speeds[(number + first) % 2] for number in range(runs)]
+    assert decided(gate, samples) is Verdict.HOLD
+    told = Settings(unsteady=found.unsteady)
+    assert (told.pace, replace(told, fault="grey").pace) == (0.0, found.unsteady)
+
+
+def test_where_a_gate_has_a_grey_zone_every_answer_lies_in_it() -> None:
+    found = target_speeds([on("bench.tok_s", go="> 12 tok/s", no_go="< 10 tok/s")], 10.9)
+    assert found.unsteady == 0.0
+    assert decided(on("bench.tok_s", go="> 12 tok/s", no_go="< 10 tok/s"),
+                   [found.speed("grey")] * 5) is Verdict.HOLD  # fmt: skip
+
+
+def test_a_playbook_without_a_gate_on_a_speed_has_nothing_to_be_grey() -> None:
+    with pytest.raises(UsageError, match="no grey zone"):
+        target_speeds([on("bench.ttft_s", go="< 2s")], 10.9).speed("grey")
 
 
 def test_without_a_gate_on_a_speed_it_is_well_above_what_is_usual() -> None:

@@ -218,6 +218,8 @@ def slot(decoded: int, processing: bool = True, task: int = 7) -> dict[str, obje
         ([[slot(5)], [slot(5)]], False),
         ([[slot(5, False)], [slot(9, False)]], False),
         ([[{"id": 0, "is_processing": True, "n_decoded": count}] for count in (1, 2)], True),
+        ([[{"id": 0, "state": 1, "next_token": {"n_decoded": count}}] for count in (1, 2)], True),
+        ([[{"id": 0, "state": 0, "next_token": {"n_decoded": count}}] for count in (1, 2)], False),
         ([{"error": "no slots"}], False),
         ([[None, 3, "x"]], False),
     ],

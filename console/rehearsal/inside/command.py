@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from console.rehearsal.inside import ik_llama
 from console.rehearsal.inside.settings import (
     HOLDS,
     HOLDS_VARIABLE,
@@ -144,9 +145,26 @@ def _entry(model: str, prompt: int, tokens: int, samples: list[Sample]) -> Any:
     }  # fmt: skip
 
 
+def _generated(tokens: int, pace: float) -> Sample:
+    """One round of generation; with a pace no faster than that, in tok/s."""
+    found = timings(8, tokens)
+    made, seconds = int(found["predicted_n"]), found["predicted_ms"] / 1e3
+    late = max(0.0, made / pace - seconds) if pace else 0.0
+    time.sleep(late)
+    return made, seconds + late
+
+
 def bench(arguments: Sequence[str]) -> int:
-    """`llama-bench`: prompt and generation apart, `-r` samples each, as json, jsonl or a table."""
+    """`llama-bench`: prompt and generation apart, `-r` samples each, as json, jsonl or a table.
+
+    ik_llama.cpp's refuses what it does not take.
+    """
     announce("llama-bench")
+    told = settings()
+    is_ik = ik_llama.named(told.image)
+    if is_ik and (wrong := ik_llama.refused(arguments)):
+        print(wrong, file=sys.stderr)
+        return 1
     model = value(arguments, "-m", "--model")
     prompt = int(value(arguments, "-p", "--n-prompt", default="512"))
     tokens = int(value(arguments, "-n", "--n-gen", default="128"))
@@ -159,9 +177,10 @@ def bench(arguments: Sequence[str]) -> int:
             samples = [(int(one["prompt_n"]), one["prompt_ms"] / 1e3) for one in found]
             entries.append(_entry(model, prompt, 0, samples))
         if tokens:
-            found = [timings(8, tokens) for _ in range(rounds)]
-            samples = [(int(one["predicted_n"]), one["predicted_ms"] / 1e3) for one in found]
+            samples = [_generated(tokens, told.pace if n % 2 else 0.0) for n in range(rounds)]
             entries.append(_entry(model, 0, tokens, samples))
+    if is_ik:
+        entries = [ik_llama.bench_entry(one) for one in entries]
     _print(entries, value(arguments, "-o", "--output", default="md"))
     return 0
 

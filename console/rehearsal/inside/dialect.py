@@ -186,14 +186,14 @@ class Server:
                 yield made
                 end = {"index": 0, "delta": {}, "finish_reason": "stop", "logprobs": None}
                 yield {**made, "choices": [end]}
-            elif _text(event):
+            elif text_of(event):
                 yield made
 
     def _bare(self, events: Iterator[Tree]) -> Iterator[Tree]:
         """KTransformers' plain endpoint: text alone, in a chat's form."""
         for event in events:
-            if _text(event):
-                yield {"choices": [{"delta": {"content": _text(event)}}]}
+            if text_of(event):
+                yield {"choices": [{"delta": {"content": text_of(event)}}]}
         yield {"choices": [{"delta": {"content": ""}, "finish_reason": ""}]}
 
     def _chunk(self, event: Tree) -> Tree:
@@ -229,7 +229,7 @@ def _running(event: Tree) -> Tree | None:
     return {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made}
 
 
-def _text(event: Tree) -> str:
+def text_of(event: Tree) -> str:
     """The text of a chunk, of either endpoint."""
     for choice in event.get("choices") or ():
         delta = choice.get("delta") or {}

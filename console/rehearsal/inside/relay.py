@@ -1,7 +1,8 @@
 """The front of a stand-in that is not llama.cpp: it speaks another engine's dialect.
 
 llama.cpp serves on a loopback port behind it, and every request goes there. The address is taken
-at the start, and connections are refused until llama.cpp serves, as with the real engines.
+at the start, and connections are refused until llama.cpp serves, as with the real engines. A front
+can also make every other answer slow.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from console.rehearsal.inside.dialect import DONE, Server, Tree
+from console.rehearsal.inside.dialect import DONE, Server, Tree, text_of
+from console.rehearsal.inside.ik_llama import Llama
 from console.rehearsal.inside.settings import fetched
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 64
 LOOK_S = 0.05
 JSON = "application/json"
+STREAM = "text/event-stream"
+LONG = 8
+"""Tokens from which an answer counts as long: soaks, proofs and prompts ask for fewer."""
 
 
 class Failed(Exception):
@@ -35,6 +41,43 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+class Pace:
+    """Makes every other long answer as slow as `tok_s`; none if that is 0.0."""
+
+    def __init__(self, tok_s: float) -> None:
+        self._tok_s = tok_s
+        self._lock = threading.Lock()
+        self._long = 0
+
+    def __call__(self, body: Tree, events: Iterator[Tree]) -> Iterator[Tree]:
+        """The events of the answer to a request, some of them late."""
+        if not self._tok_s or int(body.get("max_tokens") or 0) < LONG:
+            return events
+        with self._lock:
+            self._long += 1
+            slow = self._long % 2 == 0
+        return self._late(events) if slow else events
+
+    def _late(self, events: Iterator[Tree]) -> Iterator[Tree]:
+        """Each token when a slow server would have it, which also says so in its timings."""
+        first = due = 0.0
+        for event in events:
+            now = time.monotonic()
+            if text_of(event):
+                first = first or now
+                due = max(due, now) if not due else due + 1 / self._tok_s
+                time.sleep(max(0.0, due - now))
+            timings = event.get("timings")
+            if first and isinstance(timings, dict):
+                spent = (time.monotonic() - first) * 1000
+                made = max(1.0, float(timings.get("predicted_n") or 1))
+                event["timings"] = {
+                    **timings, "predicted_ms": spent, "predicted_per_token_ms": spent / made,
+                    "predicted_per_second": made * 1000 / spent if spent else 0.0,
+                }  # fmt: skip
+            yield event
+
+
 class Relay(ThreadingHTTPServer):
     """Answers at `address` for `told`, with what llama.cpp at `inner` says. Raises OSError if the
     address is taken."""
@@ -42,10 +85,14 @@ class Relay(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = BACKLOG
 
-    def __init__(self, address: tuple[str, int], told: Server, inner: int) -> None:
+    def __init__(
+        self, address: tuple[str, int], told: Server | Llama, inner: int, slow: float = 0.0
+    ) -> None:
+        """`slow`: tok/s of every other answer."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, Front, bind_and_activate=False)
-        self.told, self.inner, self.documents = told, inner, told.documents()
+        front = Through if isinstance(told, Llama) else Front
+        super().__init__(address, front, bind_and_activate=False)
+        self.told, self.inner, self.pace = told, inner, Pace(slow)
         self.server_bind()
 
     def serve(self) -> None:
@@ -66,24 +113,97 @@ class Relay(ThreadingHTTPServer):
             print(f"stand-in: {error!r}", file=sys.stderr, flush=True)
 
 
-class Front(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     """One request."""
 
     server: Relay
     disable_nagle_algorithm = True
 
+    def _given(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _stream(self, chunks: Iterator[Tree]) -> None:
+        """Pass the chunks on as they come; a client that hangs up ends it."""
+        self._head(200, STREAM)
+        try:
+            for chunk in chunks:
+                self._event(json.dumps(chunk))
+        except Failed as failed:
+            told = self.server.told.refusal(500, str(failed))
+            self._event(json.dumps({"error": told.get("error", told)}))
+        self._event(DONE)
+
+    def _event(self, data: str) -> None:
+        self.wfile.write(f"data: {data}\n\n".encode())
+
+    def _answer(self, status: int, body: object) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        self._head(status, JSON if data else "", len(data))
+        self.wfile.write(data)
+
+    def _head(self, status: int, kind: str, size: int = -1) -> None:
+        self.send_response(status)
+        if kind:
+            self.send_header("Content-Type", kind)
+        if size >= 0:
+            self.send_header("Content-Length", str(size))
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Write no line for a request."""
+
+
+class Through(_Handler):
+    """A request to llama.cpp or its fork: llama.cpp takes it as it is."""
+
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if path in self.server.told.dialect.empty:
+        self._pass("GET", b"")
+
+    def do_POST(self) -> None:
+        self._pass("POST", self._given())
+
+    def _pass(self, method: str, data: bytes) -> None:
+        path, told = self.path.partition("?")[0], self.server.told
+        assert isinstance(told, Llama)
+        link = http.client.HTTPConnection(LOOPBACK, self.server.inner)
+        try:
+            link.request(method, self.path, data or None, {"Content-Type": JSON})
+            reply = link.getresponse()
+            kind = reply.getheader("Content-Type") or ""
+            if kind.startswith(STREAM):
+                events = self.server.pace(_object(data), _events(reply))
+                self._stream(told.event(path, one) for one in events)
+                return
+            found = reply.read()
+            if kind.startswith(JSON) and reply.status == 200:
+                found = json.dumps(told.answer(path, json.loads(found))).encode()
+            self._head(reply.status, kind, len(found))
+            self.wfile.write(found)
+        finally:
+            link.close()
+
+
+class Front(_Handler):
+    """A request to an engine that is not llama.cpp."""
+
+    @property
+    def _told(self) -> Server:
+        told = self.server.told
+        assert isinstance(told, Server)
+        return told
+
+    def do_GET(self) -> None:
+        path, documents = self.path.partition("?")[0], self._told.documents()
+        if path in self._told.dialect.empty:
             self._answer(200, None)
-        elif path in self.server.documents:
-            self._answer(200, self.server.documents[path])
+        elif path in documents:
+            self._answer(200, documents[path])
         else:
             self._answer(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:
-        path, told = self.path.partition("?")[0], self.server.told
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path, told, data = self.path.partition("?")[0], self._told, self._given()
         try:
             body = json.loads(data)
         except ValueError:
@@ -101,7 +221,7 @@ class Front(BaseHTTPRequestHandler):
             self._complete(path, body)
 
     def _complete(self, path: str, body: Tree) -> None:
-        told = self.server.told
+        told = self._told
         link = http.client.HTTPConnection(LOOPBACK, self.server.inner)
         try:
             reply = _posted(link, path, told.passed_on(path, body))
@@ -111,26 +231,13 @@ class Front(BaseHTTPRequestHandler):
             elif not body.get("stream"):
                 self._answer(200, told.whole(path, _object(reply.read())))
             else:
-                self._stream(told.stream(path, body, _events(reply)))
+                events = self.server.pace(body, _events(reply))
+                self._stream(told.stream(path, body, events))
         finally:
             link.close()
 
-    def _stream(self, chunks: Iterator[Tree]) -> None:
-        """Pass the chunks on as they come; a client that hangs up ends it."""
-        self._head(200, "text/event-stream")
-        try:
-            for chunk in chunks:
-                self._event(json.dumps(chunk))
-        except Failed as failed:
-            told = self.server.told.refusal(500, str(failed))
-            self._event(json.dumps({"error": told.get("error", told)}))
-        self._event(DONE)
-
-    def _event(self, data: str) -> None:
-        self.wfile.write(f"data: {data}\n\n".encode())
-
     def _tokenize(self, body: object) -> None:
-        told = self.server.told
+        told = self._told
         text = body.get("prompt") if isinstance(body, dict) else None
         if not isinstance(text, str):
             self._answer(400, told.refusal(400, "Field required: body.prompt"))
@@ -143,23 +250,6 @@ class Front(BaseHTTPRequestHandler):
         counted = tokens if isinstance(tokens, list) else []
         sizes = {"count": len(counted), "max_model_len": told.context}
         self._answer(200, {"tokens": counted, **sizes})
-
-    def _answer(self, status: int, body: Tree | None) -> None:
-        data = b"" if body is None else json.dumps(body).encode()
-        self._head(status, JSON if data else "", len(data))
-        self.wfile.write(data)
-
-    def _head(self, status: int, kind: str, size: int = -1) -> None:
-        self.send_response(status)
-        if kind:
-            self.send_header("Content-Type", kind)
-        if size >= 0:
-            self.send_header("Content-Length", str(size))
-        self.send_header("Connection", "close")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Write no line for a request."""
 
 
 def _posted(link: http.client.HTTPConnection, path: str, body: Tree) -> http.client.HTTPResponse:

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from console.rehearsal.demo import engine
+from console.rehearsal.inside import ik_llama
 from console.rehearsal.inside.dialect import DIALECTS, KT_NAME, KTRANSFORMERS, Dialect, Server
 from console.rehearsal.inside.settings import (
     HOLDS,
@@ -126,9 +127,10 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
         _eat_ram(told.eat_bytes_s)
     if told.fault == "never-ready":
         load_for_ever(host, port, answers=dialect is None)
-    if dialect is not None:
+    front = _front(dialect, given, told)
+    if front is not None:
         try:
-            host, port = _in_front(dialect, given, host, port)
+            host, port = _in_front(front, host, port, told.pace)
         except OSError as error:
             print(f"{program}: port {port}: {error.strerror}", file=sys.stderr, flush=True)
             return 1
@@ -141,19 +143,29 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _in_front(dialect: Dialect, given: Sequence[str], host: str, port: int) -> tuple[str, int]:
-    """Answer there in this dialect; return where llama.cpp has to serve. Raises OSError if the
-    address is taken."""
-    from console.rehearsal.inside.relay import LOOPBACK, Relay, free_port
-
+def _front(
+    dialect: Dialect | None, given: Sequence[str], told: Settings
+) -> Server | ik_llama.Llama | None:
+    """Who answers in front of llama.cpp; None where it answers by itself."""
     path = _model(given)
+    if dialect is None and ik_llama.named(told.image):
+        return ik_llama.IkLlama(_alias(given), path, _context(given) * _slots(given))
+    if dialect is None:
+        return ik_llama.Llama() if told.pace else None
     if dialect is KTRANSFORMERS:
         name = value(given, "--model_name", default=KT_NAME)
     else:
         name = value(given, "--served-model-name", default=path)
-    told = Server(dialect, name, path, _context(given), dialect.reports in given)
+    return Server(dialect, name, path, _context(given), dialect.reports in given)
+
+
+def _in_front(front: Server | ik_llama.Llama, host: str, port: int, slow: float) -> tuple[str, int]:
+    """Let it answer there; return where llama.cpp has to serve. Raises OSError if the address is
+    taken."""
+    from console.rehearsal.inside.relay import LOOPBACK, Relay, free_port
+
     inner = free_port()
-    relay = Relay((host, port), told, inner)
+    relay = Relay((host, port), front, inner, slow)
     threading.Thread(target=relay.serve, daemon=True).start()
     return LOOPBACK, inner
 
@@ -171,12 +183,20 @@ def _context(given: Sequence[str]) -> int:
 
 def _own(given: Sequence[str], host: str, port: int) -> list[str]:
     """The demo engine's arguments, from those of a real server."""
-    slots = int(value(given, "-np", "--parallel", default="1"))
-    alias = value(given, "-a", "--alias", "--served-model-name", default=Path(_model(given)).stem)
+    slots = _slots(given)
     return [
-        "--model", MODEL, "--host", host, "--port", str(port), "--alias", alias or "stand-in",
+        "--model", MODEL, "--host", host, "--port", str(port), "--alias", _alias(given),
         "--ctx", str(_context(given) * slots), "--parallel", str(slots), "--cache-ram", "0",
     ]  # fmt: skip
+
+
+def _slots(given: Sequence[str]) -> int:
+    return int(value(given, "-np", "--parallel", default="1"))
+
+
+def _alias(given: Sequence[str]) -> str:
+    alias = value(given, "-a", "--alias", "--served-model-name", default=Path(_model(given)).stem)
+    return alias or "stand-in"
 
 
 def _load(told: Settings) -> int:

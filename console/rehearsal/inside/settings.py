@@ -43,7 +43,8 @@ def value(arguments: Sequence[str], *names: str, default: str = "") -> str:
 class Settings:
     """`fault`: the fault to inject, or empty. `cards`: {uuid, name, total} each; `hold`: UUID →
     bytes that a load takes. `soak_tokens`: the token limit that marks requests of a soak.
-    `eat_bytes_s`: the pace of a load that eats RAM."""
+    `eat_bytes_s`: the pace of a load that eats RAM. `unsteady`: tok/s of every other answer with
+    the fault `grey`; 0.0: all are alike."""
 
     image: str = "stand-in"
     fault: str = ""
@@ -52,6 +53,12 @@ class Settings:
     compute: str = "12.0"
     soak_tokens: int = 0
     eat_bytes_s: int = 256 << 20
+    unsteady: float = 0.0
+
+    @property
+    def pace(self) -> float:
+        """Most tok/s of every other answer; 0.0 if all are alike, as the baseline's always are."""
+        return self.unsteady if self.fault == "grey" else 0.0
 
     @property
     def capability(self) -> tuple[int, int]:
