@@ -36,8 +36,7 @@ FAULTS = {
     "no-sched-ext": "the server's imports end at sched_ext, which no wheel brings (F-018)",
     "cuda-error": "a CUDA kernel error in the candidate's log, soon after it serves",
     "slow": "the candidate generates below the abort threshold, by 30 %",
-    "grey": "the candidate generates between abort and GO, or, where no gate has a grey zone, so "
-    "unsteadily that its samples do not decide",
+    "grey": "the candidate's speed decides nothing: it lies between abort and GO, or around GO",
     "vram": "the candidate takes more VRAM than the budget",
     "ram": "the load eats RAM until the guard stops it",
     "crash": "the candidate dies under the soak",

@@ -15,8 +15,10 @@ from console.cli import main
 from console.common.errors import Exit
 from console.config.locate import shipped
 from console.config.playbook.load import load_playbook
+from console.config.playbook.verdict import Criterion, Evidence, Verdict, combine, judge
 from console.config.site.site import load_site
 from console.config.yaml import parse
+from console.rehearsal.speed import target_speeds
 from console.runner.prepare.admission import blockers
 from console.runner.prepare.plan import Plan, make_plan
 
@@ -27,6 +29,8 @@ EXPECTED = [
     "ik-llama-phase2", "kt-sglang-evaluation", "kt-sglang-resurrection", "operation-lazarus",
     "reboot-recovery", "tune-baseline",
 ]  # fmt: skip
+SPEED = re.compile(r"\.(?:tg_)?tok_s$")
+BASELINE = 10.9
 TRIALS = [name for name in EXPECTED if name.startswith(("ik", "kt", "operation"))]
 TRIALS += ["baseline-rebuild", "distill-serve"]
 
@@ -75,6 +79,30 @@ def test_lessons_stand_beside_few_steps_and_what_takes_long_fits_its_limit(name:
     assert sum(len(step.lessons) for step in steps) <= max(1, len(steps) // 2)
     assert not any(s.lessons for s in steps if s.kind in ("note", "report", "check", "gate"))
     assert [s.id for s in plan.steps if s.takes_s is not None and s.takes_s > s.limit_s] == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "decision"), [("", Verdict.GO), ("grey", Verdict.HOLD), ("slow", Verdict.NO_GO)]
+)
+@pytest.mark.parametrize("name", TRIALS)
+def test_a_trial_can_be_rehearsed_to_each_decision(
+    name: str, fault: str, decision: Verdict
+) -> None:
+    """By the speed of the stand-in alone: whatever else its gates ask for is given."""
+    steps = [step for _, step in planned(name).playbook.steps()]
+    gates = [[one for one in step.gate or () if SPEED.search(one.metric)] for step in steps]
+    criteria = [one for gate in gates for one in gate]
+    targets = target_speeds(criteria, BASELINE)
+    speeds = [targets.speed(fault), targets.unsteady if fault == "grey" else 0.0]
+    samples = tuple(speeds[number % 2] or speeds[0] for number in range(5))
+    seen = Evidence(
+        sum(samples) / 5, "tok/s", 5, BASELINE, samples=samples, baseline_n=5,
+        baseline_samples=(BASELINE,) * 5,
+    )  # fmt: skip
+    verdicts = [combine(judge(Criterion(one.metric, one.go, one.no_go), seen).verdict
+                        for one in gate) for gate in gates if gate]  # fmt: skip
+    stops = (one for one in verdicts if one is not Verdict.GO)
+    assert next(stops, Verdict.GO) is decision, verdicts
 
 
 @pytest.mark.parametrize("name", TRIALS)

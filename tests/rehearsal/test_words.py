@@ -8,6 +8,7 @@ from syrupy.assertion import SnapshotAssertion
 from console.cli import main
 from console.common.errors import ServiceError, UsageError
 from console.config.playbook.steps import CriterionModel
+from console.rehearsal.inside.settings import Settings
 from console.rehearsal.prepare import FAULTS
 from console.rehearsal.rewrite import Rewriter
 from console.rehearsal.speed import calibrate, target_speeds
@@ -50,13 +51,14 @@ def test_what_cannot_be_rehearsed(
 
 @pytest.mark.parametrize("fault", ["", *FAULTS])
 def test_what_stands_in_for_what(fault: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
-    rewriter = Rewriter(Mapping("base:1", fault, PORTS, cpus=0.25, ram_below=4 << 30))
+    told = Settings(unsteady=8.0)
+    rewriter = Rewriter(Mapping("base:1", fault, PORTS, cpus=0.25, ram_below=4 << 30, told=told))
     made = rewriter(BOOK, Path("/books"))
     notes = [note.replace(str(tmp_path), "HERE") for note in rewriter.notes]
-    told = [made["title"], *notes]
+    said = [made["title"], *notes]
     for image, tag in rewriter.images.items():
-        told = [line.replace(tag, f"[{image}]") for line in told]
-    assert told == snapshot
+        said = [line.replace(tag, f"[{image}]") for line in said]
+    assert said == snapshot
 
 
 def test_how_fast_a_stand_in_has_to_be(snapshot: SnapshotAssertion) -> None:
@@ -66,5 +68,5 @@ def test_how_fast_a_stand_in_has_to_be(snapshot: SnapshotAssertion) -> None:
     with pytest.raises(ServiceError) as speed:
         calibrate(slow.measure, slow.limit, 0.009, 10.9, told.append)
     with pytest.raises(UsageError) as grey:
-        target_speeds([CriterionModel(metric="bench.tok_s", go="> 26 tok/s")], 10.0).speed("grey")
+        target_speeds([CriterionModel(metric="bench.ttft_s", go="< 2s")], 10.0).speed("grey")
     assert [*told, *speed.value.lines(), *grey.value.lines()] == snapshot
