@@ -30,21 +30,22 @@ LARGE = {"ram: 377GiB": "ram: 3TiB\n  disk_free: 6TB",
 LIMIT_S = 600.0
 LAZARUS, PHASE2 = "operation-lazarus", "ik-llama-phase2"
 EVALUATION, RESURRECTION = "kt-sglang-evaluation", "kt-sglang-resurrection"
+ENGINES = {LAZARUS: "ktransformers", RESURRECTION: "sglang", EVALUATION: "sglang",
+           PHASE2: "ik_llama.cpp"}  # fmt: skip
+"""The four trials, and the engine that each one tries."""
 BF16 = ("--input", "source={bf16}", "--input", "input_type=bf16")
+FEWER = (*BF16, "--input", "gpu_experts=8")
 Q4 = ("--input", "source={q4_k_m}", "--input", "gpu_layers=16")
-FLAGS = ("--input", "extra_args=-mla 3 -fmoe -rtr -ot exps=CPU",
-         "--input", "bench_args=-mla 3 -fmoe 1 -rtr 1 -ot exps=CPU")  # fmt: skip
-SGLANG = ("--input", "extra_args=--chunked-prefill-size 4096 --disable-shared-experts-fusion")
-TRIALS = (LAZARUS, RESURRECTION, EVALUATION, PHASE2)
-DECISIONS = ("go", "hold", "no_go")
-LEADS_TO = {"": "go", "grey": "hold", "slow": "no_go"}
-"""What the candidate's speed leads to, by fault."""
+MOE, BENCH_MOE = "-mla 3 -fmoe -rtr -ot exps=CPU", "-mla 3 -fmoe 1 -rtr 1 -ot exps=CPU"
+CHUNKS = "--chunked-prefill-size 4096 --disable-shared-experts-fusion"
+USE_CUDA = "--use_cuda_graph --max_new_tokens 512"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """`more`: arguments, with {NAME} for a checkpoint of `tests.rehearsal.checkpoint`; `why`: words
-    that are in what the run says of its end; `large`: on a site where memory and CPU hold."""
+    that are in what the run says of its end; `large`: on a site where memory and CPU hold;
+    `extra`: words for `extra_args`, and for `bench_args`, that have to reach the programs."""
 
     playbook: str
     fault: str
@@ -53,39 +54,48 @@ class Case:
     why: str = ""
     more: tuple[str, ...] = ()
     large: bool = False
+    extra: tuple[str, ...] = ()
 
+    def arguments(self, shapes: dict[str, str]) -> list[str]:
+        given = [word.format(**shapes) for word in self.more]
+        for name, words in zip(("extra_args", "bench_args"), self.extra, strict=False):
+            given += ["--input", f"{name}={words}"]
+        return given + (["--fault", self.fault] if self.fault else [])
+
+
+DECISIONS = (
+    Case(LAZARUS, "", "succeeded", "go", extra=(USE_CUDA,)),
+    Case(LAZARUS, "grey", "rolled_back", "hold", "grey zone"),
+    Case(LAZARUS, "slow", "rolled_back", "no_go", "< 10 tok/s"),
+    Case(RESURRECTION, "", "succeeded", "go", "(estimated)", FEWER, True, (CHUNKS,)),
+    Case(RESURRECTION, "grey", "rolled_back", "hold", "do not decide", FEWER, True),
+    Case(RESURRECTION, "slow", "rolled_back", "no_go", "> 26 tok/s", FEWER, True),
+    Case(EVALUATION, "", "succeeded", "go", "", BF16, True, (CHUNKS,)),
+    Case(EVALUATION, "grey", "rolled_back", "hold", "bench.tok_s", BF16, True),
+    Case(EVALUATION, "slow", "rolled_back", "no_go", "< 8 tok/s", BF16, True),
+    Case(PHASE2, "", "succeeded", "go", "", Q4, extra=(MOE, BENCH_MOE)),
+    Case(PHASE2, "grey", "rolled_back", "hold", "do not decide", Q4),
+    Case(PHASE2, "slow", "rolled_back", "no_go", ">= 20 tok/s", Q4),
+)
+"""Each trial to each decision, by the speed of a stand-in that answers as its engine does."""
 
 CASES = (
-    Case(LAZARUS, "", "succeeded", "go"),
+    *DECISIONS,
     Case(LAZARUS, "no-sm120", "rolled_back", None, "sm120"),
     Case(LAZARUS, "no-sched-ext", "succeeded", "no_go", "sched_ext"),
     Case(LAZARUS, "cuda-error", "rolled_back", None, "CUDA error"),
-    Case(LAZARUS, "slow", "rolled_back", "no_go", "< 10 tok/s"),
-    Case(LAZARUS, "grey", "rolled_back", "hold", "bench.tok_s"),
     Case(LAZARUS, "vram", "rolled_back", None, "VRAM used"),
     Case(LAZARUS, "ram", "rolled_back", None, "RAM available"),
     Case(LAZARUS, "crash", "rolled_back", None, "stability"),
     Case(LAZARUS, "never-ready", "rolled_back", None, "not ready"),
-    Case(PHASE2, "", "succeeded", "go", "", (*Q4, *FLAGS)),
-    Case(PHASE2, "grey", "rolled_back", "hold", "do not decide", Q4),
-    Case(PHASE2, "slow", "rolled_back", "no_go", "misses >= 20 tok/s", Q4),
     Case(PHASE2, "", "succeeded", "hold", "serves this very configuration",
          ("--input", "source={q4_k_m}")),
     Case("baseline-rebuild", "", "succeeded", "go"),
     Case("baseline-rebuild", "slow", "rolled_back", "no_go", "baseline"),
     Case("distill-serve", "", "succeeded", "hold", "could not be asked",  # of a stand-in's build
          ("--input", "repo={distill}")),
-    Case(EVALUATION, "", "succeeded", "go", "", BF16, True),
-    Case(EVALUATION, "grey", "rolled_back", "hold", "bench.tok_s", BF16, True),
-    Case(EVALUATION, "slow", "rolled_back", "no_go", "< 8 tok/s", BF16, True),
     Case(RESURRECTION, "", "succeeded", "no_go", "segmentation fault",
          ("--input", "source={fp8}")),
-    Case(RESURRECTION, "", "succeeded", "go", "(estimated)",
-         (*BF16, "--input", "gpu_experts=8", *SGLANG), True),
-    Case(RESURRECTION, "grey", "rolled_back", "hold", "do not decide",
-         (*BF16, "--input", "gpu_experts=8"), True),
-    Case(RESURRECTION, "slow", "rolled_back", "no_go", "misses > 26 tok/s",
-         (*BF16, "--input", "gpu_experts=8"), True),
 )  # fmt: skip
 
 
@@ -115,11 +125,9 @@ def one(case: Case, scratch: Path) -> bool:
         for name in checkpoint.SHAPES
         if any(f"{{{name}}}" in word for word in case.more)
     }
-    more = [word.format(**shapes) for word in case.more]
-    fault = ["--fault", case.fault] if case.fault else []
     begun = time.monotonic()
     done = subprocess.run(
-        [COMMAND, "run", case.playbook, "--rehearse", "--yes", "--json", *more, *fault],
+        [COMMAND, "run", case.playbook, "--rehearse", "--yes", "--json", *case.arguments(shapes)],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False,
         env=environment(scratch, case.large),
     )  # fmt: skip
@@ -132,11 +140,21 @@ def one(case: Case, scratch: Path) -> bool:
         said = f"{done.stderr.strip()} {json.dumps(found.get('error', found))}"
         print(f"FAILED  {name}: exit {done.returncode}: {said[-600:]}", flush=True)
         return False
-    good = as_asked(case, found)
-    ended = f"{found['state']}, {found['decision']}: {found.get('because')}"
+    missing = unsaid(case, Path(found["path"]))
+    good = as_asked(case, found) and not missing
+    ended = f"{found['state']}, {found['decision']}, exit {done.returncode}: {found.get('because')}"
+    ended += f"; no stand-in says {missing}" if missing else ""
     took = time.monotonic() - begun
     print(f"{'ok' if good else 'FAILED':<7} {name}: {ended} ({took:.0f} s)", flush=True)
     return good
+
+
+def unsaid(case: Case, run: Path) -> list[str]:
+    """What the logs of the stand-ins should say and do not: whose answers they give, and the
+    further flags that they were given."""
+    told = "\n".join(path.read_text(errors="replace") for path in run.glob("*/*.log"))
+    answers = [f"answers as {ENGINES[case.playbook]} does"] if case in DECISIONS else []
+    return [words for words in (*answers, *case.extra) if words not in told]
 
 
 def as_asked(case: Case, found: dict[str, Any]) -> bool:
@@ -151,8 +169,8 @@ def as_asked(case: Case, found: dict[str, Any]) -> bool:
 
 def main(words: list[str]) -> int:
     books = {case.playbook for case in CASES} & set(words)
-    faults = set(words) - books
-    chosen = [case for case in CASES
+    faults = set(words) - books - {"decisions"}
+    chosen = [case for case in (DECISIONS if "decisions" in words else CASES)
               if (not books or case.playbook in books)
               and (not faults or (case.fault or "none") in faults)]  # fmt: skip
     share = contextlib.closing(Shared(SESSIONS))  # nobody tidies the engine up meanwhile

@@ -162,6 +162,8 @@ def bench(arguments: Sequence[str]) -> int:
     announce("llama-bench")
     told = settings()
     is_ik = ik_llama.named(told.image)
+    said = f"a tiny model answers as {ik_llama.engine(told.image)} does"
+    print(f"llama-bench: asked for {' '.join(arguments)}; {said}", file=sys.stderr, flush=True)
     if is_ik and (wrong := ik_llama.refused(arguments)):
         print(wrong, file=sys.stderr)
         return 1

@@ -15,7 +15,8 @@ from typing import Any
 
 from console.rehearsal.inside.dialect import CHAT, Tree
 
-_NAME = re.compile(r"(?<![a-z])ik[-_.]?llama", re.IGNORECASE)
+NAME = "ik_llama.cpp"
+_NAMED = re.compile(r"(?<![a-z])ik[-_.]?llama", re.IGNORECASE)
 _NOT_SAID = {"system_fingerprint", "prompt_progress"}
 TIMINGS = (
     "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second",
@@ -45,7 +46,12 @@ BARE = frozenset({"-h", "--help", "-v", "--verbose", "--defer-experts"})
 
 def named(image: str) -> bool:
     """Whether an image's name, or a program's path, says that it is ik_llama.cpp."""
-    return _NAME.search(image) is not None
+    return _NAMED.search(image) is not None
+
+
+def engine(image: str) -> str:
+    """The engine that such a program is of."""
+    return NAME if named(image) else "llama.cpp"
 
 
 def refused(arguments: Sequence[str]) -> str:

@@ -113,13 +113,14 @@ def main(program: str, arguments: Sequence[str] | None = None) -> int:
         return 0
     told = settings()
     asked = " ".join(given) or "nothing"
-    print(f"{program}: asked for {asked}; a tiny model is served", flush=True)
+    dialect = DIALECTS.get(program)
+    spoken = dialect.engine if dialect is not None else ik_llama.engine(told.image)
+    print(f"{program}: asked for {asked}; a tiny model answers as {spoken} does", flush=True)
     try:
         held = _load(told)
     except OutOfMemory as error:
         print(error, file=sys.stderr, flush=True)
         return 1
-    dialect = DIALECTS.get(program)
     host = value(given, "--host", default=os.environ.get("LLAMA_ARG_HOST", engine.LOOPBACK))
     usual = os.environ.get("LLAMA_ARG_PORT") or str(dialect.port if dialect else LLAMA_PORT)
     port = int(value(given, "--port", default=usual))
