@@ -164,8 +164,9 @@ RUNS, TOKENS = 5, 32
 SOAK_TOKENS = 2
 SOAK_S, ANSWER_S = 20.0, 0.7
 """A soak's least duration, and the most that one of its short answers takes, seconds."""
-FILL, FILL_S = 7000, 120.0
-"""Most tokens of a stand-in's context that a soak fills, and how long a slow one takes to do so."""
+FILL, FILL_S, TURN_S = 7000, 120.0, 2.0
+"""Most tokens of a stand-in's context that a soak fills, how long a slow one takes to do so, and
+the most that one answer in such a conversation takes."""
 PROMPT = 1024
 """Most tokens of a prompt: so many take long enough for an estimate of the rate by their time."""
 POINTS = 6
@@ -264,10 +265,10 @@ def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:
     """A duration for as many requests as the gates want, each of two tokens."""
     soak = step["soak"]
     needs = max([SAMPLES, *_asked(steps, str(step.get("id")))])
-    least_s = FILL_S if "context" in soak else SOAK_S
+    least_s, answer_s = (FILL_S, TURN_S) if "context" in soak else (SOAK_S, ANSWER_S)
     _cap(soak, "context", FILL, 0, where, notes)
     _cap(soak, "max_tokens", SOAK_TOKENS, 128, where, notes)
-    _cap_time(soak, "duration", max(least_s, needs * ANSWER_S), f"{where} soak", notes)
+    _cap_time(soak, "duration", max(least_s, needs * answer_s), f"{where} soak", notes)
     _cap_time(soak, "every", 0.05, f"{where} soak", notes, otherwise="5s")
     soak.pop("arrivals", None)
 

@@ -131,6 +131,15 @@ def test_a_soak_that_fills_the_context_has_time_for_it(key: str, written: Any, m
     assert told == ([] if written == made else ["step soak: context 100000 → 7000"])
 
 
+def test_a_soak_that_fills_the_context_has_time_for_as_many_answers_as_a_gate_wants() -> None:
+    """On a busy machine such an answer took 2 s, and a GO of 100 requests ended as HOLD."""
+    soak = {"service": "box", "duration": "1h", "context": "90 %"}
+    gate = [{"metric": "soak.hangs", "go": "== 0", "min_samples": 100}]
+    tree = {"title": "t", "phases": [{"steps": [{"id": "soak", "soak": soak}, {"gate": gate}]}]}
+    found = Rewriter(Mapping("base:1", "", PORTS))(tree, Path("/books"))
+    assert found["phases"][0]["steps"][0]["soak"]["duration"] == "200s"
+
+
 @pytest.mark.parametrize(
     ("written", "made"), [([512, 2048], [1024]), ([512], [512]), ([256, 512], [512]), ("x", "x")]
 )
