@@ -141,7 +141,7 @@ def one(case: Case, scratch: Path) -> bool:
         said = f"{done.stderr.strip()} {json.dumps(found.get('error', found))}"
         print(f"FAILED  {name}: exit {done.returncode}: {said[-600:]}", flush=True)
         return False
-    missing = unsaid(case, Path(found["path"]))
+    missing = unsaid(case, scratch / "STATE/omni-console/runs" / found["run"])
     good = as_asked(case, found) and not missing
     ended = f"{found['state']}, {found['decision']}, exit {done.returncode}: {found.get('because')}"
     ended += f"; no stand-in says {missing}" if missing else ""
