@@ -35,7 +35,8 @@ ENGINES = {LAZARUS: "ktransformers", RESURRECTION: "sglang", EVALUATION: "sglang
 """The four trials, and the engine that each one tries."""
 BF16 = ("--input", "source={bf16}", "--input", "input_type=bf16")
 FEWER = (*BF16, "--input", "gpu_experts=8")
-MADE_UP = ("--input", "source=stand-in", "--input", "method=MOE_INT8")
+MADE_UP = ("--input", "source=stand-in")
+NO_AMX = (*MADE_UP, "--input", "method=MOE_INT8")
 Q4 = ("--input", "source={q4_k_m}", "--input", "gpu_layers=16")
 MOE, BENCH_MOE = "-mla 3 -fmoe -rtr -ot exps=CPU", "-mla 3 -fmoe 1 -rtr 1 -ot exps=CPU"
 CHUNKS = "--chunked-prefill-size 4096 --disable-shared-experts-fusion"
@@ -69,14 +70,14 @@ DECISIONS = (
     Case(LAZARUS, "grey", "rolled_back", "hold", "grey zone"),
     Case(LAZARUS, "slow", "rolled_back", "no_go", "< 10 tok/s"),
     Case(RESURRECTION, "", "succeeded", "go", "(estimated)", FEWER, True, (CHUNKS,)),
-    Case(RESURRECTION, "grey", "rolled_back", "hold", "do not decide", MADE_UP),
-    Case(RESURRECTION, "slow", "rolled_back", "no_go", "> 26 tok/s", MADE_UP),
+    Case(RESURRECTION, "grey", "rolled_back", "hold", "do not decide", NO_AMX),
+    Case(RESURRECTION, "slow", "rolled_back", "no_go", "> 26 tok/s", NO_AMX),
     Case(EVALUATION, "", "succeeded", "go", "", BF16, True, (CHUNKS,)),
     Case(EVALUATION, "grey", "rolled_back", "hold", "grey zone", MADE_UP),
     Case(EVALUATION, "slow", "rolled_back", "no_go", "< 8 tok/s", MADE_UP),
     Case(PHASE2, "", "succeeded", "go", "", Q4, extra=(MOE, BENCH_MOE)),
-    Case(PHASE2, "grey", "rolled_back", "hold", "do not decide", Q4),
-    Case(PHASE2, "slow", "rolled_back", "no_go", ">= 20 tok/s", Q4),
+    Case(PHASE2, "grey", "rolled_back", "hold", "do not decide", MADE_UP),
+    Case(PHASE2, "slow", "rolled_back", "no_go", ">= 20 tok/s", MADE_UP),
 )
 """Each trial to each decision, by the speed of a stand-in that answers as its engine does."""
 
