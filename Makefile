@@ -64,7 +64,8 @@ yard: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py
 
 # the shipped playbooks with every fault, two to six minutes each, in the testbed's engine. ONLY:
-# words that choose, like ONLY="operation-lazarus" or ONLY="slow grey", or both
+# words that choose, like ONLY="operation-lazarus" or ONLY="slow grey", or both; "decisions" are those
+# that lead each trial to GO, to HOLD and to NO-GO
 rehearsals: $(VENV)/.dev
 	$(BIN)/python -m tests.rehearsal $(ONLY)
 

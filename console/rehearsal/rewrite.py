@@ -73,7 +73,9 @@ class Rewriter:
                 self.service(name, service, base)
         found = list(steps(made))
         if pace := self.mapping.for_image("").pace:
-            self.notes.append(f"no gate has a grey zone: every other answer at {pace:.1f} tok/s")
+            self.notes.append(
+                f"no gate has a wide grey zone: every other answer at {pace:.1f} tok/s"
+            )
         speed.shorten(made, found, self.notes)
         for step in found:
             self._step(step, base)

@@ -156,6 +156,8 @@ token drifts by a fifth within minutes."""
 FAST, SLOW = 1.6, 0.4
 """The same for the two speeds between which an unsteady candidate changes: their mean is the
 threshold, so that its samples decide neither way."""
+ROOM = 0.15
+"""Least share of its middle that a grey zone has on either side: less, and a drift leaves it."""
 FALLBACK = 12.0
 """tok/s assumed for a playbook without a gate on speed."""
 SPEEDS = ("tok_s", "decode_tok_s", "tg_tok_s")
@@ -200,7 +202,8 @@ class TargetSpeeds:
 
     @property
     def unsteady(self) -> float:
-        """tok/s of every other answer where no gate leaves room between abort and GO, else 0.0."""
+        """tok/s of every other answer where no gate leaves room enough between abort and GO; 0.0
+        where one does."""
         return self.asked * SLOW if self.grey is None else 0.0
 
 
@@ -216,8 +219,9 @@ def target_speeds(criteria: Iterable[CriterionModel], baseline_tok_s: float) -> 
         abort = _value(one.no_go, baseline_tok_s, ("<", "<="))
         goes += [go] if go else []
         aborts += [abort or go] if abort or go else []
-        if abort and go > abort:
-            zones.append((go + abort) / 2)
+        middle = (go + abort) / 2
+        if abort and go - middle >= middle * ROOM:
+            zones.append(middle)
     most = max(goes, default=FALLBACK)
     return TargetSpeeds(
         most * ABOVE, min(aborts, default=most) * BELOW, min(zones, default=None),

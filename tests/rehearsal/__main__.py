@@ -67,7 +67,7 @@ class Case:
 
 DECISIONS = (
     Case(LAZARUS, "", "succeeded", "go", extra=(USE_CUDA,)),
-    Case(LAZARUS, "grey", "rolled_back", "hold", "grey zone"),
+    Case(LAZARUS, "grey", "rolled_back", "hold", "do not decide"),
     Case(LAZARUS, "slow", "rolled_back", "no_go", "< 10 tok/s"),
     Case(RESURRECTION, "", "succeeded", "go", "(estimated)", FEWER, True, (CHUNKS,)),
     Case(RESURRECTION, "grey", "rolled_back", "hold", "do not decide", NO_AMX),
