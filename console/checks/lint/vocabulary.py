@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections.abc import Container, Iterable, Iterator
 
@@ -37,6 +38,7 @@ _PIP_VALUED = (
 """Options of installers, and of pip, that take a value."""
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
           "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
+_ARCHIVE = re.compile(r"\.(?:whl|tar\.\w+|tgz|zip)$|[*?]")
 CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
 """The version of CUDA in the name of an image."""
 
@@ -121,15 +123,20 @@ def pips(unit: Unit) -> Iterator[Word]:
     return (word for command in unit.commands for word in pip_words(command))
 
 
-def built_folder(command: Command) -> str:
-    """The directory that `pip install .` or `python setup.py …` builds from, else ""."""
-    for word in pip_words(command):
-        if word.text.startswith((".", "/")) or "/" in word.text.split("://")[0]:
-            step = re.sub(r"\[.*\]$", "", word.text)
-            return command.folder if step in (".", "./") else f"{command.folder}/{step}"
+def built_folders(command: Command) -> list[str]:
+    """The directories that `pip install . /b` or `python setup.py …` builds from."""
+    steps = [step for word in pip_words(command) if (step := local_folder(word.text))]
     if is_python(command) and any(word.text.endswith("setup.py") for word in command.args):
-        return command.folder
-    return ""
+        steps.append(".")
+    return [posixpath.join(command.folder, "" if step in (".", "./") else step) for step in steps]
+
+
+def local_folder(requirement: str) -> str:
+    """The directory that a requirement of pip names, "" for a project, an address or a file."""
+    text = re.sub(r"^[\w.\[\]-]+\s*@\s*(?=file:)", "", requirement).removeprefix("file://")
+    step = re.sub(r"\[[^\]]*\]$", "", text)
+    local = step.startswith((".", "/")) or "/" in step.split("://")[0]
+    return step if local and not _ARCHIVE.search(step) else ""
 
 
 def is_download(command: Command) -> bool:

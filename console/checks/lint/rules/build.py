@@ -205,12 +205,13 @@ def _kt_builds(unit: Unit, part: str) -> Iterator[tuple[Command, Stage]]:
     cloned = any("ktransformers" in word.text for c in unit.commands for word in c.args)
     for command in unit.commands:
         stage = unit.stage(command.scope)
-        folder = vocabulary.built_folder(command).rstrip("/")
-        if stage is None or command.where is not Where.BUILD or not folder:
+        if stage is None or command.where is not Where.BUILD:
             continue
-        parts = folder.split("/")
-        if part in parts and (cloned or "ktransformers" in folder or part == "kt-kernel"):
-            yield command, stage
+        for folder in vocabulary.built_folders(command):
+            known = cloned or "ktransformers" in folder or part == "kt-kernel"
+            if known and part in folder.split("/"):
+                yield command, stage
+                break
 
 
 def _level(stage: Stage) -> Severity:

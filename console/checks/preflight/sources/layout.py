@@ -114,7 +114,8 @@ def _of(command: Command) -> Iterator[str]:
 
 
 def _short(folder: str) -> str:
-    return posixpath.normpath(f"/{folder.strip()}")
+    """A folder in its shortest form: POSIX keeps two slashes at the beginning as they are."""
+    return posixpath.normpath("/" + folder.strip().lstrip("/"))
 
 
 def of_target(unit: Unit, target: str) -> tuple[Unit, str]:
@@ -181,7 +182,7 @@ def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTre
     if source is not None:
         made.places += _clones(made.commands, tree, values)
     for command in made.commands:
-        if command.where is Where.BUILD and (folder := _built(command, values)):
+        for folder in _built(command, values) if command.where is Where.BUILD else ():
             part = made.part_of(_short(folder))
             if part is not None and part not in tree.folders:
                 made.absent.append((part, command))
@@ -229,15 +230,15 @@ def _clone(command: Command, values: Mapping[str, str]) -> tuple[Place | None, s
     return Place(_short(posixpath.join(command.folder or "/", into)), "", command), name
 
 
-def _built(command: Command, values: Mapping[str, str]) -> str:
-    """The folder that a command builds, "" if it builds none."""
-    folder = vocabulary.built_folder(command)
-    if not folder and command.name == "cmake":
+def _built(command: Command, values: Mapping[str, str]) -> list[str]:
+    """The folders that a command builds."""
+    folders = vocabulary.built_folders(command)
+    if not folders and command.name == "cmake":
         texts = [word.text for word in command.args]
         if any(one in _CMAKE_OTHER for one in texts):
-            return ""
+            return []
         sources = [value for value, _ in command.options("-S")]
         rest = [w.text for w in vocabulary.plain(command.args, ("-B", "-G", "-D", "-S", "-C"))]
         step = (sources or [one for one in rest if "=" not in one] or ["."])[0]
-        folder = posixpath.join(command.folder or "/", step)
-    return dockerfile.expanded(folder, dict(values)) if folder else ""
+        folders = [posixpath.join(command.folder or "/", step)]
+    return [dockerfile.expanded(one, dict(values)) for one in folders]

@@ -1,0 +1,55 @@
+"""The build assistant on builds that are right, written in the many ways in which people write them:
+none of them has a fault."""
+
+from pathlib import Path
+
+import pytest
+
+from console.checks.preflight import Level
+from console.checks.preflight.sources.assistant import BuildAsk
+from tests.preflight.test_sources import faults
+
+FILES = {
+    "pyproject.toml": '[build-system]\nrequires = ["setuptools"]\n[project]\nname = "app"\n',
+    "app/__init__.py": "",
+    "app/main.py": "import app\n",
+}
+BASE = "FROM ubuntu:24.04\nRUN apt-get update && apt-get install -y python3-pip git g++ cmake\n"
+CMD = 'CMD ["python3", "-m", "app.main"]\n'
+
+
+def written(place: Path, dockerfile: str, files: dict[str, str]) -> BuildAsk:
+    """A tree that is the context of its Dockerfile."""
+    root = place / "app"
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "Dockerfile").write_text(dockerfile)
+    return BuildAsk(str(root), root / "Dockerfile", source=root)
+
+
+def said(asked: BuildAsk, least: Level = Level.FAIL) -> list[str]:
+    return [f"{one.title}: {one.words}" for one in faults(asked, least)]
+
+
+INSTALLED = [
+    "COPY . /src\nRUN pip install /src\n",
+    'COPY . /src\nRUN pip install "/src[server]"\n',
+    "COPY . /src\nRUN pip install -e /src\n",
+    "WORKDIR /w\nCOPY . /src\nRUN pip install '/src'\n",
+    "WORKDIR /w\nCOPY . /src/\nRUN pip install -v --no-deps /src/\n",
+    "COPY . /src\nRUN pip install 'app @ file:///src'\n",
+    "COPY . /src\nRUN cd /src && pip install .[server]\n",
+    "COPY . /src\nRUN cd /src && mkdir -p x && pip install ./x .\n",
+]
+
+
+@pytest.mark.parametrize("lines", INSTALLED)
+def test_an_installation_from_the_tree_is_seen(tmp_path: Path, lines: str) -> None:
+    assert said(written(tmp_path, BASE + lines + CMD, FILES), Level.WARN) == []
+
+
+def test_what_nothing_installs_is_still_named(tmp_path: Path) -> None:
+    for line in ("", "RUN pip install /other\n", "RUN pip install app2\n"):
+        (found,) = said(written(tmp_path, f"{BASE}COPY . /src\n{line}{CMD}", FILES))
+        assert "nothing installs it from this tree" in found
