@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from console.checks.preflight import Level
-from console.checks.preflight.sources.assistant import BuildAsk
+from console.checks.preflight.sources.assistant import BuildAsk, findings
+from tests.preflight.build_tree import BLACKWELL
 from tests.preflight.test_sources import faults
 
 FILES = {
@@ -53,3 +54,26 @@ def test_what_nothing_installs_is_still_named(tmp_path: Path) -> None:
     for line in ("", "RUN pip install /other\n", "RUN pip install app2\n"):
         (found,) = said(written(tmp_path, f"{BASE}COPY . /src\n{line}{CMD}", FILES))
         assert "nothing installs it from this tree" in found
+
+
+SUBMODULES = {**FILES, ".gitmodules": '[submodule "x"]\n\tpath = x\n', "x/y": ""}
+URL = "https://github.com/me/app.git /src"
+CLONES = [
+    (f"git clone --depth 1 --recursive {URL}", Level.WARN),
+    (f"git clone --depth 1 {URL} && cd /src && git submodule update --init --depth 1", Level.WARN),
+    (f"git clone {URL} && cd /src && git submodule update --init", None),
+    (f"git clone --recurse-submodules --shallow-submodules --depth 1 {URL}", Level.FAIL),
+    (f"git clone --depth 1 {URL}", Level.FAIL),
+]
+
+
+@pytest.mark.parametrize(("line", "level"), CLONES)
+def test_a_shallow_clone_alone_loses_no_submodule(
+    tmp_path: Path, line: str, level: Level | None
+) -> None:
+    """git fetches submodules whole beside a --depth of the repository itself."""
+    text = f"{BASE}RUN {line} && pip install /src\n{CMD}"
+    asked = written(tmp_path, text, SUBMODULES)
+    found = findings(BuildAsk(dockerfile=asked.dockerfile, source=asked.source), BLACKWELL)
+    named = {one.level for one in found if "F-013" in one.lessons} & {Level.FAIL, Level.WARN}
+    assert named == ({level} if level else set())

@@ -45,7 +45,7 @@ def submodules(tree: SourceTree, layout: Layout | None) -> Iterator[Finding]:
         name = layout.unit.source.path.name if layout else ""
         place = f"{name}:{clone.place.line}"
         what = f"it has {len(declared)} submodules ({names})"
-        if clone.has("--depth", "--shallow-since", "--shallow-submodules"):
+        if clone.has("--shallow-submodules"):
             words = f"{what}, pinned to commits that a shallow clone lacks"
         elif not clone.has("--recursive", "--recurse-submodules") and not _updated(layout, clone):
             words = f"{what}, and nothing fetches them"
