@@ -1,5 +1,5 @@
-"""The build assistant on builds that are right, written in the many ways in which people write them:
-none of them has a fault."""
+"""The build assistant on builds that are right, written in the many ways in which people write
+them: none of them has a fault."""
 
 from pathlib import Path
 
@@ -77,3 +77,26 @@ def test_a_shallow_clone_alone_loses_no_submodule(
     found = findings(BuildAsk(dockerfile=asked.dockerfile, source=asked.source), BLACKWELL)
     named = {one.level for one in found if "F-013" in one.lessons} & {Level.FAIL, Level.WARN}
     assert named == ({level} if level else set())
+
+
+CURL = {
+    "CMakeLists.txt": 'project(app CXX)\noption(USE_CURL "" ON)\nif(USE_CURL)\n'
+    "find_package(CURL REQUIRED)\nendif()\nadd_executable(app main.cpp)\n",
+}
+CMAKE = [
+    "cmake --preset nocurl -DUSE_CURL=OFF",
+    "cmake -DUSE_CURL=OFF --log-level ERROR -Bbuild -S.",
+    "cmake -B build -DUSE_CURL=OFF $UNKNOWN && cmake --build build",
+    "cmake -B build $OPTS",
+    "cmake -B build ${OPTS} .",
+    "cmake -DUSE_CURL=OFF -B build -G Ninja --install-prefix /opt/app",
+]
+
+
+@pytest.mark.parametrize("line", CMAKE)
+def test_options_of_cmake_are_no_folder(tmp_path: Path, line: str) -> None:
+    opts = 'ENV OPTS="-DUSE_CURL=OFF -DCMAKE_BUILD_TYPE=Release"\n'
+    text = f"{BASE}WORKDIR /src\nCOPY . .\n{opts}RUN {line}\n"
+    assert said(written(tmp_path, text, CURL), Level.WARN) == []
+    (found,) = said(written(tmp_path, text.replace("=OFF", "=ON"), CURL), Level.WARN)
+    assert "nothing installs libcurl4-openssl-dev" in found

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from console.checks.lint import dockerfile, vocabulary
 from console.checks.lint.unit import Command, Unit, Where
+from console.checks.preflight.sources import builds
 from console.checks.preflight.sources.tree import SourceTree, inside
-
-_CMAKE_OTHER = ("--build", "--install", "-E", "-P", "--version", "--help", "--find-package")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +26,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A folder of the tree that is built, by a command of the Dockerfile; None on this machine."""
+    """A folder of the tree that is built, by a command of the Dockerfile; None on this machine.
+    `given`: what it defines for CMake."""
 
     part: str
     command: Command | None = None
     isolated: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -182,14 +183,13 @@ def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTre
     if source is not None:
         made.places += _clones(made.commands, tree, values)
     for command in made.commands:
-        for folder in _built(command, values) if command.where is Where.BUILD else ():
-            part = made.part_of(_short(folder))
+        read = builds.read(command, values)
+        for one in builds.builds(read) if command.where is Where.BUILD else ():
+            part = made.part_of(_short(one.folder))
             if part is not None and part not in tree.folders:
                 made.absent.append((part, command))
             elif part is not None:
-                pip = bool(vocabulary.pip_words(command))
-                alone = pip and not command.has("--no-build-isolation")
-                made.sites.append(Site(part, command, alone))
+                made.sites.append(Site(part, command, one.isolated, builds.defined(read)))
     return made
 
 
@@ -228,17 +228,3 @@ def _clone(command: Command, values: Mapping[str, str]) -> tuple[Place | None, s
     name = url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
     into = dockerfile.expanded(plain[2], dict(values)) if len(plain) > 2 else name
     return Place(_short(posixpath.join(command.folder or "/", into)), "", command), name
-
-
-def _built(command: Command, values: Mapping[str, str]) -> list[str]:
-    """The folders that a command builds."""
-    folders = vocabulary.built_folders(command)
-    if not folders and command.name == "cmake":
-        texts = [word.text for word in command.args]
-        if any(one in _CMAKE_OTHER for one in texts):
-            return []
-        sources = [value for value, _ in command.options("-S")]
-        rest = [w.text for w in vocabulary.plain(command.args, ("-B", "-G", "-D", "-S", "-C"))]
-        step = (sources or [one for one in rest if "=" not in one] or ["."])[0]
-        folders = [posixpath.join(command.folder or "/", step)]
-    return [dockerfile.expanded(one, dict(values)) for one in folders]

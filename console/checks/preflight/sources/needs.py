@@ -104,13 +104,12 @@ class Needs:
         """What one part of the tree needs to be built."""
         setup = self.tree.text(posixpath.join(site.part, "setup.py").lstrip("/"))
         gates = modules.switches(setup)
-        given = _defined(site.command)
         listed = list(self._lists(site.part, bool(setup)))
         yield from self._program(site, setup, listed)
         found: dict[str, Finding] = {}
         for path in listed:
             gate = _gate(gates, posixpath.dirname(path)[len(site.part) :].split("/"))
-            asked = cmake.read(self.tree, path, given)
+            asked = cmake.read(self.tree, path, site.given)
             for module in asked.modules:
                 self.built.setdefault(module, (path, gate))
             if gate is not None and not self.is_on(gate, site.command):
@@ -253,12 +252,6 @@ def _gate(gates: list[modules.Switch], words: list[str]) -> modules.Switch | Non
     named = {word for word in words if len(word) > 3}
     mine = [one for one in gates if one.words & named]
     return min(mine, key=lambda one: len(one.words), default=None)
-
-
-def _defined(command: Command | None) -> dict[str, str]:
-    if command is None:
-        return {}
-    return {name: value for name, value, _ in vocabulary.defines(command.args)}
 
 
 def _debs() -> frozenset[str]:
