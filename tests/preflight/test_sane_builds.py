@@ -100,3 +100,57 @@ def test_options_of_cmake_are_no_folder(tmp_path: Path, line: str) -> None:
     assert said(written(tmp_path, text, CURL), Level.WARN) == []
     (found,) = said(written(tmp_path, text.replace("=OFF", "=ON"), CURL), Level.WARN)
     assert "nothing installs libcurl4-openssl-dev" in found
+
+
+SCIKIT = {
+    **FILES,
+    **CURL,
+    "pyproject.toml": '[build-system]\nrequires = ["scikit-build-core"]\n'
+    'build-backend = "scikit_build_core.build"\n[project]\nname = "app"\n',
+}
+OFF = [
+    'ENV CMAKE_ARGS="-DUSE_CURL=OFF"\nRUN pip install .\n',
+    'ENV SKBUILD_CMAKE_ARGS="-DX=1;-DUSE_CURL=OFF"\nRUN pip install .\n',
+    'RUN CMAKE_ARGS="-G Ninja -DUSE_CURL=OFF" pip install .\n',
+    "RUN pip install . -C cmake.args=-DUSE_CURL=OFF\n",
+    "RUN pip install . --config-settings=cmake.define.USE_CURL=OFF\n",
+]
+
+
+@pytest.mark.parametrize("lines", OFF)
+def test_definitions_reach_cmake_through_pip(tmp_path: Path, lines: str) -> None:
+    text = f"{BASE}WORKDIR /src\nCOPY . .\n{lines}"
+    assert said(written(tmp_path, text, SCIKIT), Level.WARN) == []
+    (found,) = said(written(tmp_path, text.replace("USE_CURL", "USE_NONE"), SCIKIT))
+    assert "nothing installs libcurl4-openssl-dev" in found
+
+
+def test_definitions_of_the_project_itself_are_read(tmp_path: Path) -> None:
+    text = f"{BASE}WORKDIR /src\nCOPY . .\nRUN pip install .\n"
+    table = "[tool.scikit-build.cmake.define]\nUSE_CURL = false\n"
+    files = {**SCIKIT, "pyproject.toml": SCIKIT["pyproject.toml"] + table}
+    assert said(written(tmp_path, text, files), Level.WARN) == []
+    setup = 'import subprocess\nsubprocess.run(["cmake", f"-DUSE_CURL={1 - 1}", "."])\n'
+    assert said(written(tmp_path, text, {**FILES, **CURL, "setup.py": setup})) == []
+
+
+PERHAPS = [
+    ("cmake -C defaults.cmake -B build", CURL["CMakeLists.txt"]),
+    ("cmake --preset nocurl", CURL["CMakeLists.txt"]),
+    ("cmake -B build -DCMAKE_TOOLCHAIN_FILE=/vcpkg/vcpkg.cmake", CURL["CMakeLists.txt"]),
+    ("cmake -B build -DCURL_ROOT=/opt", CURL["CMakeLists.txt"]),
+    ("cmake -B .", "project(app)\nif(NOT FULL)\nreturn()\nendif()\nfind_package(CURL REQUIRED)\n"),
+    ("cmake -B .", "project(app)\nreturn()\nfind_package(CURL REQUIRED)\n"),
+]
+
+
+@pytest.mark.parametrize(("line", "lists"), PERHAPS)
+def test_what_cannot_be_told_of_cmake_is_no_fault(tmp_path: Path, line: str, lists: str) -> None:
+    text = f"{BASE}WORKDIR /src\nCOPY . .\nRUN {line}\n"
+    assert said(written(tmp_path, text, {"CMakeLists.txt": lists})) == []
+
+
+def test_a_return_of_a_function_ends_no_file(tmp_path: Path) -> None:
+    lists = "function(x)\nreturn()\nendfunction()\nfind_package(CURL REQUIRED)\n"
+    text = f"{BASE}WORKDIR /src\nCOPY . .\nRUN cmake -B build\n"
+    assert len(said(written(tmp_path, text, {"CMakeLists.txt": lists}))) == 1

@@ -16,7 +16,7 @@ from console.checks.lint.rule import Facts
 from console.checks.lint.rule import rules as lint_rules
 from console.checks.lint.unit import Kind, Severity, Source, Unit
 from console.checks.preflight import Finding, Level
-from console.checks.preflight.sources import disk, imports, requirements, torch
+from console.checks.preflight.sources import builds, disk, imports, requirements, torch
 from console.checks.preflight.sources.layout import Layout, Site, layout, of_target
 from console.checks.preflight.sources.needs import Needs, submodules
 from console.checks.preflight.sources.tree import SourceTree
@@ -211,6 +211,6 @@ def _on_host(tree: SourceTree, ask: BuildAsk) -> Iterator[Finding]:
     """A build of the tree itself, with what this machine has."""
     yield from submodules(tree, None)
     needs = Needs(tree, None)
-    yield from needs.of_site(Site(""))
+    yield from needs.of_site(Site("", given=builds.of_project(tree, "")))
     if ask.modules:
         yield from imports.findings(needs, list(ask.modules), _declared(tree, [Site("")]))

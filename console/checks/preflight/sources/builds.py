@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from console.checks.lint import dockerfile, vocabulary
-from console.checks.lint.unit import Command, Word
+from console.checks.lint.unit import Command, Place, Word
+from console.checks.preflight.sources.tree import SourceTree
 
 _CMAKE_OTHER = ("--build", "--install", "-E", "-P", "--version", "--help", "--find-package",
                 "--open")  # fmt: skip
 _CMAKE_VALUED = ("-B", "-G", "-D", "-S", "-C", "-A", "-T", "-U", "--preset", "--toolchain",
                  "--install-prefix", "--log-level")  # fmt: skip
 """Options of cmake that take a value."""
+_ELSEWHERE = ("CMAKE_TOOLCHAIN_FILE", "CMAKE_PREFIX_PATH", "CMAKE_PROJECT_TOP_LEVEL_INCLUDES")
+"""Settings with which CMake finds packages that no package manager installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +42,16 @@ def _split(word: Word, values: Mapping[str, str]) -> Iterator[Word]:
         yield word
         return
     text = dockerfile.expanded(word.text, dict(values))
-    parts = [text]
-    if word.text.startswith("$") and text != word.text:
-        try:
-            parts = shlex.split(text)
-        except ValueError:
-            parts = text.split()
+    several = word.text.startswith("$") and text != word.text
+    parts = _shell_words(text) if several else [text]
     yield from (Word.made(one, word.place) for one in parts)
+
+
+def _shell_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
 
 
 def builds(command: Command) -> list[Build]:
@@ -66,6 +74,55 @@ def _of_cmake(command: Command) -> Iterator[str]:
     yield posixpath.join(command.folder or "/", (sources or rest or ["."])[0])
 
 
-def defined(command: Command) -> dict[str, str]:
-    """What a command defines for CMake."""
-    return {name: value for name, value, _ in vocabulary.defines(command.args)}
+def defined(command: Command, setting: Callable[[str], str | None]) -> tuple[dict[str, str], bool]:
+    """(what a command defines for CMake, whether nothing else that is not read here defines more).
+    `setting`: the value of an environment variable."""
+    words = list(command.args)
+    if command.name != "cmake":
+        for name in ("CMAKE_ARGS", "SKBUILD_CMAKE_ARGS", "SKBUILD_CONFIGURE_OPTIONS"):
+            words += _words(setting(name) or "", command.place)
+        for key, value in _settings_of_pip(command):
+            if key in ("cmake.args", "skbuild.cmake.args"):
+                words += _words(value, command.place)
+            elif ".define." in f".{key}":
+                words.append(Word.made(f"-D{key.rpartition('.')[2]}={value}", command.place))
+    found = {name: value for name, value, _ in vocabulary.defines(tuple(words))}
+    elsewhere = any(found.get(name) or setting(name) for name in _ELSEWHERE)
+    cached = command.name == "cmake" and any(
+        word.text.startswith(("-C", "--preset", "--toolchain")) for word in command.args
+    )
+    return found, not elsewhere and not cached
+
+
+def _settings_of_pip(command: Command) -> Iterator[tuple[str, str]]:
+    """`-C KEY=VALUE` and `--config-settings=KEY=VALUE`."""
+    given = [one for one, _ in command.options("-C", "--config-settings", "--config-setting")]
+    given += [w.text[2:] for w in command.args if w.text.startswith("-C") and len(w.text) > 2]
+    for one in given:
+        key, _, value = one.partition("=")
+        yield key, value
+
+
+def _words(text: str, place: Place) -> list[Word]:
+    """A list of arguments in a variable or a setting: between spaces, or semicolons."""
+    parts = [part for one in _shell_words(text) for part in one.split(";")]
+    return [Word.made(one, place) for one in parts if one]
+
+
+def of_project(tree: SourceTree, part: str) -> dict[str, str]:
+    """What setup.py and pyproject.toml define for CMake; a value that is not known is "?"."""
+    found = dict.fromkeys(
+        re.findall(r"-D\s*([A-Za-z]\w*)", tree.text(posixpath.join(part, "setup.py")) or ""), "?"
+    )
+    try:
+        data = tomllib.loads(tree.text(posixpath.join(part, "pyproject.toml")) or "")
+        settings = data["tool"]["scikit-build"]
+    except (tomllib.TOMLDecodeError, RecursionError, KeyError, TypeError):
+        return found
+    found |= dict.fromkeys(re.findall(r"-D\s*([A-Za-z]\w*)", str(settings)), "?")
+    for table in (settings, settings.get("cmake") if isinstance(settings, dict) else None):
+        more = table.get("define") if isinstance(table, dict) else None
+        for name, value in more.items() if isinstance(more, dict) else ():
+            found[name] = str(value) if isinstance(value, str | bool) else "?"
+    dotted = settings.get("overrides") if isinstance(settings, dict) else None
+    return dict.fromkeys(found, "?") if dotted else found

@@ -129,6 +129,8 @@ class _Level:
     taken: bool | None
     lacking: str = ""
     found: str = ""
+    routine: bool = False
+    """Whether it is a function or a macro."""
 
 
 class _Reader:
@@ -151,7 +153,13 @@ class _Reader:
         self.depth += 1
         levels = [_Level(sure, False)]
         for call in calls(text):
-            if not self._branch(call, levels) and levels[-1].state is not False:
+            if call.name == "return" and not any(one.routine for one in levels):
+                if levels[-1].state is True:
+                    break
+                after = None if levels[-1].state is None else True
+                for one in levels:
+                    one.state = _both(one.state, after)
+            elif not self._branch(call, levels) and levels[-1].state is not False:
                 self._take(call, path, root, levels)
         self.depth -= 1
 
@@ -161,6 +169,7 @@ class _Reader:
             above = levels[-1].state
             asked = self._truth(call.args) if call.name == "if" else None
             level = _Level(_both(above, asked), asked)
+            level.routine = call.name in ("function", "macro")
             level.found, level.lacking = _of_found(call.args) if call.name == "if" else ("", "")
             if level.lacking:
                 level.state = _both(above, None)
@@ -214,6 +223,8 @@ class _Reader:
             self.values.pop(name, None)
 
     def _found(self, call: Call, path: str, sure: bool) -> None:
+        if any(f"{call.args[0]}_{end}" in self.given for end in ("DIR", "ROOT")):
+            return  # the build says where it is
         if call.name == "find_package" and "REQUIRED" in call.args:
             self._want((call.args[0],), path, call.line, sure)
         elif call.name == "find_library" and "REQUIRED" in call.args:
@@ -313,8 +324,9 @@ def _of_found(words: tuple[str, ...]) -> tuple[str, str]:
     return "", ""
 
 
-def read(tree: SourceTree, path: str, given: Mapping[str, str]) -> Asked:
-    """What the project of a CMakeLists.txt asks for; `given` are its definitions (-DNAME=VALUE)."""
+def read(tree: SourceTree, path: str, given: Mapping[str, str], all_given: bool = True) -> Asked:
+    """What the project of a CMakeLists.txt asks for; `given` are its definitions (-DNAME=VALUE).
+    Unless these are all, everything is "perhaps"."""
     reader = _Reader(tree, given)
-    reader.read(path, posixpath.dirname(path))
+    reader.read(path, posixpath.dirname(path), True if all_given else None)
     return reader.asked

@@ -7,6 +7,7 @@ import ast
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from console.checks.lint import dockerfile, vocabulary
 from console.checks.lint.unit import Command, Unit, Where
@@ -27,12 +28,13 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Site:
     """A folder of the tree that is built, by a command of the Dockerfile; None on this machine.
-    `given`: what it defines for CMake."""
+    `given`: what it defines for CMake; `all_given`: whether nothing else defines more."""
 
     part: str
     command: Command | None = None
     isolated: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
+    all_given: bool = True
 
 
 @dataclass(slots=True)
@@ -189,7 +191,9 @@ def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTre
             if part is not None and part not in tree.folders:
                 made.absent.append((part, command))
             elif part is not None:
-                made.sites.append(Site(part, command, one.isolated, builds.defined(read)))
+                given, whole = builds.defined(read, partial(made.settings, command))
+                given = builds.of_project(tree, part) | given
+                made.sites.append(Site(part, command, one.isolated, given, whole))
     return made
 
 

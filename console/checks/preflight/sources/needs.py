@@ -109,7 +109,7 @@ class Needs:
         found: dict[str, Finding] = {}
         for path in listed:
             gate = _gate(gates, posixpath.dirname(path)[len(site.part) :].split("/"))
-            asked = cmake.read(self.tree, path, site.given)
+            asked = cmake.read(self.tree, path, site.given, site.all_given)
             for module in asked.modules:
                 self.built.setdefault(module, (path, gate))
             if gate is not None and not self.is_on(gate, site.command):
