@@ -150,6 +150,39 @@ def test_what_cannot_be_told_of_cmake_is_no_fault(tmp_path: Path, line: str, lis
     assert said(written(tmp_path, text, {"CMakeLists.txt": lists})) == []
 
 
+TBB = {"CMakeLists.txt": "project(app)\nfind_package(TBB REQUIRED)\n"}
+PACKAGES = [
+    ("mamba install -y onetbb", Level.WARN),
+    ("conda env create -f environment.yml", Level.WARN),
+    ("micromamba install -y -n base -f env.yml", Level.WARN),
+    ("apt-get build-dep -y app", Level.WARN),
+    ("dpkg -i libtbb-dev_2021.deb", Level.WARN),
+    ("apt-get install -y './libtbb-dev.deb'", Level.WARN),
+    ("apt-get install -y 'libtbb*'", Level.WARN),
+    ("apt-get install -y libtbb-dev/noble", None),
+    ("apt-get install -y libtbb-dev:amd64=2021.11.0-2", None),
+    ("apt-get install -y libfmt-dev/noble", Level.FAIL),
+    ("conda info", Level.FAIL),
+]
+
+
+@pytest.mark.parametrize(("line", "level"), PACKAGES)
+def test_packages_may_come_in_other_ways(tmp_path: Path, line: str, level: Level | None) -> None:
+    text = f"{BASE}WORKDIR /src\nCOPY . .\nRUN {line}\nRUN cmake -B build\n"
+    found = [one.level for one in faults(written(tmp_path, text, TBB), Level.WARN)
+             if one.title == "package TBB"]  # fmt: skip
+    assert found == ([level] if level else [])
+
+
+def test_scikit_build_core_brings_cmake(tmp_path: Path) -> None:
+    base = "FROM ubuntu:24.04\nRUN apt-get update && apt-get install -y python3-pip g++\n"
+    files = {**SCIKIT, "CMakeLists.txt": "project(app)\n"}
+    text = f"{base}WORKDIR /src\nCOPY . .\nRUN pip install .\n"
+    assert said(written(tmp_path, text, files), Level.WARN) == []
+    alone = text.replace("pip install", "pip install --no-build-isolation")
+    assert len(said(written(tmp_path, alone, files))) == 1
+
+
 def test_a_return_of_a_function_ends_no_file(tmp_path: Path) -> None:
     lists = "function(x)\nreturn()\nendfunction()\nfind_package(CURL REQUIRED)\n"
     text = f"{BASE}WORKDIR /src\nCOPY . .\nRUN cmake -B build\n"

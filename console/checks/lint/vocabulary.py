@@ -99,10 +99,10 @@ def packages(command: Command) -> tuple[Word, ...]:
 
 
 def installed(unit: Unit, scope: str) -> frozenset[str]:
-    """Package names that a stage's commands install, without their versions."""
+    """Package names that a stage's commands install, without version, architecture and release."""
     if scope not in unit.packages:
         unit.packages[scope] = frozenset(
-            re.split(r"[=:<>~]", word.text, maxsplit=1)[0]
+            re.split(r"[=:<>~/]", word.text, maxsplit=1)[0]
             for command in unit.within(scope)
             for word in packages(command)
         )

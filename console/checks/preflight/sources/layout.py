@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +14,12 @@ from console.checks.lint import dockerfile, vocabulary
 from console.checks.lint.unit import Command, Unit, Where
 from console.checks.preflight.sources import builds
 from console.checks.preflight.sources.tree import SourceTree, inside
+
+_PACKAGE = re.compile(r"(?!.*\.(?:deb|rpm)$)[^$`*?^/]+(?:/[\w.-]+)?")
+"""A package that is named as it is: no variable, no pattern, no file."""
+_OTHER_PACKAGES = frozenset({"conda", "mamba", "micromamba", "dpkg", "nala", "brew", "spack",
+                             "vcpkg", "pixi", "gdebi"})  # fmt: skip
+"""Programs whose packages have other names, or bring libraries that they do not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +65,9 @@ class Layout:
         stage = self.unit.stage(self.scope)
         if stage is None or not vocabulary.is_plain(stage.base):
             return False
-        builds = [one for one in self.commands if one.where is Where.BUILD]
-        named = all("$" not in w.text for one in builds for w in vocabulary.packages(one))
-        scripts = any(one.name.endswith((".sh", ".bash")) or "xargs" in one.wrappers
-                      for one in builds)  # fmt: skip
-        return named and not scripts and not self._from_others()
+        commands = [one for one in self.commands if one.where is Where.BUILD]
+        named = all(_PACKAGE.fullmatch(w.text) for c in commands for w in vocabulary.packages(c))
+        return named and not any(map(_brings_more, commands)) and not self._from_others()
 
     def _from_others(self) -> bool:
         scopes = self.unit.scopes(self.scope)
@@ -114,6 +119,18 @@ def _of(command: Command) -> Iterator[str]:
             yield from (one.name for one in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module
+
+
+def _brings_more(command: Command) -> bool:
+    """Whether a command may install packages that it does not name."""
+    texts = {word.text for word in command.args}
+    return (
+        command.name.endswith((".sh", ".bash"))
+        or "xargs" in command.wrappers
+        or (command.name in _OTHER_PACKAGES and bool(texts & {"install", "create", "env", "update",
+                                                              "-i", "add"}))
+        or (command.name in ("apt-get", "apt", "aptitude") and "build-dep" in texts)
+    )  # fmt: skip
 
 
 def _short(folder: str) -> str:

@@ -147,7 +147,8 @@ class Needs:
         calls = setup is not None and "cmake" in setup.lower() and bool(listed)
         if not (calls or (setup is None and listed)):
             return
-        brings = site.isolated and re.search(r"""["']cmake\b""", project)
+        alone = site.isolated or self.layout is None
+        brings = alone and re.search(r"""["']cmake\b|["']scikit_build_core\.""", project)
         if brings or self._has("cmake", ("cmake",), ("cmake",)):
             return
         where = self._where(site, posixpath.join(site.part, "setup.py") if setup else listed[0])
