@@ -50,6 +50,59 @@ def test_an_installation_from_the_tree_is_seen(tmp_path: Path, lines: str) -> No
     assert said(written(tmp_path, BASE + lines + CMD, FILES), Level.WARN) == []
 
 
+BUILDER = f"FROM ubuntu:24.04 AS builder\n{BASE.partition(chr(10))[2]}"
+WHEELS = [
+    f"{BUILDER}WORKDIR /s\nCOPY . .\nRUN pip wheel -w /w .\n{BASE}COPY --from=builder /w /w\n"
+    "RUN pip install /w/*.whl\n",
+    f"{BUILDER}WORKDIR /s\nCOPY . .\nRUN pip wheel --no-deps --wheel-dir=/w .\n{BASE}"
+    "RUN --mount=type=bind,from=builder,source=/w,target=/w pip install /w/*.whl\n",
+    f"{BUILDER}WORKDIR /s\nCOPY . .\nRUN uv build --wheel\n{BASE}COPY --from=0 /s/dist /d\n"
+    "RUN pip install --no-index --find-links /d app\n",
+    f"{BASE}WORKDIR /s\nCOPY . .\nRUN python3 setup.py bdist_wheel && pip install dist/*.whl\n",
+    f"{BASE}WORKDIR /s\nCOPY . .\nRUN python3 -m build --wheel --outdir d\n"
+    "RUN pip install ./d/app-1.0-py3-none-any.whl\n",
+    f"{BASE}COPY . /s\nRUN python3 -m build /s && pip install /s/dist/app-1.0.tar.gz[x]\n",
+    f"{BASE}RUN --mount=type=bind,target=/b pip install /b\n",
+    f"{BASE}WORKDIR /b\nRUN --mount=source=.,dst=.,rw pip install .\n",
+    f"{BUILDER}COPY . /s\n{BASE}COPY --from=builder /s /t\nRUN pip install /t\n",
+    f"{BUILDER}COPY . /s/app\n{BASE}COPY --from=builder /s /t\nRUN cd /t/app && pip install .\n",
+    f"{BUILDER}COPY . /s\nRUN /v/bin/pip install /s\n{BASE}COPY --from=builder /v /v\n",
+    f"{BASE}WORKDIR /s\nCOPY . .\nRUN uv sync --frozen\n",
+]
+
+
+@pytest.mark.parametrize("text", WHEELS)
+def test_wheels_and_mounts_install_too(tmp_path: Path, text: str) -> None:
+    found = said(written(tmp_path, text + CMD, {**FILES, "setup.py": ""}), Level.WARN)
+    assert found == []
+
+
+def test_a_wheel_that_nothing_installs_is_named(tmp_path: Path) -> None:
+    text = f"{BASE}COPY . /s\nRUN pip wheel -w /w /s\nRUN pip install torch==2.*\n{CMD}"
+    (found,) = said(written(tmp_path, text, FILES))
+    assert "nothing installs it from this tree" in found
+
+
+def test_a_builder_is_judged_by_its_own_packages(tmp_path: Path) -> None:
+    final = "FROM ubuntu:24.04\nCOPY --from=builder /src/build /app\n"
+    text = f"{BUILDER}RUN apt-get install -y libtbb-dev\nCOPY . /src\nRUN cmake -S /src\n{final}"
+    asked = written(tmp_path, text, TBB)
+    assert said(asked, Level.WARN) == []
+    (found,) = said(written(tmp_path, text.replace("libtbb-dev", "libfmt-dev"), TBB))
+    assert "nothing installs libtbb-dev" in found
+
+
+UNCLEAR = [
+    "RUN ./install.sh\n", "RUN bash scripts/install.sh\n", "RUN make install\n",
+    "RUN pip install $WHERE\n", "COPY --from=me/app:1 /v /v\n", "RUN pip install /w/app.whl\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", UNCLEAR)
+def test_what_may_install_the_tree_is_no_fault(tmp_path: Path, line: str) -> None:
+    assert said(written(tmp_path, f"{BASE}COPY . /src\n{line}{CMD}", FILES)) == []
+
+
 def test_what_nothing_installs_is_still_named(tmp_path: Path) -> None:
     for line in ("", "RUN pip install /other\n", "RUN pip install app2\n"):
         (found,) = said(written(tmp_path, f"{BASE}COPY . /src\n{line}{CMD}", FILES))

@@ -336,6 +336,8 @@ class _Build:
 
     def _run(self, one: Instruction) -> None:
         scene = self._scene(Where.BUILD, one)
+        mounts = (Copy.mounted(flag, self.scope, self.folder) for flag in one.flags)
+        self.unit.mounts += [mount for mount in mounts if mount is not None]
         if (words := json_words(one.args)) is not None:
             add_argv(self.unit, words, scene)
             return

@@ -282,6 +282,17 @@ class Copy:
     scope: str
     folder: str
 
+    @classmethod
+    def mounted(cls, flag: str, scope: str, folder: str) -> Copy | None:
+        """What `RUN --mount=type=bind,…` shows to one command, as if it were copied."""
+        given = dict(one.partition("=")[::2] for one in flag.removeprefix("--mount=").split(","))
+        target = given.get("target") or given.get("dst") or given.get("destination")
+        if not flag.startswith("--mount=") or given.get("type", "bind") != "bind" or not target:
+            return None
+        source = given.get("source") or given.get("src") or "."
+        stage = (f"--from={given['from']}",) if "from" in given else ()
+        return cls((*stage, source, target), scope, folder)
+
 
 @dataclass(frozen=True, slots=True)
 class Comment:
@@ -314,6 +325,7 @@ class Unit:
     broken: list[Hit] = field(default_factory=list)
     """Where a text cannot be understood, and why."""
     copies: list[Copy] = field(default_factory=list)
+    mounts: list[Copy] = field(default_factory=list)
     packages: dict[str, frozenset[str]] = field(default_factory=dict)
     """What the commands of a scope install; cached by console.checks.lint.vocabulary."""
 

@@ -33,12 +33,12 @@ _VALUED = ("-t", "-o", "-c", "-n", "--target-release", "--virtual", "-p", "--nam
 _PIP_VALUED = (
     "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-r", "--target", "-c",
     "--constraint", "--requirement", "-t", "--prefix", "--root", "--timeout", "--config-settings",
-    "-C", "--trusted-host", "--python",
+    "-C", "--trusted-host", "--python", "-w", "--wheel-dir",
 )  # fmt: skip
 """Options of installers, and of pip, that take a value."""
 _PLAIN = ("ubuntu", "debian", "nvidia/cuda", "python", "pytorch/pytorch", "rockylinux", "almalinux",
           "fedora", "nvcr.io/nvidia/cuda")  # fmt: skip
-_ARCHIVE = re.compile(r"\.(?:whl|tar\.\w+|tgz|zip)$|[*?]")
+_ARCHIVE = re.compile(r"\.(?:whl|tar\.\w+|tgz|zip)$|/.*[*?]")
 CUDA = re.compile(r"cuda[:-]?(\d{1,2})\.(\d{1,2})")
 """The version of CUDA in the name of an image."""
 
@@ -109,13 +109,14 @@ def installed(unit: Unit, scope: str) -> frozenset[str]:
     return unit.packages[scope]
 
 
-def pip_words(command: Command) -> tuple[Word, ...]:
-    """Requirements and paths of a `pip install`, `python -m pip install` or `uv pip install`."""
+def pip_words(command: Command, verb: str = "install") -> tuple[Word, ...]:
+    """Requirements and paths of a `pip install`, `python -m pip install` or `uv pip install`, or of
+    another verb of pip."""
     texts = [word.text for word in command.words]
     pip = _PIP.fullmatch(command.name) or module(command) == "pip"
-    if not (pip or (command.name == "uv" and "pip" in texts[:3])) or "install" not in texts:
+    if not (pip or (command.name == "uv" and "pip" in texts[:3])) or verb not in texts:
         return ()
-    return tuple(plain(command.words[texts.index("install") + 1 :], _PIP_VALUED))
+    return tuple(plain(command.words[texts.index(verb) + 1 :], _PIP_VALUED))
 
 
 def pips(unit: Unit) -> Iterator[Word]:
@@ -128,7 +129,12 @@ def built_folders(command: Command) -> list[str]:
     steps = [step for word in pip_words(command) if (step := local_folder(word.text))]
     if is_python(command) and any(word.text.endswith("setup.py") for word in command.args):
         steps.append(".")
-    return [posixpath.join(command.folder, "" if step in (".", "./") else step) for step in steps]
+    return [joined(command, step) for step in steps]
+
+
+def joined(command: Command, step: str) -> str:
+    """A directory that a command names."""
+    return posixpath.join(command.folder, "" if step in (".", "./") else step)
 
 
 def local_folder(requirement: str) -> str:
@@ -136,7 +142,13 @@ def local_folder(requirement: str) -> str:
     text = re.sub(r"^[\w.\[\]-]+\s*@\s*(?=file:)", "", requirement).removeprefix("file://")
     step = re.sub(r"\[[^\]]*\]$", "", text)
     local = step.startswith((".", "/")) or "/" in step.split("://")[0]
-    return step if local and not _ARCHIVE.search(step) else ""
+    return step if local and not is_archive(step) else ""
+
+
+def is_archive(requirement: str) -> bool:
+    """Whether a requirement of pip is a file of this machine, like a wheel, or a pattern of it."""
+    text = requirement.removeprefix("file://").partition("[")[0]
+    return "://" not in text and _ARCHIVE.search(text) is not None
 
 
 def is_download(command: Command) -> bool:

@@ -172,14 +172,20 @@ def _left_out(whole: Unit, source: SourceTree, context: SourceTree | None) -> It
 
 
 def _of_tree(tree: SourceTree, made: Layout, ask: BuildAsk) -> Iterator[Finding]:
-    if made.places:
-        yield from submodules(tree, made)
-    needs = Needs(tree, made)
-    yield from needs.absent()
-    for site in made.sites:
-        yield from needs.of_site(site)
+    earlier: list[Needs] = []
+    for one in made.every():
+        if one.places:
+            yield from submodules(tree, one)
+        needs = Needs(tree, one)
+        yield from needs.absent()
+        for site in one.sites:
+            yield from needs.of_site(site)
+        earlier.append(needs)
+    for other in earlier[:-1]:
+        needs.pips |= other.pips
+        needs.built = {**other.built, **needs.built}
     entries = [*dict.fromkeys((*ask.modules, *made.modules()))]
-    yield from imports.findings(needs, entries, _declared(tree, made.sites))
+    yield from imports.findings(needs, entries, _declared(tree, made.installed))
 
 
 def _declared(tree: SourceTree, sites: Iterable[Site]) -> dict[str, str]:

@@ -24,10 +24,12 @@ _ELSEWHERE = ("CMAKE_TOOLCHAIN_FILE", "CMAKE_PREFIX_PATH", "CMAKE_PROJECT_TOP_LE
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A folder that a command builds; `isolated`: pip makes an environment of its own for it."""
+    """A folder that a command builds; `isolated`: pip makes an environment of its own for it;
+    `packs`: it makes a wheel, which another command installs."""
 
     folder: str
     isolated: bool = False
+    packs: bool = False
 
 
 def read(command: Command, values: Mapping[str, str]) -> Command:
@@ -56,11 +58,41 @@ def _shell_words(text: str) -> list[str]:
 
 def builds(command: Command) -> list[Build]:
     """What it builds, its variables filled in; a folder whose name is not known is left out."""
-    alone = bool(vocabulary.pip_words(command)) and not command.has("--no-build-isolation")
-    found = [Build(folder, alone) for folder in vocabulary.built_folders(command)]
+    alone = not command.has("--no-build-isolation", "--no-isolation")
+    pip = bool(vocabulary.pip_words(command)) and alone
+    packs = any(word.text in ("bdist_wheel", "sdist") for word in command.args)
+    found = [Build(folder, pip, packs) for folder in vocabulary.built_folders(command)]
     if not found and command.name == "cmake":
         found = [Build(folder) for folder in _of_cmake(command)]
+    packed = (vocabulary.joined(command, step) for step in _packed(command))
+    found += [Build(folder, alone, packs=True) for folder in packed]
+    verb = command.words[1].text if len(command.words) > 1 else ""
+    if command.name in ("uv", "poetry", "pdm") and verb in ("sync", "install"):
+        found.append(Build(command.folder, isolated=True))
     return [one for one in found if "$" not in one.folder and "`" not in one.folder]
+
+
+def _packed(command: Command) -> Iterator[str]:
+    """The folders of which a command makes a wheel."""
+    for word in vocabulary.pip_words(command, "wheel"):
+        if step := vocabulary.local_folder(word.text):
+            yield step
+    verb = command.words[1].text if len(command.words) > 1 else ""
+    words = command.args[1:]
+    if vocabulary.module(command) == "build":
+        at = [word.text for word in command.args].index("build")
+        words = command.args[at + 1 :]
+    elif not (command.name in ("uv", "poetry", "pdm", "hatch", "flit") and verb == "build"):
+        return
+    valued = ("-o", "--outdir", "-C", "--config-setting", "--installer", "--out-dir", "-t")
+    yield next((word.text for word in vocabulary.plain(words, valued)), ".")
+
+
+def installs_files(command: Command) -> bool:
+    """Whether pip installs wheels that lie there: by their names, or found in a directory."""
+    files = any(vocabulary.is_archive(word.text) for word in vocabulary.pip_words(command))
+    found = [value for value, _ in command.options("--find-links", "-f") if "://" not in value]
+    return files or (bool(found) and bool(vocabulary.pip_words(command)))
 
 
 def _of_cmake(command: Command) -> Iterator[str]:

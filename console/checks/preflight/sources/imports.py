@@ -23,7 +23,7 @@ def findings(needs: Needs, entries: list[str], declared: Mapping[str, str]) -> I
     """Follow the imports from the entries; without any, from every package, which is only said.
 
     `declared`: projects that the sources require, by name, with their places."""
-    sites = needs.layout.sites if needs.layout else [Site("")]
+    sites = needs.layout.installed if needs.layout else [Site("")]
     parts = [one.part for one in sites]
     parts += needs.layout.in_path() if needs.layout else []
     sources = modules.Sources(needs.tree, parts)
@@ -65,7 +65,7 @@ def _module(needs: Needs, one: modules.Import, name: str, level: Level) -> Findi
     """A module that the sources build themselves, or nobody brings."""
     path, gate = needs.built.get(name, ("", None))
     command = next(
-        (s.command for s in (needs.layout.sites if needs.layout else ())
+        (s.command for s in (needs.layout.installed if needs.layout else ())
          if s.part == "" or path.startswith(f"{s.part}/")), None,
     )  # fmt: skip
     if name in needs.built and (gate is None or needs.is_on(gate, command)):
@@ -98,7 +98,8 @@ def _absent(needs: Needs, entries: list[str], sources: modules.Sources) -> Itera
         words = f"{top} is started or asked for, and nothing installs it from this tree"
         hint = f"RUN pip install of the directory that has {needs.tree.place(home)}"
         where = needs.layout.unit.source.path.name
-        yield Finding(Level.FAIL, f"import {top}", words, hint, NOT_INSTALLED, place=where)
+        level = Level.FAIL if needs.layout.closed else Level.WARN
+        yield Finding(level, f"import {top}", words, hint, NOT_INSTALLED, place=where)
 
 
 def _brought(needs: Needs, top: str, declared: Mapping[str, str]) -> bool:

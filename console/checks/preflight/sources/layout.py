@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from console.checks.lint import dockerfile, vocabulary
-from console.checks.lint.unit import Command, Unit, Where
+from console.checks.lint.unit import Command, Copy, Unit, Where
 from console.checks.preflight.sources import builds
 from console.checks.preflight.sources.tree import SourceTree, inside
 
@@ -20,6 +20,9 @@ _PACKAGE = re.compile(r"(?!.*\.(?:deb|rpm)$)[^$`*?^/]+(?:/[\w.-]+)?")
 _OTHER_PACKAGES = frozenset({"conda", "mamba", "micromamba", "dpkg", "nala", "brew", "spack",
                              "vcpkg", "pixi", "gdebi"})  # fmt: skip
 """Programs whose packages have other names, or bring libraries that they do not name."""
+_SCRIPTED = frozenset({"make", "just", "nox", "tox", "invoke", "task", "conda", "mamba",
+                       "micromamba", "pixi", "hatch", "rye", "pipx"})  # fmt: skip
+"""Programs that may install what their line does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,15 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Site:
     """A folder of the tree that is built, by a command of the Dockerfile; None on this machine.
-    `given`: what it defines for CMake; `all_given`: whether nothing else defines more."""
+    `given`: what it defines for CMake; `all_given`: whether nothing else defines more;
+    `packs`: it only makes a wheel."""
 
     part: str
     command: Command | None = None
     isolated: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
     all_given: bool = True
+    packs: bool = False
 
 
 @dataclass(slots=True)
@@ -54,10 +59,44 @@ class Layout:
     sites: list[Site] = field(default_factory=list)
     absent: list[tuple[str, Command]] = field(default_factory=list)
     """What is built and is not in the tree."""
+    others: list[Layout] = field(default_factory=list)
+    """Of the stages from which something is copied."""
 
     @property
     def commands(self) -> list[Command]:
         return list(self.unit.within(self.scope))
+
+    def every(self) -> list[Layout]:
+        """The layouts of all stages that this one needs, itself the last."""
+        found = {one.scope: one for other in self.others for one in other.every()}
+        return [*found.values(), self]
+
+    @property
+    def installed(self) -> list[Site]:
+        """What is built and installed, in whichever stage."""
+        files = any(map(builds.installs_files, self.unit.commands))
+        return [one for made in self.every() for one in made.sites if files or not one.packs]
+
+    @property
+    def closed(self) -> bool:
+        """Whether everything that gets into the image is a command that is read here."""
+        stage = self.unit.stage(self.scope)
+        commands = [one for one in self.commands if one.where is Where.BUILD]
+        values = {one.name: one.value for one in self.unit.variables}
+        unknown = any(
+            "$" in dockerfile.expanded(word.text, values) or vocabulary.is_archive(word.text)
+            for one in commands for word in vocabulary.pip_words(one)
+        )  # fmt: skip
+        scripts = any(
+            one.name.endswith((".sh", ".bash")) or one.name in _SCRIPTED
+            or any(word.text.endswith(".sh") for word in one.words[:3]) for one in commands
+        )  # fmt: skip
+        names = {one.scope for one in self.others}
+        mine = stage is not None and vocabulary.is_plain(stage.base) and not any(
+            _from(one) and _from(one) not in names
+            for one in self.unit.copies if one.scope in self.unit.scopes(self.scope)
+        )  # fmt: skip
+        return mine and not unknown and not scripts and all(one.closed for one in self.others)
 
     @property
     def sure(self) -> bool:
@@ -162,20 +201,33 @@ def of_target(unit: Unit, target: str) -> tuple[Unit, str]:
         images=[one for one in unit.images if one.scope in kept],
         healths=[one for one in unit.healths if one.scope in kept],
         stages=[one for one in unit.stages if one.name in wanted],
-        copies=[one for one in unit.copies if one.scope in kept],
+        copies=[_by_name(one, names) for one in unit.copies if one.scope in kept],
+        mounts=[_by_name(one, names) for one in unit.mounts if one.scope in kept],
         comments=[one for one in unit.comments if lines(one.place.line)],
         packages={},
     ), scope
 
 
+def _by_name(copy: Copy, names: Sequence[str]) -> Copy:
+    """The copy with the name of its stage instead of its number."""
+    number = _from(copy)
+    if not number.isdecimal() or int(number) >= len(names):
+        return copy
+    words = (w for w in copy.words if not w.startswith("--from="))
+    return replace(copy, words=(f"--from={names[int(number)]}", *words))
+
+
+def _from(copy: Copy) -> str:
+    """The stage or image of which something is copied, "" for the context."""
+    found = (w.removeprefix("--from=") for w in copy.words if w.startswith("--from="))
+    return next(found, "")
+
+
 def _copied_from(unit: Unit, scope: str, names: Sequence[str]) -> Iterator[str]:
-    for one in unit.copies:
-        for word in one.words if one.scope == scope else ():
-            name = word.removeprefix("--from=")
-            if word.startswith("--from=") and name in names:
-                yield name
-            elif word.startswith("--from=") and name.isdecimal() and int(name) < len(names):
-                yield names[int(name)]
+    for one in (*unit.copies, *unit.mounts):
+        name = _from(_by_name(one, names))
+        if one.scope == scope and name in names:
+            yield name
 
 
 def _lines(unit: Unit, wanted: set[str]) -> Callable[[int], bool]:
@@ -192,14 +244,25 @@ def _lines(unit: Unit, wanted: set[str]) -> Callable[[int], bool]:
 def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTree | None) -> Layout:
     """Find where the tree lies and what is built of it. `source`: what the Dockerfile clones, as
     it lies here; without it the build's context is the tree."""
-    made = Layout(unit, scope)
     tree = source or context
     if tree is None:
-        return made
-    values = {one.name: one.value for one in unit.variables}
-    if source is None or (context is not None and source.root == context.root):
-        made.places += _copies(unit, scope, tree, values)
-    if source is not None:
+        return Layout(unit, scope)
+    copied = source is None or (context is not None and source.root == context.root)
+    made: dict[str, Layout] = {}
+    names = [one.name for one in unit.stages]
+    for name in names[: names.index(scope) + 1] if scope in names else [scope]:
+        every = (other for one in unit.scopes(name) for other in _copied_from(unit, one, names))
+        others = [made[one] for one in dict.fromkeys(every) if one in made]
+        made[name] = Layout(unit, name, others=others)
+        _find(made[name], tree, copied=copied, cloned=source is not None)
+    return made[scope]
+
+
+def _find(made: Layout, tree: SourceTree, *, copied: bool, cloned: bool) -> None:
+    """Where the tree lies in one stage, and what is built there."""
+    values = {one.name: one.value for one in made.unit.variables}
+    made.places += _copies(made, tree, values, copied)
+    if cloned:
         made.places += _clones(made.commands, tree, values)
     for command in made.commands:
         read = builds.read(command, values)
@@ -210,19 +273,37 @@ def layout(unit: Unit, scope: str, context: SourceTree | None, source: SourceTre
             elif part is not None:
                 given, whole = builds.defined(read, partial(made.settings, command))
                 given = builds.of_project(tree, part) | given
-                made.sites.append(Site(part, command, one.isolated, given, whole))
-    return made
+                made.sites.append(Site(part, command, one.isolated, given, whole, one.packs))
 
 
-def _copies(unit: Unit, scope: str, tree: SourceTree, values: Mapping[str, str]) -> Iterator[Place]:
-    for one in unit.copies:
-        if one.scope not in unit.scopes(scope) or any(w.startswith("--from") for w in one.words):
+def _copies(
+    made: Layout, tree: SourceTree, values: Mapping[str, str], copied: bool
+) -> Iterator[Place]:
+    """What is copied or mounted; `copied`: whether the context is the tree."""
+    unit, scopes = made.unit, made.unit.scopes(made.scope)
+    for one in (*unit.copies, *unit.mounts):
+        if one.scope not in scopes:
             continue
         words = [dockerfile.expanded(w, dict(values)) for w in one.words if not w.startswith("--")]
+        into = _short(posixpath.join(one.folder or "/", *words[-1:]))
+        other = next((o for o in made.others if o.scope == _from(one)), None)
         for word in words[:-1]:
             part = inside(word.lstrip("/"))
-            if part is not None and part in tree.folders:
-                yield Place(_short(posixpath.join(one.folder or "/", words[-1])), part)
+            if other is not None:
+                yield from _again(other, _short(word), into)
+            elif copied and not _from(one) and part is not None and part in tree.folders:
+                yield Place(into, part)
+
+
+def _again(other: Layout, folder: str, into: str) -> Iterator[Place]:
+    """The places of another stage that a copy of one of its folders brings."""
+    part = other.part_of(folder)
+    if part is not None:
+        yield Place(into, part, next((one.clone for one in other.places if one.clone), None))
+        return
+    for one in other.places:
+        if one.folder.startswith(f"{folder.rstrip('/')}/"):
+            yield replace(one, folder=_short(f"{into}/{one.folder[len(folder) :]}"))
 
 
 def _clones(

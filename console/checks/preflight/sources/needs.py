@@ -40,7 +40,9 @@ def submodules(tree: SourceTree, layout: Layout | None) -> Iterator[Finding]:
     if not declared:
         return
     names = ", ".join(one.path for one in declared[:4]) + (" …" if len(declared) > 4 else "")
-    clones = [place.clone for place in layout.places if place.clone] if layout else []
+    commands = layout.commands if layout else []
+    places = layout.places if layout else []
+    clones = [one.clone for one in places if one.clone is not None and one.clone in commands]
     for clone in clones:
         name = layout.unit.source.path.name if layout else ""
         place = f"{name}:{clone.place.line}"
