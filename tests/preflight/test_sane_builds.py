@@ -240,3 +240,22 @@ def test_a_return_of_a_function_ends_no_file(tmp_path: Path) -> None:
     lists = "function(x)\nreturn()\nendfunction()\nfind_package(CURL REQUIRED)\n"
     text = f"{BASE}WORKDIR /src\nCOPY . .\nRUN cmake -B build\n"
     assert len(said(written(tmp_path, text, {"CMakeLists.txt": lists}))) == 1
+
+
+def test_two_builds_of_one_tree_have_each_fault_once(tmp_path: Path) -> None:
+    lists = CURL["CMakeLists.txt"] + TBB["CMakeLists.txt"]
+    base = BASE.replace(" cmake", "")
+    text = f"{base}WORKDIR /src\nCOPY . .\nRUN cmake --preset x && cmake -B b\nRUN cmake -B c\n"
+    found = faults(written(tmp_path, text, {"CMakeLists.txt": lists}), Level.WARN)
+    named = sorted((one.title, one.level) for one in found)
+    wanted = [(name, Level.FAIL) for name in ("cmake", "package CURL", "package TBB")]
+    assert named == wanted
+
+
+def test_a_builder_has_one_pytorch_too(tmp_path: Path) -> None:
+    setup = {"setup.py": "from setuptools import setup\nsetup()\n"}
+    text = (f"{BUILDER}RUN pip install torch==2.9.1\nCOPY . /s\n"
+            "RUN pip install --no-build-isolation /s && pip install torch==2.7.0\n"
+            f"{BASE}COPY --from=builder /usr /usr\n{CMD}")  # fmt: skip
+    (found,) = said(written(tmp_path, text, {**FILES, **setup}))
+    assert "PyTorch 2.7.0 replaces PyTorch 2.9.1" in found

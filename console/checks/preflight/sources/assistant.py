@@ -111,6 +111,16 @@ def _findings(
     yield from _in_image(unit, ask, facts, context, source, connect)
 
 
+def _once(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Each fault once, as grave as it is said, also where two commands build the same sources."""
+    told = set[tuple[str, str]]()
+    for one in sorted(found, key=lambda one: -_GRAVE[one.level]):
+        key = one.title, one.place if one.title.startswith("package ") else one.words
+        if key not in told:
+            told.add(key)
+            yield one
+
+
 def _same(tree: SourceTree, path: Path) -> bool:
     return tree.root == Path(path).resolve()
 
@@ -140,8 +150,12 @@ def _in_image(
     if tree is not None:
         if source is not None and not made.places:
             yield from _left_out(whole, source, context)
-        yield from _of_tree(tree, made, ask)
-    yield from torch.findings(unit, scope, list(_compiled(tree, made)), name)
+        yield from _once(_of_tree(tree, made, ask))
+    every = (
+        one for stage in made.every()
+        for one in torch.findings(unit, stage.scope, list(_compiled(tree, stage)), name)
+    )  # fmt: skip
+    yield from _once(every)
     yield from _known(unit, name)
     for one in {id(t): t for t in (context, source) if t}.values():
         yield from one.findings()
