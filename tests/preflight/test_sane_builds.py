@@ -259,3 +259,26 @@ def test_a_builder_has_one_pytorch_too(tmp_path: Path) -> None:
             f"{BASE}COPY --from=builder /usr /usr\n{CMD}")  # fmt: skip
     (found,) = said(written(tmp_path, text, {**FILES, **setup}))
     assert "PyTorch 2.7.0 replaces PyTorch 2.9.1" in found
+
+
+@pytest.mark.parametrize("pin", ["torch==2.7.0", "torch == 2.7.0 ; python_version > '3.8'"])
+def test_a_list_of_requirements_may_replace_pytorch(tmp_path: Path, pin: str) -> None:
+    files = {**FILES, "setup.py": "from setuptools import setup\nsetup()\n",
+             "deps/run.txt": f"numpy\n{pin}  # pinned\n"}  # fmt: skip
+    text = (f"{BASE}RUN pip install torch==2.9.1\nWORKDIR /s\nCOPY . .\n"
+            "RUN pip install --no-build-isolation .\n"
+            f"RUN pip install -r deps/run.txt\n{CMD}")  # fmt: skip
+    (found,) = said(written(tmp_path, text, files))
+    assert "PyTorch 2.7.0 replaces PyTorch 2.9.1 (line 3), against which" in found
+    for fine in ("torch==2.9.1", "torch>=2.0", "torchaudio==2.7.0"):
+        more = {**files, "deps/run.txt": f"{fine}\n"}
+        assert said(written(tmp_path, text, more), Level.WARN) == []
+
+
+@pytest.mark.parametrize("again", ["torch", "torch==2.9.1", "torch>=2.4"])
+def test_a_pytorch_that_fits_is_not_replaced(tmp_path: Path, again: str) -> None:
+    index = "--index-url https://download.pytorch.org/whl/cu128"
+    text = (f"{BASE}RUN pip install torch==2.9.1 {index}\nCOPY . /s\n"
+            "RUN pip install --no-build-isolation /s\n"
+            f"RUN pip install '{again}' numpy\n{CMD}")  # fmt: skip
+    assert said(written(tmp_path, text, FILES), Level.WARN) == []

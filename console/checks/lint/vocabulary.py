@@ -112,11 +112,22 @@ def installed(unit: Unit, scope: str) -> frozenset[str]:
 def pip_words(command: Command, verb: str = "install") -> tuple[Word, ...]:
     """Requirements and paths of a `pip install`, `python -m pip install` or `uv pip install`, or of
     another verb of pip."""
+    return tuple(plain(_after_pip(command, verb), _PIP_VALUED))
+
+
+def _after_pip(command: Command, verb: str) -> tuple[Word, ...]:
     texts = [word.text for word in command.words]
     pip = _PIP.fullmatch(command.name) or module(command) == "pip"
     if not (pip or (command.name == "uv" and "pip" in texts[:3])) or verb not in texts:
         return ()
-    return tuple(plain(command.words[texts.index(verb) + 1 :], _PIP_VALUED))
+    return command.words[texts.index(verb) + 1 :]
+
+
+def pip_files(command: Command) -> list[str]:
+    """The files of requirements that a `pip install` reads."""
+    words = _after_pip(command, "install")
+    given = [value for value, word in command.options("-r", "--requirement") if word in words]
+    return given + [w.text[2:] for w in words if w.text.startswith("-r") and len(w.text) > 2]
 
 
 def pips(unit: Unit) -> Iterator[Word]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from console.checks.lint import dockerfile, files, run
 from console.checks.lint.rule import Facts
 from console.checks.lint.rule import rules as lint_rules
-from console.checks.lint.unit import Kind, Severity, Source, Unit
+from console.checks.lint.unit import Command, Kind, Severity, Source, Unit
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.sources import builds, disk, imports, requirements, torch
 from console.checks.preflight.sources.layout import Layout, Site, layout, of_target
@@ -151,11 +151,7 @@ def _in_image(
         if source is not None and not made.places:
             yield from _left_out(whole, source, context)
         yield from _once(_of_tree(tree, made, ask))
-    every = (
-        one for stage in made.every()
-        for one in torch.findings(unit, stage.scope, list(_compiled(tree, stage)), name)
-    )  # fmt: skip
-    yield from _once(every)
+    yield from _once(one for stage in made.every() for one in _of_torch(tree, stage, name))
     yield from _known(unit, name)
     for one in {id(t): t for t in (context, source) if t}.values():
         yield from one.findings()
@@ -205,6 +201,17 @@ def _of_tree(tree: SourceTree, made: Layout, ask: BuildAsk) -> Iterator[Finding]
 def _declared(tree: SourceTree, sites: Iterable[Site]) -> dict[str, str]:
     every = (one for site in sites for one in requirements.to_run(tree, site.part))
     return {requirements.name(text): place for text, place in every}
+
+
+def _of_torch(tree: SourceTree | None, made: Layout, name: str) -> Iterator[Finding]:
+    """PyTorch in one stage."""
+
+    def listed(command: Command) -> list[str]:
+        files = made.files(command) if tree is not None else ()
+        return [text for path in files if tree for text, _ in requirements.listed(tree, path)]
+
+    compiled = list(_compiled(tree, made))
+    yield from torch.findings(made.unit, made.scope, compiled, name, listed)
 
 
 def _compiled(tree: SourceTree | None, made: Layout) -> Iterator[torch.Compiled]:

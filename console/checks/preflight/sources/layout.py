@@ -140,6 +140,13 @@ class Layout:
         }  # fmt: skip
         return [part for one in sorted(folders) if (part := self.part_of(one)) is not None]
 
+    def files(self, command: Command) -> Iterator[str]:
+        """The files of the tree that a command gives to pip as lists of requirements."""
+        values = {one.name: one.value for one in self.unit.variables}
+        for name in vocabulary.pip_files(builds.read(command, values)):
+            if path := self.part_of(_short(posixpath.join(command.folder, name))):
+                yield path
+
     def part_of(self, folder: str) -> str | None:
         """The part of the tree that a folder of the image is; None if it is none."""
         for place in sorted(self.places, key=lambda one: -len(one.folder)):

@@ -20,11 +20,15 @@ MOST = 2000
 def to_run(tree: SourceTree, part: str) -> list[Required]:
     """Of pyproject.toml, setup.py and requirements.txt."""
     found = [*_project(tree, part), *_setup(tree, part)]
-    path = posixpath.join(part, "requirements.txt").lstrip("/")
+    found += listed(tree, posixpath.join(part, "requirements.txt").lstrip("/"))
+    return found[:MOST]
+
+
+def listed(tree: SourceTree, path: str) -> Iterator[Required]:
+    """Of a file of requirements."""
     for number, line in enumerate((tree.text(path) or "").split("\n")[:MOST], 1):
         if text := line.partition("#")[0].strip():
-            found.append((text, tree.place(path, number)))
-    return found[:MOST]
+            yield text, tree.place(path, number)
 
 
 def to_build(tree: SourceTree, part: str) -> list[Required]:

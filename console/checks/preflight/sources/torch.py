@@ -4,7 +4,7 @@ Dockerfile and the sources name them. Extensions work with the one they were com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -55,12 +55,16 @@ class Compiled:
     isolated: bool = False
 
 
-def findings(unit: Unit, scope: str, compiled: Sequence[Compiled], name: str) -> Iterator[Finding]:
-    """Whatever does not agree in one stage; `name` is the Dockerfile's, for places."""
+def findings(
+    unit: Unit, scope: str, compiled: Sequence[Compiled], name: str,
+    listed: Callable[[Command], Sequence[str]] = lambda _: (),
+) -> Iterator[Finding]:  # fmt: skip
+    """Whatever does not agree in one stage; `name` is the Dockerfile's, for places. `listed`: what
+    the files say of PyTorch that a command gives to pip."""
     commands = list(unit.within(scope))
     values = {one.name: one.value for one in unit.variables}
     base = _base(unit, scope)
-    there = [*([base[1]] if base[1] else []), *_installed(commands, values)]
+    there = [*([base[1]] if base[1] else []), *_installed(commands, values, listed)]
     orders = {id(command): at for at, command in enumerate(commands)}
     builds = [(orders[id(c.command)], c) for c in compiled if id(c.command) in orders]
     yield from _with_base(base[0], there, builds, name)
@@ -87,10 +91,18 @@ def _kind(cuda: Pair | None) -> str:
     return f"cu{cuda[0]}{cuda[1]}" if cuda else ""
 
 
-def _installed(commands: Sequence[Command], values: Mapping[str, str]) -> Iterator[Torch]:
+def _installed(
+    commands: Sequence[Command], values: Mapping[str, str],
+    listed: Callable[[Command], Sequence[str]],
+) -> Iterator[Torch]:  # fmt: skip
     for at, command in enumerate(commands):
-        for word in vocabulary.pip_words(command):
-            text = dockerfile.expanded(word.text, dict(values))
+        pips = [(dockerfile.expanded(word.text, dict(values)), word.place.line)
+                for word in vocabulary.pip_words(command)]  # fmt: skip
+        pins = (text.partition(";")[0].strip() for text in listed(command))
+        pips += [
+            (pin, command.place.line) for pin in pins if re.fullmatch(r"torch\s*==\s*\S+", pin)
+        ]
+        for text, line in pips:
             found = _TORCH.fullmatch(text)
             if found is None or (found[1] is None and len(text) > len("torch")):
                 continue
@@ -99,7 +111,7 @@ def _installed(commands: Sequence[Command], values: Mapping[str, str]) -> Iterat
             cuda = (int(index[2]), int(index[3])) if index and index[2] else None
             cuda = (int(local[1]), int(local[2])) if local else cuda
             kind = _kind(cuda) or (index[1] if index else "")
-            yield Torch(version.partition("+")[0], cuda, kind, word.place.line, at)
+            yield Torch(version.partition("+")[0], cuda, kind, line, at)
 
 
 def _index(command: Command, values: Mapping[str, str]) -> re.Match[str] | None:
@@ -143,7 +155,8 @@ def _replaced(
 ) -> Iterator[Finding]:
     """A second PyTorch, after something was compiled against the first."""
     for first, second in pairwise(there):
-        said = (first.version, first.kind) != (second.version, second.kind)
+        other = second.kind and second.kind != first.kind
+        said = second.version and (second.version != first.version or other)  # else pip keeps it
         between = [part for at, part in builds if first.at < at < second.at]
         if said and (between or first.at >= 0):
             words = f"{second.words} replaces {first.words} (line {first.line})"
