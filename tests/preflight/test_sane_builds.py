@@ -282,3 +282,23 @@ def test_a_pytorch_that_fits_is_not_replaced(tmp_path: Path, again: str) -> None
             "RUN pip install --no-build-isolation /s\n"
             f"RUN pip install '{again}' numpy\n{CMD}")  # fmt: skip
     assert said(written(tmp_path, text, FILES), Level.WARN) == []
+
+
+GATED = {
+    **FILES,
+    "setup.py": "import os\nfrom setuptools import Extension, setup\nparts = []\n"
+    'if os.environ.get("USE_BALANCE", "0") == "1":\n'
+    '    parts.append(Extension("app.balance", ["balance.c"]))\nsetup(ext_modules=parts)\n',
+    "app/main.py": "from app import balance\n",
+}
+
+
+def test_an_extension_inside_a_package_needs_its_switch(tmp_path: Path) -> None:
+    text = f"{BASE}COPY . /s\nRUN pip install /s\n{CMD}"
+    (found,) = said(written(tmp_path, text, GATED))
+    assert "import balance: " in found
+    assert "built only with USE_BALANCE=1 (setup.py, line 4)" in found
+    on = text.replace("COPY", "ENV USE_BALANCE=1\nCOPY")
+    assert said(written(tmp_path, on, GATED)) == []
+    for own in ("balance = None\n", "def balance(): ...\n", "from .x import *\n"):
+        assert said(written(tmp_path, text, {**GATED, "app/__init__.py": own})) == []

@@ -33,7 +33,8 @@ def findings(needs: Needs, entries: list[str], declared: Mapping[str, str]) -> I
     walk = sources.walk(mine or [] if entries else sources.packages())
     unknown: dict[str, modules.Import] = {}
     told: set[str] = set()
-    for one in walk.out:
+    inner = (one for one in walk.inner if one.module in needs.built)
+    for one in (*walk.out, *(one for one in inner if not sources.names(one.module))):
         top, last = one.module.partition(".")[0], one.module.rpartition(".")[2]
         if modules.in_library(top) or (one.maybe and last not in {*needs.built, *_ONLY_HERE}):
             continue

@@ -49,9 +49,11 @@ class Switch:
 @dataclass(slots=True)
 class Walk:
     """Imports that lead out of the sources; `reached` are the modules followed, `unknown` the
-    entries that are no modules of these sources."""
+    entries that are no modules of these sources. `inner`: names that a package of the sources has
+    to have, in a variable or as an extension."""
 
     out: list[Import] = field(default_factory=list)
+    inner: list[Import] = field(default_factory=list)
     reached: set[str] = field(default_factory=set)
     unknown: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
@@ -136,7 +138,24 @@ class Sources:
                 elif not (one.maybe and self.has(one.module.rpartition(".")[0])):
                     found.out.append(one)
                     todo += [(up, (*chain, up)) for up in _parents(one.module)]
+                else:
+                    found.inner.append(one)
         return found
+
+    def names(self, module: str) -> bool:
+        """Whether the parent of a module itself gives this name to something else."""
+        parent, _, last = module.rpartition(".")
+        tree = parsed(self.tree.text(self.file(parent)))
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+                found = node.name
+            elif isinstance(node, ast.alias):
+                found = node.asname or node.name
+            else:
+                found = node.id if isinstance(node, ast.Name) else ""
+            if found in (last, "*", "__getattr__"):
+                return True
+        return False
 
 
 def _imports(tree: ast.Module, module: str, path: str, chain: tuple[str, ...]) -> Iterator[Import]:
