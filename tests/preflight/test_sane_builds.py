@@ -42,6 +42,10 @@ INSTALLED = [
     "COPY . /src\nRUN pip install 'app @ file:///src'\n",
     "COPY . /src\nRUN cd /src && pip install .[server]\n",
     "COPY . /src\nRUN cd /src && mkdir -p x && pip install ./x .\n",
+    "COPY . /src\nRUN pushd /src && pip install . && popd\n",
+    "COPY pyproject.toml /x/\nCOPY app /x/app\nRUN pip install /x\n",
+    "WORKDIR /x\nCOPY app app\n",
+    "COPY app /usr/lib/python3/dist-packages/app\n",
 ]
 
 
@@ -94,6 +98,7 @@ def test_a_builder_is_judged_by_its_own_packages(tmp_path: Path) -> None:
 
 UNCLEAR = [
     "RUN ./install.sh\n", "RUN bash scripts/install.sh\n", "RUN make install\n",
+    "RUN pip install git+https://github.com/me/app\n", "RUN curl -L x | tar xz -C /s\n",
     "RUN pip install $WHERE\n", "COPY --from=me/app:1 /v /v\n", "RUN pip install /w/app.whl\n",
 ]  # fmt: skip
 
@@ -142,6 +147,7 @@ CMAKE = [
     "cmake -B build -DUSE_CURL=OFF $UNKNOWN && cmake --build build",
     "cmake -B build $OPTS",
     "cmake -B build ${OPTS} .",
+    "cmake -DUSE_CURL=OFF -B build && cmake -DUSE_CURL=OFF build",
     "cmake -DUSE_CURL=OFF -B build -G Ninja --install-prefix /opt/app",
 ]
 
@@ -209,6 +215,7 @@ PACKAGES = [
     ("conda env create -f environment.yml", Level.WARN),
     ("micromamba install -y -n base -f env.yml", Level.WARN),
     ("apt-get build-dep -y app", Level.WARN),
+    ("tar xzf onetbb-tbb.tgz -C /usr", Level.WARN),
     ("dpkg -i libtbb-dev_2021.deb", Level.WARN),
     ("apt-get install -y './libtbb-dev.deb'", Level.WARN),
     ("apt-get install -y 'libtbb*'", Level.WARN),
@@ -302,3 +309,28 @@ def test_an_extension_inside_a_package_needs_its_switch(tmp_path: Path) -> None:
     assert said(written(tmp_path, on, GATED)) == []
     for own in ("balance = None\n", "def balance(): ...\n", "from .x import *\n"):
         assert said(written(tmp_path, text, {**GATED, "app/__init__.py": own})) == []
+
+
+CMAKES = [
+    "RUN curl -L https://x/cmake-3.30-linux-x86_64.tar.gz | tar xz -C /usr/local\n",
+    "RUN pipx install cmake\n", "ADD https://x/cmake.tgz /opt/\n",
+    "RUN wget https://x/cmake-3.30.sh && sh cmake-3.30.sh --skip-license\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", CMAKES)
+def test_cmake_may_come_without_a_package(tmp_path: Path, line: str) -> None:
+    text = f"FROM ubuntu:24.04\n{line}COPY . /s\nRUN cmake -S /s -B /b\n"
+    assert said(written(tmp_path, text, {"CMakeLists.txt": "project(a)\n"})) == []
+
+
+def test_packages_bring_those_they_depend_on(tmp_path: Path) -> None:
+    lists = "find_package(PkgConfig REQUIRED)\npkg_check_modules(HWLOC REQUIRED hwloc)\n"
+    text = f"{BASE}RUN apt-get install -y pkg-config libopenmpi-dev\nCOPY . /s\nRUN cmake -S /s\n"
+    assert said(written(tmp_path, text, {"CMakeLists.txt": lists}), Level.WARN) == []
+
+
+def test_sources_may_come_in_other_ways_than_a_clone(tmp_path: Path) -> None:
+    for line in ("git init /s && cd /s && git fetch x && pip install .", "curl x | tar xz"):
+        asked = written(tmp_path, f"{BASE}RUN {line}\n{CMD}", FILES)
+        assert said(BuildAsk(dockerfile=asked.dockerfile, source=asked.source)) == []

@@ -80,7 +80,7 @@ def add_script(unit: Unit, snippet: Snippet, scene: Scene) -> str:
     script = unit.next_script()
     folder = scene.folder
     for simple in read.commands:
-        if name_of(simple.words[0]) == "cd" and len(simple.words) > 1:
+        if name_of(simple.words[0]) in ("cd", "pushd") and len(simple.words) > 1:
             folder = joined(folder, simple.words[1].text)
         here = replace(
             scene, folder=folder, env=(*scene.env, *simple.env),

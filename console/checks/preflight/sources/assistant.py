@@ -149,7 +149,7 @@ def _in_image(
     tree = source or context
     if tree is not None:
         if source is not None and not made.places:
-            yield from _left_out(whole, source, context)
+            yield from _left_out(whole, source, context, closed=made.closed)
         yield from _once(_of_tree(tree, made, ask))
     yield from _once(one for stage in made.every() for one in _of_torch(tree, stage, name))
     yield from _known(unit, name)
@@ -171,14 +171,17 @@ def _linted(unit: Unit, facts: Facts, judged: Iterable[str]) -> Iterator[Finding
         yield Finding(level, title, one.what, one.fix, one.lessons, place=place)
 
 
-def _left_out(whole: Unit, source: SourceTree, context: SourceTree | None) -> Iterator[Finding]:
+def _left_out(
+    whole: Unit, source: SourceTree, context: SourceTree | None, *, closed: bool
+) -> Iterator[Finding]:
     """A tree that no stage of the Dockerfile copies or clones."""
     if any(layout(whole, one.name, context, source).places for one in whole.stages):
         return
     words = f"nothing of {source.root.name} gets into the image: neither copied nor cloned"
     hint = "a phase 1 image without its engine? Clone or COPY it, and install it"
     place = whole.source.path.name
-    yield Finding(Level.FAIL, "source tree", words, hint, ("F-011",), place=place)
+    level = Level.FAIL if closed else Level.WARN
+    yield Finding(level, "source tree", words, hint, ("F-011",), place=place)
 
 
 def _of_tree(tree: SourceTree, made: Layout, ask: BuildAsk) -> Iterator[Finding]:

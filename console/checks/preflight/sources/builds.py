@@ -72,6 +72,26 @@ def builds(command: Command) -> list[Build]:
     return [one for one in found if "$" not in one.folder and "`" not in one.folder]
 
 
+def made_by(command: Command) -> set[str]:
+    """The names of the directories in which a cmake command builds."""
+    given = [value for value, _ in command.options("-B")]
+    given += [w.text[2:] for w in command.args if w.text.startswith("-B") and len(w.text) > 2]
+    return {posixpath.basename(one.rstrip("/")) for one in given}
+
+
+def fetches(command: Command) -> bool:
+    """Whether a command may bring sources in another way than `git clone`."""
+    texts = {word.text for word in command.args}
+    return (
+        command.name in ("tar", "bsdtar", "unzip", "rsync", "svn", "hg", "gh")
+        or (command.name == "git" and bool(texts & {"fetch", "pull", "archive", "worktree"}))
+        or any(
+            "://" in word.text and not word.text.partition("#")[0].endswith(".whl")
+            for word in vocabulary.pip_words(command)
+        )
+    )
+
+
 def _packed(command: Command) -> Iterator[str]:
     """The folders of which a command makes a wheel."""
     for word in vocabulary.pip_words(command, "wheel"):

@@ -59,6 +59,8 @@ class Layout:
     sites: list[Site] = field(default_factory=list)
     absent: list[tuple[str, Command]] = field(default_factory=list)
     """What is built and is not in the tree."""
+    pieces: list[Site] = field(default_factory=list)
+    """What is installed from a folder of which only some parts are known to be of the tree."""
     others: list[Layout] = field(default_factory=list)
     """Of the stages from which something is copied."""
 
@@ -75,7 +77,8 @@ class Layout:
     def installed(self) -> list[Site]:
         """What is built and installed, in whichever stage."""
         files = any(map(builds.installs_files, self.unit.commands))
-        return [one for made in self.every() for one in made.sites if files or not one.packs]
+        every = (one for made in self.every() for one in (*made.sites, *made.pieces))
+        return [one for one in every if files or not one.packs]
 
     @property
     def closed(self) -> bool:
@@ -88,7 +91,7 @@ class Layout:
             for one in commands for word in vocabulary.pip_words(one)
         )  # fmt: skip
         scripts = any(
-            one.name.endswith((".sh", ".bash")) or one.name in _SCRIPTED
+            builds.fetches(one) or one.name.endswith((".sh", ".bash")) or one.name in _SCRIPTED
             or any(word.text.endswith(".sh") for word in one.words[:3]) for one in commands
         )  # fmt: skip
         names = {one.scope for one in self.others}
@@ -138,7 +141,22 @@ class Layout:
             _short(part) for one in self.unit.variables if one.name == "PYTHONPATH"
             for part in one.value.split(":") if part.startswith("/")
         }  # fmt: skip
-        return [part for one in sorted(folders) if (part := self.part_of(one)) is not None]
+        for one in self.places:
+            if (above := posixpath.dirname(one.folder)).endswith(
+                ("/site-packages", "/dist-packages")
+            ):
+                folders.add(above)
+        parts = (self.part_of(one) for one in sorted(folders))
+        around = (self.around(one) for one in sorted(folders))
+        return [one for one in (*parts, *around) if one is not None]
+
+    def around(self, folder: str) -> str | None:
+        """The part of the tree of which a folder of the image has a piece at the same path."""
+        for place in self.places:
+            rest = place.folder.removeprefix(f"{folder.rstrip('/')}/")
+            if rest != place.folder and f"/{place.part}".endswith(f"/{rest}"):
+                return place.part[: -len(rest)].rstrip("/")
+        return None
 
     def files(self, command: Command) -> Iterator[str]:
         """The files of the tree that a command gives to pip as lists of requirements."""
@@ -275,6 +293,9 @@ def _find(made: Layout, tree: SourceTree, *, copied: bool, cloned: bool) -> None
         read = builds.read(command, values)
         for one in builds.builds(read) if command.where is Where.BUILD else ():
             part = made.part_of(_short(one.folder))
+            piece = made.around(_short(one.folder)) if part is None else None
+            if piece is not None:
+                made.pieces.append(Site(piece, command, packs=one.packs))
             if part is not None and part not in tree.folders:
                 made.absent.append((part, command))
             elif part is not None:

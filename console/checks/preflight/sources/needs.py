@@ -14,10 +14,11 @@ from console.checks.lint import vocabulary
 from console.checks.lint.unit import Command
 from console.checks.preflight import Finding, Level
 from console.checks.preflight.image import SCHED_EXT
-from console.checks.preflight.sources import cmake, modules, requirements
+from console.checks.preflight.sources import builds, cmake, modules, requirements
 from console.checks.preflight.sources.layout import Layout, Site
 from console.checks.preflight.sources.packages import (
     ALWAYS,
+    DEPENDS,
     FROM_PIP,
     LIBRARIES,
     key,
@@ -78,9 +79,8 @@ class Needs:
     def __init__(self, tree: SourceTree, layout: Layout | None) -> None:
         self.tree = tree
         self.layout = layout
-        self.there = (
-            vocabulary.installed(layout.unit, layout.scope) if layout is not None else _debs()
-        )
+        there = vocabulary.installed(layout.unit, layout.scope) if layout is not None else _debs()
+        self.there = there.union(*(DEPENDS[one] for one in there if one in DEPENDS))
         self.pips = {requirements.name(word.text) for one in (layout.commands if layout else ())
                      for word in vocabulary.pip_words(one)}  # fmt: skip
         self.sure = layout.sure if layout is not None else False
@@ -93,8 +93,9 @@ class Needs:
             return
         for part, command in self.layout.absent:
             name = posixpath.basename(part)
-            if any(one.name in ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
-                   and one.args and posixpath.basename(one.args[-1].text) == name
+            if any((one.name in ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
+                   and one.args and posixpath.basename(one.args[-1].text) == name)
+                   or (one.name == "cmake" and name in builds.made_by(one))
                    for one in self.layout.commands):  # fmt: skip
                 continue
             words = f"`{one_line(command.line, 60)}` builds {part}, which is not in the tree"
@@ -154,7 +155,8 @@ class Needs:
         if brings or self._has("cmake", ("cmake",), ("cmake",)):
             return
         where = self._where(site, posixpath.join(site.part, "setup.py") if setup else listed[0])
-        level = Level.FAIL if self.sure or self.layout is None else Level.WARN
+        sure = self.layout is None or (self.sure and not self._named("cmake"))
+        level = Level.FAIL if sure else Level.WARN
         words = f"{site.part or 'the tree'} is built with cmake, and nothing installs it"
         yield Finding(level, "cmake", words, self._hint("cmake"), CMAKE, place=where)
 
@@ -219,12 +221,12 @@ class Needs:
 
     def _named(self, name: str) -> bool:
         """Whether a command of the image speaks of it: it may be built there from its sources."""
-        return any(
-            name in word.text.lower()
-            for one in (self.layout.commands if self.layout else ())
-            if not vocabulary.packages(one)
-            for word in one.args
-        )
+        if self.layout is None:
+            return False
+        texts = [word.text for one in self.layout.commands if one.name != name
+                 if not vocabulary.packages(one) for word in one.args]  # fmt: skip
+        texts += [word for one in self.layout.unit.copies for word in one.words]
+        return any(name in text.lower() for text in texts)
 
     def _hint(self, package: str) -> str:
         if self.layout is None:

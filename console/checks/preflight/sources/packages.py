@@ -50,6 +50,16 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 """`find_package`, `pkg_check_modules` and their prefixes, in small letters → packages, any of
 which will do; Debian's is first."""
 
+_WITH_MPI = ("libopenmpi-dev", "libhwloc-dev", "libibverbs-dev", "zlib1g-dev")
+DEPENDS: dict[str, tuple[str, ...]] = {
+    "libopenmpi-dev": _WITH_MPI, "mpi-default-dev": _WITH_MPI, "libboost-all-dev": _WITH_MPI,
+    "libgrpc++-dev": ("libssl-dev", "zlib1g-dev", "libabsl-dev"),
+    "libgrpc-dev": ("libssl-dev", "zlib1g-dev", "libabsl-dev"), "libprotobuf-dev": ("zlib1g-dev",),
+    "libglib2.0-dev": ("pkg-config", "zlib1g-dev"), "libgoogle-glog-dev": ("libgflags-dev",),
+    "libhdf5-dev": ("libcurl4-openssl-dev", "libssl-dev", "zlib1g-dev"),
+}  # fmt: skip
+"""A package of Debian → packages of the table above that it depends on."""
+
 FROM_PIP: dict[str, tuple[str, ...]] = {
     "pybind11": ("pybind11",), "torch": ("torch",), "nanobind": ("nanobind",),
     "tensorflow": ("tensorflow",),
