@@ -334,3 +334,9 @@ def test_sources_may_come_in_other_ways_than_a_clone(tmp_path: Path) -> None:
     for line in ("git init /s && cd /s && git fetch x && pip install .", "curl x | tar xz"):
         asked = written(tmp_path, f"{BASE}RUN {line}\n{CMD}", FILES)
         assert said(BuildAsk(dockerfile=asked.dockerfile, source=asked.source)) == []
+
+
+def test_a_part_inside_a_submodule_comes_with_the_clone(tmp_path: Path) -> None:
+    asked = written(tmp_path, f"{BASE}RUN git clone --recursive {URL}\n"
+                    f"RUN pip install /src /src/x/python\n{CMD}", SUBMODULES)  # fmt: skip
+    assert said(BuildAsk(dockerfile=asked.dockerfile, source=asked.source), Level.WARN) == []

@@ -93,7 +93,7 @@ class Needs:
             return
         for part, command in self.layout.absent:
             name = posixpath.basename(part)
-            if any((one.name in ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
+            if self._in_submodule(part) or any((one.name in ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
                    and one.args and posixpath.basename(one.args[-1].text) == name)
                    or (one.name == "cmake" and name in builds.made_by(one))
                    for one in self.layout.commands):  # fmt: skip
@@ -180,10 +180,13 @@ class Needs:
             place = self.tree.place(lost.path, lost.line)
             yield Finding(Level.FAIL, "path of CMake", words, hint, MOVED, place=place)
 
+    def _in_submodule(self, target: str) -> bool:
+        subs = [one.path for one in self.tree.submodules()]
+        return any(target == one or target.startswith(f"{one}/") for one in subs)
+
     def _put(self, target: str) -> bool:
         """Whether a command puts it there, or a submodule, which the clone brings, is there."""
-        subs = [one.path for one in self.tree.submodules()]
-        if any(target == one or target.startswith(f"{one}/") for one in subs):
+        if self._in_submodule(target):
             return True
         parts = target.split("/")
         return any(
