@@ -33,6 +33,8 @@ MOVED = ("F-017",)
 SHALLOW = ("F-013",)
 DPKG_S = 20.0
 _APART = ("third_party/", "tests/", "test/", "examples/", "build/", "extern/", "external/", "docs/")
+MAKES = ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
+"""Programs whose last word names what they make."""
 
 
 def submodules(tree: SourceTree, layout: Layout | None) -> Iterator[Finding]:
@@ -92,16 +94,21 @@ class Needs:
         if self.layout is None:
             return
         for part, command in self.layout.absent:
-            name = posixpath.basename(part)
-            if self._in_submodule(part) or any((one.name in ("cp", "mv", "ln", "mkdir", "git", "tar", "unzip")
-                   and one.args and posixpath.basename(one.args[-1].text) == name)
-                   or (one.name == "cmake" and name in builds.made_by(one))
-                   for one in self.layout.commands):  # fmt: skip
+            if self._in_submodule(part) or self._brought(posixpath.basename(part)):
                 continue
             words = f"`{one_line(command.line, 60)}` builds {part}, which is not in the tree"
             hint = "another release has another layout: name its tag in git clone --branch"
             place = f"{self.layout.unit.source.path.name}:{command.place.line}"
             yield Finding(Level.FAIL, "source tree", words, hint, CMAKE, place=place)
+
+    def _brought(self, name: str) -> bool:
+        """Whether a command of the Dockerfile itself makes a file or folder of that name."""
+        assert self.layout is not None
+        return any(
+            (one.name in MAKES and one.args and posixpath.basename(one.args[-1].text) == name)
+            or (one.name == "cmake" and name in builds.made_by(one))
+            for one in self.layout.commands
+        )
 
     def of_site(self, site: Site) -> Iterator[Finding]:
         """What one part of the tree needs to be built."""
