@@ -41,7 +41,9 @@ def recorded() -> tuple[tuple[Flag, ...], dict[Point, Outcome], Point]:
 def run(say: Callable[[str], None]) -> list[Figure]:
     """By goal: how far the tuner's choice is behind the best point, and its share of all points."""
     flags, points, start = recorded()
-    say(f"{len(points)} measured combinations of {len(flags)} flags, {ROUNDS} rounds for each goal")
+    size = Space(flags, start).size
+    refused = size - len(points)
+    say(f"{size} combinations of {len(flags)} flags, {refused} of which the engine refuses")
     figures: list[Figure] = []
     for goal in GOALS:
         rate = {point: goal.score(found) or 0.0 for point, found in points.items()}
@@ -52,7 +54,7 @@ def run(say: Callable[[str], None]) -> list[Figure]:
             begin = start if number == 0 else chance.choice(sorted(points))
             chosen, asked = tuned(flags, points, begin, goal)
             behind.append(1 - rate[chosen] / best)
-            share.append(asked / len(points))
+            share.append(asked / size)
             drawn = chance.sample(sorted(points), asked)
             by_chance.append(1 - max(rate[point] for point in drawn) / best)
         name = goal.prefer
@@ -73,4 +75,4 @@ def tuned(
     search = Search(Space(flags, start), goal, lambda point: points.get(point, refused))
     found = search.run()
     assert found.best is not None
-    return found.best, sum(one.fate == "measured" for one in found.outcomes.values())
+    return found.best, search.asked

@@ -1,16 +1,17 @@
 """Finds the fastest point of a space with few measurements.
 
-It changes one flag at a time from the best point so far, then two at once where the single changes
-promise enough. A point that surely takes more memory than one that did not fit is left out, so a
-range of layers is halved until the last that fits is found. It stops when no change of one flag is
-faster, and no change of two can be: by the product of what each change gives alone, raised by the
-largest interaction that was seen.
+In a large space it begins with points all over it. It changes one flag at a time from the best
+point so far, then two at once where the single changes promise enough. A point that surely takes
+more memory than one that did not fit is left out, so a range of layers is halved until the last
+that fits is found. It stops when no change of one flag is faster, and no change of two can be: by
+the product of what each change gives alone, raised by the largest interaction that was seen.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ FEW = 4
 SLACK = 0.25
 """An interaction of two flags that is reckoned with before any was seen."""
 MOST_PASSES = 20
+SCATTERED, MOST_SCATTERED = 20, 20
+"""One of so many combinations is measured to begin with, and so many at most."""
 RESOURCES: tuple[Resource, ...] = ("card", "host")
 LEFT_OUT = Outcome("unfit", why="it takes more memory than a point that did not fit")
 
@@ -51,7 +54,7 @@ class Search:
         self.found.outcomes.update(self.known)
         try:
             self._begin()
-            for point in self.known:
+            for point in (*self.known, *self._scattered()):
                 self._take(point)
             for _ in range(MOST_PASSES):
                 while self._lines():
@@ -124,6 +127,18 @@ class Search:
             for place in _others(self.space, self.space.start, flag):
                 if self._take(_at(self.space.start, flag, place)):
                     return
+
+    def _scattered(self) -> list[Point]:
+        """Points all over a large space, every value of each flag as often as the others: changes
+        of one flag alone may end beside a point that is much slower than the best. The same each
+        time, so that a search that was stopped goes on with them."""
+        count = min(MOST_SCATTERED, self.space.size // SCATTERED, self.most // 3)
+        chance, columns = random.Random(count), []
+        for flag in self.space.flags:
+            places = [number % len(flag.values) for number in range(count)]
+            chance.shuffle(places)
+            columns.append(places)
+        return list(zip(*columns, strict=True))
 
     def _smallest(self, resource: Resource) -> Point:
         """The start with every value that takes the least of a memory."""
