@@ -193,8 +193,12 @@ def fence(far: Login) -> dict[str, Any] | None:
 def moved(far: Login, step: str) -> Callable[[], bool]:
     """Whether a step has said more since this call."""
     log = far.box.world.run.attempt_log(step, 1)
-    before = log.stat().st_size
-    return lambda: log.stat().st_size > before
+
+    def size() -> int:
+        return log.stat().st_size if log.exists() else 0  # it begins with the first line
+
+    before = size()
+    return lambda: size() > before
 
 
 # -- the tests --------------------------------------------------------------------------------
