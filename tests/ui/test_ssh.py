@@ -249,6 +249,7 @@ def test_the_line_dies_in_the_middle_of_a_step(far: Login, how: str) -> None:
     command = far.tmux() if how == "tmux" else far.bare()
     terminal = far.log_in(command)
     begun(far, terminal)
+    until(lambda: world.pids("step"), "the step's command runs")  # it is shown as running before
     runner, steps = world.pids("runner"), world.pids("step")
     ladder = world.pids("ladder")
     (console,) = far.consoles()
