@@ -93,18 +93,13 @@ def demo_site() -> Path:
 
 def _free_ports(count: int) -> list[int]:
     """Ports of the demo's range on which nothing listens."""
-    import socket  # only where it is wanted: it costs start-up time
+    from itertools import islice
 
-    found: list[int] = []
-    for port in PORTS:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
+    from console.host.ports import is_free  # only where it is wanted: it costs start-up time
+
+    found = list(islice(filter(is_free, PORTS), count))
+    if len(found) == count:
+        return found
     raise UsageError("no free port for the demo", f"looked at {PORTS.start}-{PORTS.stop - 1}")
 
 

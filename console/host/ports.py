@@ -91,6 +91,16 @@ def is_local(url: str) -> bool:
     return True
 
 
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of loopback now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def port_of(url: str) -> int:
     """The port of a URL, or its scheme's default."""
     parts = urlsplit(url)

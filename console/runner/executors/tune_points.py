@@ -119,9 +119,9 @@ class ServerRig:
 
     def measure(self, argv: tuple[str, ...], changes: str) -> Outcome:
         spec = replace(self._spec, runs=tuning.with_argv(self._spec.runs, argv))
-        if argv != self.base and (
-            why := self._unfit(spec)
-        ):  # today's flags serve, whatever the sum
+        # today's flags serve, whatever the sum says of them
+        why = self._unfit(spec) if argv != self.base else ""
+        if why:
             return Outcome("unfit", why=why)
         self._changes, self._kills = changes, oom_kills()
         append_line(self._context.run.log(self._name), f"{MARK}{changes}", 0o600)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -23,6 +22,7 @@ from console.config.playbook.rules import step_locs
 from console.config.playbook.tuning_step import TuneStep
 from console.config.site.site import Site
 from console.config.yaml import Document
+from console.host.ports import is_free
 from console.host.process import ProcessSpec
 from console.runtime import proxy
 from console.runtime.docker.client import inspect
@@ -87,14 +87,10 @@ def free_port_after(port: int) -> int:
         *range(port + 1, min(port + PORTS, 65536)),
         *range(port - 1, max(port - PORTS, 1024), -1),
     ]
-    for one in near:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            try:
-                probe.bind(("127.0.0.1", one))
-            except OSError:
-                continue
-            return int(one)
-    raise ServiceError(f"no port near {port} is free", "", BY_HAND)
+    found: int | None = next((one for one in near if is_free(one)), None)
+    if found is None:
+        raise ServiceError(f"no port near {port} is free", "", BY_HAND)
+    return found
 
 
 def _with_port(url: str, port: int) -> str:
