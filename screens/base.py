@@ -22,11 +22,14 @@ from textual.strip import Strip
 
 from console.common.text import clean
 from console.frontends.tui.watch.run import Snapshot
-from widgets.bars import BaselineBadge, KeyLine, badge, emergency
+from console.journal.guard_status import LOOKING, NOBODY, GuardView
+from console.render.guard import lease_words
+from widgets.bars import BaselineBadge, KeyLine, StatusLine, badge, emergency, status
 from widgets.rows import Row, Rows, RowsView, TextView
 
 if TYPE_CHECKING:
     from console.frontends.tui.app import ConsoleApp
+    from console.journal.run_dir import RunDir
 
 
 T = TypeVar("T")
@@ -34,8 +37,18 @@ EAGER_S = 0.5
 TURNS = 8
 """Turns of the event loop without new layout before a first frame is painted."""
 
+WIDE = 120
 LEAST = 20
 """Columns for which the layout is made at least."""
+
+
+def guard_of(console: ConsoleApp, run: RunDir | None) -> GuardView:
+    """A run's guard as last read; an empty view if that was another run's."""
+    if run is None:
+        return NOBODY
+    view: GuardView = console.watchers.guard.latest
+    same = view.run is not None and view.run.path == run.path
+    return view if same else GuardView(run, LOOKING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +133,11 @@ class Base(Screen[T]):
         """The run on show as it was last seen; one without a run before the first look."""
         return self.console.snapshot or Snapshot()
 
+    @property
+    def guard(self) -> GuardView:
+        """The guard of the run on show as last read."""
+        return guard_of(self.console, self.shot.run)
+
     async def _on_idle(self, event: Idle) -> None:
         """At the start do each round of layout, scrolling and painting at once: Textual waits for a
         tick of its frame clock between them, and ours is slow on purpose."""
@@ -154,15 +172,26 @@ class Base(Screen[T]):
 
     def draw_badge(self) -> None:
         """Draw the baseline's state and what the emergency key does now."""
-        app, line = self.console, self.query_one(BaselineBadge)
-        width = line.size.width or app.size.width
-        shot = self.shot
+        app, line, shot = self.console, self.query_one(BaselineBadge), self.shot
         restore_s = shot.restore_s if shot.live else None
+        readonly = app.watchers.readonly
+        down = shot.view.down_since if shot.live and shot.view.outage else None
         line.draw(
-            badge(app.baseline, time.time(), width),
-            emergency(shot.live, shot.rollback, restore_s, app.watchers.readonly, width),
-            width,
+            lambda room: badge(app.baseline, time.time(), room, down),
+            lambda room: emergency(shot.live, shot.rollback, restore_s, readonly, room),
+            line.size.width or app.size.width,
         )
+
+    def draw_status(self) -> None:
+        """Draw the run on show in its row."""
+        line, shot = self.query_one(StatusLine), self.shot
+        width = line.size.width or self.app.size.width
+        if shot.word == "none":
+            line.show([(("no run", "dim"),)])
+            return
+        mode = str(shot.control.get("mode", ""))
+        lease = lease_words(self.guard.lease, brief=width < WIDE)
+        line.show([status(shot.view, shot.word, mode, time.time(), width, shot.at, lease)])
 
     def in_thread(self, work: Callable[[], None]) -> threading.Thread:
         """Run slow work in a daemon thread, for which a closing console does not wait, as it would
@@ -249,18 +278,20 @@ class RunDialog(Dialog[T]):
 
 
 class Page(Base[None]):
-    """The frame of every screen but the run's: the baseline above, a `HEAD` line if it has one, the
-    `body`, the keys below, Esc back."""
+    """The frame of every screen but the run's: the baseline and the run above, a `HEAD` line if it
+    has one, the `body`, the keys below, Esc back."""
 
     SCOPE = "page"
     HEAD = True
     DEFAULT_CSS = """
     Page #head { background: $panel; }
+    Page StatusLine { background: $surface; }
     Page TextView { padding: 0 1; }
     """
 
     def compose(self) -> ComposeResult:
         yield BaselineBadge()
+        yield StatusLine()
         if self.HEAD:
             yield Rows(id="head")
         yield from self.body()
@@ -301,10 +332,11 @@ class Page(Base[None]):
         """Draw the content for the current size."""
 
     def redraw_frame(self) -> None:
-        """Badge and keys; cheap, only what changed is sent."""
+        """Badge, run and keys; cheap, only what changed is sent."""
         if not self.stands:
             return
         self.draw_badge()
+        self.draw_status()
         self.query_one(KeyLine).draw(self.SCOPE, readonly=self.console.watchers.readonly)
 
 

@@ -11,12 +11,12 @@ from textual.containers import Vertical
 
 from console.common.text import clean
 from console.common.units import format_duration, number
-from console.journal.guard_status import ACTED, LOOKING, NOBODY, GuardView
+from console.journal.guard_status import ACTED, GuardView
 from console.render.cells import glyphs
 from console.render.guard import acted, line, lines
 from console.render.text_chart import LABEL, Curve, chart
 from screens.actions import Verbs
-from screens.base import Dialog, ReadingPage
+from screens.base import Dialog, ReadingPage, guard_of
 from widgets.bars import rate
 from widgets.rows import Row, Rows, TextView, fit, spread
 from widgets.steps import behind, paragraph, wrapped
@@ -40,23 +40,10 @@ POLL_S = 0.1
 TONE = {"ok": "good", "failed": "bad", "skipped": "dim", "note": "warn", "begin": "accent"}
 
 
-def guard_of(console: ConsoleApp, run: RunDir | None) -> GuardView:
-    """A run's guard as last read; an empty view if that was another run's."""
-    if run is None:
-        return NOBODY
-    view: GuardView = console.watchers.guard.latest
-    same = view.run is not None and view.run.path == run.path
-    return view if same else GuardView(run, LOOKING)
-
-
 class Guarded(Verbs):
     """A screen that shows its run's guard in `Rows(id="guard")` and opens the page of a breach."""
 
     breach_shown: tuple[object, ...] = ()
-
-    @property
-    def guard(self) -> GuardView:
-        return guard_of(self.console, self.shot.run)
 
     def draw_guard(self) -> None:
         """Draw the guard's line, at each tick; only changed cells are sent."""

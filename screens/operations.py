@@ -4,47 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Size
 
-from console.common.logs.line import LogLine
-from console.common.logs.tail import Tail
 from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
-from console.journal.run_files import SERVICE, STEP, LogFile
+from console.journal.guard_status import LOOKING, NONE, OK
 from console.journal.run_view import RunView
 from console.journal.state import STANDING, RunState
-from console.render.guard import lease_words
+from console.render.guard import line
+from console.render.upcoming import upcoming
+from screens.base import WIDE
 from screens.emergency import Guarded
+from screens.log_feed import LogFeed, sources
 from widgets.bars import (
     TENS,
     BaselineBadge,
-    GaugeStrip,
     KeyLine,
     StatusLine,
     bindings,
     option_rows,
-    status,
     verbs_now,
 )
 from widgets.log_pane import LogPane
+from widgets.machine import MachinePanels
 from widgets.rows import Row, Rows, RowsView, TextView
 from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_row, summary_rows
 
-if TYPE_CHECKING:
-    from console.frontends.tui.watch.baseline_container import BaselineLog
-
-BEHIND = 4
-"""Most batches on their way to the screen; with more, the reader waits."""
-CONTAINER = "container"
-"""The kind of a log that is followed only while somebody reads it."""
-
+BOXED = (100, 30)
+"""Columns and rows from which on steps, details and log have a frame."""
 TICK_S = 2.5
 STALE_S = 2.5
-WIDE = 120
 
 FIRST = (
     "No run yet.",
@@ -56,101 +48,6 @@ FIRST = (
     "The baseline is what the site file says (~/.config/omni-console/site.yaml); without one the "
     "embedded demo serves. `omni-console demo` in a shell shows a whole run in half a minute.",
 )
-
-
-def sources(logs: tuple[LogFile, ...], container: BaselineLog | None = None) -> list[LogFile]:
-    """A run's logs in their order, the baseline container's after the services."""
-    found = list(logs)
-    if container is not None:
-        at = max((n for n, log in enumerate(found) if log.kind == SERVICE), default=-1) + 1
-        at = at or min(1, len(found))
-        found.insert(at, LogFile("baseline", container.path, CONTAINER))
-    return found
-
-
-class LogFeed:
-    """One tail at a time, its lines passed to the pane on the UI loop."""
-
-    def __init__(self, pane: LogPane, call: Callable[..., object]) -> None:
-        """`call` runs a function on the UI loop from any thread."""
-        self.pane = pane
-        self._call = call
-        self._tail: Tail | None = None
-        self._waiting = 0
-        self._turn = 0
-        self.container: BaselineLog | None = None
-        self.sources: list[LogFile] = []
-        self.source: LogFile | None = None
-        self.chosen = False
-
-    def offer(self, found: list[LogFile]) -> None:
-        """Take the current list of sources; follow the run unless the operator chose one."""
-        self.sources = found
-        paths = [log.path for log in found]
-        if self.source is not None and self.chosen and self.source.path in paths:
-            return
-        filled = (log for log in found if log.filled)  # the first that has something in it
-        wanted = next(filled, found[0] if found else None)
-        if wanted is None or self.source is None or wanted.path != self.source.path:
-            self.chosen = False
-            self.show(wanted)
-
-    def turn(self, by: int) -> None:
-        """Show the next or previous source, and stay there."""
-        if self.sources:
-            self.choose(self.sources[(self._at(self.source) + by) % len(self.sources)])
-
-    def _at(self, source: LogFile | None) -> int:
-        """The index of a source, else 0."""
-        paths = [log.path for log in self.sources]
-        return paths.index(source.path) if source is not None and source.path in paths else 0
-
-    def choose(self, source: LogFile) -> None:
-        self.chosen = True
-        self.show(source)
-
-    def output_of(self, step: str) -> bool:
-        """Show a step's output; False if it has none."""
-        for source in self.sources:
-            if source.kind == STEP and source.step == step:
-                self.choose(source)
-                return True
-        return False
-
-    def show(self, source: LogFile | None) -> None:
-        """End the current tail and begin the next."""
-        self.close()
-        self.source = source
-        self._turn += 1
-        if source is None:
-            self.pane.attach("log", "there is no log yet")
-            return
-        if source.kind == CONTAINER and self.container is not None:
-            self.container.start()
-        at = self._at(source) + 1
-        many = f" {at}/{len(self.sources)}" if len(self.sources) > 1 else ""
-        self.pane.attach(f"{source.name}{many}", "nothing in it yet")
-        turn = self._turn
-        self._tail = Tail(source.path, lambda batch: self._deliver(turn, batch))
-        self._tail.start()
-
-    def _deliver(self, turn: int, batch: list[LogLine]) -> bool:
-        """In the tail's thread: pass a batch on unless the screen is behind."""
-        if self._waiting >= BEHIND:
-            return False
-        self._waiting += 1
-        self._call(self._take, turn, batch)
-        return True
-
-    def _take(self, turn: int, batch: list[LogLine]) -> None:
-        self._waiting -= 1
-        if turn == self._turn:
-            self.pane.take(batch)
-
-    def close(self) -> None:
-        if self._tail is not None:
-            self._tail.close()
-            self._tail = None
 
 
 class OperationsScreen(Guarded):
@@ -165,13 +62,17 @@ class OperationsScreen(Guarded):
 
     def compose(self) -> ComposeResult:
         yield BaselineBadge(id="badge")
-        yield GaugeStrip(id="gauges")
+        yield StatusLine(id="status")
+        yield MachinePanels(id="gauges")
         yield Rows(id="guard")
         with Container(id="body"):
-            yield StepList(id="steps")
-            yield TextView(id="detail")
+            steps, detail = StepList(id="steps"), TextView(id="detail")
+            steps.border_title, detail.border_title = "Steps", "Now"
+            steps.border_subtitle = "took / planned"
+            yield steps
+            yield detail
         yield LogPane(id="log")
-        yield StatusLine(id="status")
+        yield Rows(id="next")
         yield KeyLine(id="keys")
 
     def on_mount(self) -> None:
@@ -207,7 +108,8 @@ class OperationsScreen(Guarded):
     def _shape(self, size: Size) -> None:
         self.set_class(size.width < 80, "narrow")
         self.set_class(size.width >= WIDE, "wide")
-        self.query_one(GaugeStrip).max_rows = 2 if size.height < 24 else 5
+        self.set_class(size.width >= BOXED[0] and size.height >= BOXED[1], "boxed")
+        self.query_one(MachinePanels).window = size.height
 
     # -- what changed ------------------------------------------------------------------------
 
@@ -223,17 +125,29 @@ class OperationsScreen(Guarded):
 
     def sampled(self, sample: Sample) -> None:
         """Take a sample, once a second; clocks advance in the same frame."""
-        self.query_one(GaugeStrip).draw(sample, sample.at, self.guard.marks)
-        self.draw_guard()
+        self.draw_machine(sample, sample.at)
         self.count_on()
+
+    def draw_machine(self, sample: Sample, now: float) -> None:
+        """Draw the panels, and the guard in a row of its own where no panel has room for it or
+        where it has to be seen."""
+        guard, panels = self.guard, self.query_one(MachinePanels)
+        panels.draw(
+            sample, now, self.console.history, guard.marks,
+            lambda width: line(guard, time.monotonic(), width),
+        )  # fmt: skip
+        quiet = guard.word_at(time.monotonic()) in (OK, NONE, LOOKING)
+        self.set_class(panels.says_guard and quiet, "told")
+        self.draw_guard()
 
     def tick(self) -> None:
         """Advance clocks, and the age of the last sample, even without a new one."""
         sample = self.console.sample
         if sample is None or time.monotonic() - sample.at > STALE_S:
             if sample is not None:
-                self.query_one(GaugeStrip).draw(sample, time.monotonic(), self.guard.marks)
-            self.draw_guard()
+                self.draw_machine(sample, time.monotonic())
+            else:
+                self.draw_guard()
             self.count_on()
 
     def count_on(self) -> None:
@@ -242,7 +156,7 @@ class OperationsScreen(Guarded):
         if not (snapshot.alive or snapshot.is_rolling_back):
             return
         if snapshot.view.state is RunState.RUNNING:
-            self.query_one(StepList).draw(snapshot.view, now, self.at)
+            self.query_one(StepList).draw(snapshot.view, now, self.shot.at)
         tens = int(now - snapshot.view.created) // TENS
         if snapshot.view.state not in STANDING or tens != self.tens or self.guard.lease:
             self.tens = tens
@@ -255,6 +169,8 @@ class OperationsScreen(Guarded):
         self.set_class(self.shot.word == "none", "empty")
         self.draw_badge()
         self.draw_guard()
+        if self.console.sample is not None:
+            self.draw_machine(self.console.sample, time.monotonic())
         self.draw_status()
         self.draw_steps()
         self.offer_logs()
@@ -267,11 +183,6 @@ class OperationsScreen(Guarded):
             self.feed.offer(sources(watchers.logs, watchers.baseline_log))
 
     @property
-    def at(self) -> str:
-        """The step before which a paused run stands; "" while one runs."""
-        return str(self.shot.control.get("step") or "") if self.shot.word == "paused" else ""
-
-    @property
     def ready(self) -> bool:
         """Whether the runner has said what it waits for; earlier keys are refused."""
         shot = self.shot
@@ -279,19 +190,15 @@ class OperationsScreen(Guarded):
         return not waits or shot.control.get("state") == str(shot.view.state)
 
     def draw_status(self) -> None:
-        line, shot = self.query_one(StatusLine), self.shot
-        width = line.size.width or self.app.size.width
-        if shot.word == "none":
-            line.show([(("no run", "dim"),)])
-            return
+        super().draw_status()
+        shot, now = self.shot, time.time()
         mode = str(shot.control.get("mode", ""))
-        lease = lease_words(self.guard.lease, brief=width < WIDE)
-        line.show([status(shot.view, shot.word, mode, time.time(), width, self.at, lease)])
+        self.query_one("#next", Rows).show([upcoming(shot.view, shot.word, shot.at, mode, now)])
 
     def draw_steps(self) -> None:
         shot, steps = self.shot, self.query_one(StepList)
         view = shot.view
-        steps.draw(view, time.time(), self.at)
+        steps.draw(view, time.time(), self.shot.at)
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
         detail.show(self._detail(view, steps.step, width))
@@ -300,7 +207,7 @@ class OperationsScreen(Guarded):
             keys.draw("log", readonly=readonly)
         else:
             offered = self.ready and not readonly
-            verbs = verbs_now(view, shot.word, self.at) if offered else []
+            verbs = verbs_now(view, shot.word, self.shot.at) if offered else []
             keys.draw("run", ["report"] if view.over else verbs, readonly=readonly)
 
     def _detail(self, view: RunView, step_id: str, width: int) -> list[Row]:
@@ -314,11 +221,11 @@ class OperationsScreen(Guarded):
             return [row for line in FIRST for row in paragraph(line, width)]
         if view.over and not self.query_one(StepList).chosen:
             return summary_rows(view, width)
-        current = step.id == (self.at or (view.current or step).id)
+        current = step.id == (self.shot.at or (view.current or step).id)
         can: list[Row] = []
         if current and self.ready and not self.console.watchers.readonly:
             confirm = str(snapshot.control.get("confirm") or "")
-            can = option_rows(view, snapshot.word, confirm, width, self.at)
+            can = option_rows(view, snapshot.word, confirm, width, self.shot.at)
         last = view.current
         before = [result_row(last, width)] if current and last and last.id != step.id else []
         return [*before, *detail_rows(view, step, can, width)]

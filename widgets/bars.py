@@ -6,24 +6,18 @@ Words and keys come from the run's state and the single registry of actions.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
-from textual.events import Resize
-from textual.geometry import Size
-from textual.reactive import var
-from textual.strip import Strip
 from textual.timer import Timer
 
 from console.common.text import clean
 from console.common.units import format_duration
-from console.host.sample import NO_MARKS, GpuReport, Marks, Sample, Trend
 from console.journal.run_view import RunView
 from console.journal.state import ENDS, STANDING, RunState, possible_verbs
 from console.render.cells import glyphs
 from console.render.cutover import cut_over
-from console.render.gauges import all_rows, trend_value
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from widgets.rows import Part, Row, Rows, fit, spread, width_of
 from widgets.steps import paragraph, progress_words, short
@@ -177,12 +171,15 @@ class KeyLine(Rows):
         return self._words
 
 
-def badge(view: BaselineView | None, now: float, width: int) -> Row:
-    """`● SERVING deepseek-r1  10.9 tok/s, proven 14:03`; words before colour, cut from the end."""
+def badge(view: BaselineView | None, now: float, width: int, down: float | None = None) -> Row:
+    """`● SERVING deepseek-r1  10.9 tok/s, proven 14:03`; words before colour, cut from the end.
+    `down`: since when the run on show has it down as planned (0.0 for a time that is not known)."""
     if view is None:
         return (("baseline: looking ", "dim"), (glyphs().ellipsis, "dim"))
     if view.word == "none":
         return (("no baseline known: ", "bold"), ("no site file and no run yet", "dim"))
+    if down is not None and view.word not in ("serving", "degraded", "loading", "cut over"):
+        return _planned(view, down, width)
     tone = TONE.get(view.word, "dim")
     row: list[tuple[str, str]] = [
         (f"{glyphs().dot} {view.word.upper()}", tone), (f" {view.name}", "bold"),
@@ -203,6 +200,17 @@ def badge(view: BaselineView | None, now: float, width: int) -> Row:
     return tuple(row)
 
 
+def _planned(view: BaselineView, down: float, width: int) -> Row:
+    """`▼ DOWN for this run since 13:52  deepseek-r1  reference 10.9 tok/s`."""
+    since = f" since {time.strftime('%H:%M', time.localtime(down))}" if down else ""
+    row: list[Part] = [(f"{glyphs().down} DOWN for this run", "warn"), (since, "")]
+    row.append((f"  {view.name}", "bold"))
+    reference = f"  reference {view.reference:g} tok/s" if view.reference else ""
+    if width_of([*row, (reference, "")]) <= width:
+        row.append((reference, "dim"))
+    return tuple(row)
+
+
 def rate(tok_s: float) -> str:
     """Tokens a second, three figures: 3.68, 10.9, 205, 6150."""
     return f"{tok_s:.3g}" if tok_s < 999.5 else f"{tok_s:.0f}"
@@ -217,32 +225,55 @@ def _when(at: float, now: float) -> str:
 def emergency(
     live: bool, rollback: str, restore_s: float | None, readonly: bool, width: int
 ) -> Row:
-    """What the emergency key does now, and how long it takes; shorter in a narrow window."""
+    """What the emergency key does now, and how long it takes, in as many words as fit."""
     key = EMERGENCY.first
     if readonly:
-        return (("READ-ONLY", "warn"), (" omni-console rollback from a shell", "dim"))
+        word: Part = ("READ-ONLY", "warn")
+        return _longest(width, (word, (" omni-console rollback from a shell", "dim")), (word,))
     if rollback:
         return (
             (rollback.upper(), "alarm" if rollback == "rolling back" else "warn"),
             (f" {key} shows it", ""),
         )
     back = "" if restore_s is None else f", back in {format_duration(restore_s)}"
+    about = "" if restore_s is None else f" ~{_clock(restore_s)}"
     if live:
-        words = f" stops candidates, restores the baseline{back or ', time not measured yet'}"
-        if len(words) + 5 > width:
-            words = f" restores the baseline{back}"
-        return ((f" {key} ", "alarm"), (words, "bold"))
-    return ((f"{key} restores the baseline{back}", "dim"),)
+        lead: Part = (f" {key} ", "alarm")
+        unknown = ", time not measured yet"
+        return _longest(
+            width, (lead, (f" stops candidates, restores the baseline{back or unknown}", "bold")),
+            (lead, (f" restores the baseline{back}", "bold")),
+            (lead, (f" {EMERGENCY.title}{about}", "bold")),
+        )  # fmt: skip
+    return _longest(
+        width, ((f"{key} restores the baseline{back}", "dim"),),
+        ((f"{key} {EMERGENCY.title}{about}", "dim"),),
+    )  # fmt: skip
+
+
+def _clock(seconds: float) -> str:
+    """Minutes and seconds, or seconds alone: `1:14`, `8 s`."""
+    whole = round(seconds)
+    return f"{whole // 60}:{whole % 60:02d}" if whole >= 60 else f"{whole} s"
+
+
+def _longest(width: int, *rows: Row) -> Row:
+    """The first row that fits, else the last."""
+    return next((row for row in rows if width_of(row) <= width), rows[-1])
 
 
 class BaselineBadge(Rows):
-    """Badge and emergency line, always in view: one row if both fit, else two."""
+    """The baseline and the emergency key, always in view: one row, or two where the window is too
+    narrow for both."""
 
-    def draw(self, left: Row, right: Row, width: int) -> None:
-        if width_of(left) + width_of(right) + 2 <= width:
-            self.show([spread(left, right, width)])
+    def draw(self, left: Callable[[int], Row], right: Callable[[int], Row], width: int) -> None:
+        """Draw what both say in so many cells; the key's words give way first."""
+        said = left(width - width_of(right(0)) - 2)
+        key = right(width - width_of(said) - 2)
+        if width_of(said) + width_of(key) + 2 <= width:
+            self.show([spread(said, key, width)])
         else:
-            self.show([left, right])
+            self.show([left(width), key])
 
 
 def status(
@@ -297,65 +328,4 @@ MODES = {
 
 
 class StatusLine(Rows):
-    """The run in one row: state, where it is, decision, elapsed time."""
-
-
-def gauge_rows(
-    sample: Sample | None, now: float, width: int, trends: Mapping[str, Trend], max_rows: int = 0,
-    marks: Marks = NO_MARKS,
-) -> list[Row]:  # fmt: skip
-    """Every gauge in `width` cells and at most `max_rows` rows (0: no limit); `now` in monotonic
-    seconds. Before the first sample: one row that says so."""
-    if sample is None:
-        return [(("sampling ", "dim"), (glyphs().ellipsis, "dim"))]
-    return all_rows(sample, width, now, glyphs(), trends, max_rows, marks)
-
-
-class GaugeStrip(Rows):
-    """GPU, memory and disk gauges. Its height depends on its width, the number of cards and
-    `max_rows` (0: no limit), not on any figure."""
-
-    max_rows = var(0, init=False)
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._sample: Sample | None = None
-        self._now = 0.0
-        self._marks = NO_MARKS
-        self._trends: dict[str, Trend] = {}
-        self._trend_at = -1.0
-
-    def draw(self, sample: Sample, now: float, marks: Marks = NO_MARKS) -> None:
-        """Draw this sample; ages are relative to `now` (monotonic seconds). Call it at each tick,
-        even with an old sample, because its age is shown. `marks`: where a guard acts."""
-        self._sample, self._now, self._marks = sample, now, marks
-        if sample.gpu is not None and sample.gpu.at != self._trend_at:
-            self._remember(sample.gpu)
-        self.watch_max_rows()
-
-    def watch_max_rows(self) -> None:
-        if self.is_mounted and self.size.width:
-            self.show(self.rows(self.size.width))
-
-    def rows(self, width: int) -> list[Row]:
-        """What it draws at this width."""
-        return gauge_rows(self._sample, self._now, width, self._trends, self.max_rows, self._marks)
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self.rows(width))
-
-    def render_line(self, y: int) -> Strip:
-        return super().render_line(y).simplify()  # neighbours of one style are sent as one
-
-    def on_resize(self, event: Resize) -> None:
-        self._rows = tuple(self.rows(event.size.width))
-        self.refresh()
-
-    def _remember(self, report: GpuReport) -> None:
-        """Add one value per report to each trend, or a gap for a lost card."""
-        self._trend_at = report.at
-        current = {gpu.uuid: trend_value(gpu) for gpu in report.gpus}
-        for uuid in current:
-            self._trends.setdefault(uuid, Trend())
-        for uuid, trend in self._trends.items():
-            trend.add(current.get(uuid))
+    """The run in one row, on every screen: state, where it is, decision, elapsed time."""

@@ -49,9 +49,12 @@ def times(step: StepView, now: float) -> str:
     return actual if step.takes_s is None else f"{actual or '-'}/{short(step.takes_s)}"
 
 
-def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
+def step_row(
+    step: StepView, width: int, now: float, verdict: str = "", *, down: bool = False
+) -> Row:
     """One line: sign, id (title if there is room), attempt, a gate's verdict, times at the right
-    edge. A gate that ran and said no has the sign of its verdict."""
+    edge, and a sign if the baseline is `down` for it. A gate that ran and said no has the sign of
+    its verdict."""
     signs = glyphs()
     tone = VERDICT_TONE.get(verdict) or TONE.get(step.state, "")
     again = f" #{step.attempt}" if step.attempt > 1 else ""
@@ -64,8 +67,25 @@ def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
     if width >= 52 and step.title and step.title != step.id:
         left.append((f"  {clean(step.title)}", "dim"))
     over = _late(step, now)
-    right: Row = ((times(step, now), "warn" if over else "dim"), (" ", ""))
+    mark: Part = (f" {signs.down}" if down else "  ", "warn")
+    right: Row = ((times(step, now), "warn" if over else "dim"), mark)
     return spread(tuple(left), right, width, signs.ellipsis)
+
+
+def outage_steps(view: RunView) -> frozenset[str]:
+    """The steps for which the baseline is down: from where it is stopped until it is back."""
+    found, down = [], False
+    for step in view.steps:
+        down = down or step.kind == "baseline:stop"
+        if down:
+            found.append(step.id)
+        if step.kind in BACK:
+            down = False
+    return frozenset(found)
+
+
+BACK = ("restore", "baseline:restore")
+"""Kinds of the steps after which the baseline serves again."""
 
 
 def _late(step: StepView, now: float) -> bool:
@@ -79,26 +99,45 @@ def _name_tone(step: StepView) -> str:
     return "" if step.state is not StepState.PENDING else "dim"
 
 
-def list_rows(view: RunView, width: int, now: float, at: str = "") -> tuple[list[Row], list[int]]:
+def list_rows(
+    view: RunView, width: int, now: float, at: str = "", height: int = 0, looked: str = ""
+) -> tuple[list[Row], list[int]]:
     """Rows with phase headings, and for each row the step's index (-1: a heading).
 
-    `at`: the step before which a paused run stands; it has its own sign.
+    `at`: the step before which a paused run stands; it has its own sign. If `height` is not 0 and
+    too little for all rows, phases that are done are only a heading, the earliest first; that of
+    the step that is `looked` at stays open.
     """
+    groups: list[list[int]] = []
+    for number, step in enumerate(view.steps):
+        if number and step.phase == view.steps[number - 1].phase:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    too_many = len(view.steps) + len(groups) - height if height else 0
+    verdicts = {one.step: clean(one.verdict, 10) for one in view.verdicts}
+    down = outage_steps(view)
     rows: list[Row] = []
     index: list[int] = []
-    phase = ""
-    verdicts = {one.step: clean(one.verdict, 10) for one in view.verdicts}
-    for number, step in enumerate(view.steps):
-        if step.phase != phase:
-            phase = step.phase
-            rows.append(fit(((clean(phase), "bold"),), width, glyphs().ellipsis))
+    for group in groups:
+        steps = [view.steps[number] for number in group]
+        heading: Row = ((clean(steps[0].phase), "bold"),)
+        done = all(step.state in (StepState.SUCCEEDED, StepState.SKIPPED) for step in steps)
+        if too_many > 0 and done and looked not in [step.id for step in steps]:
+            too_many -= len(steps)
+            count: Row = ((f"{len(steps)} of {len(steps)} {glyphs().succeeded}  ", "dim"),)
+            rows.append(spread(heading, count, width, glyphs().ellipsis))
             index.append(-1)
-        said = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
-        row = step_row(step, width, now, said)
-        if step.id == at and step.state is StepState.PENDING:
-            row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
-        rows.append(row)
-        index.append(number)
+            continue
+        rows.append(fit(heading, width, glyphs().ellipsis))
+        index.append(-1)
+        for number, step in zip(group, steps, strict=True):
+            said = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
+            row = step_row(step, width, now, said, down=step.id in down)
+            if step.id == at and step.state is StepState.PENDING:
+                row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
+            rows.append(row)
+            index.append(number)
     return rows, index
 
 
@@ -294,7 +333,8 @@ class StepList(RowsView):
         if view.run_id != self.view.run_id:
             self.chosen = ""
         self.view = view
-        rows, self._index = list_rows(view, self.size.width - 1 or 40, now, at)
+        size = self.size
+        rows, self._index = list_rows(view, size.width - 1 or 40, now, at, size.height, self.step)
         self.show(rows, self._row_of(self.step))
 
     @property

@@ -168,10 +168,12 @@ def write_at_once(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line; torn or overlong lines, as a dying writer leaves
-    them, are skipped. Raises OSError."""
+def json_lines(path: Path, last: int = 0) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line, only of its `last` bytes if that is not 0; torn or
+    overlong lines, as a dying writer leaves them, are skipped. Raises OSError."""
     with path.open("rb") as file:
+        if last:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - last))
         while raw := file.readline(MOST_LINE):
             with contextlib.suppress(ValueError, RecursionError):
                 line = json.loads(raw)

@@ -6,7 +6,6 @@ never a zero, and `why` says so in words.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -238,41 +237,3 @@ class Machine:
     cores: int | None = None
     numa_nodes: int | None = None
     given: dict[str, str] = field(default_factory=dict)
-
-
-class Trend:
-    """The last minute of one figure, for a short trend: its last `most` values, oldest first; None
-    for unknown ones."""
-
-    def __init__(self, most: int = 60) -> None:
-        self._values: deque[float | None] = deque(maxlen=most)
-        self._most = most
-        self._count = 0
-
-    def add(self, value: float | None) -> None:
-        """Add a value; the oldest is dropped."""
-        self._values.append(value)
-        self._count += 1
-
-    @property
-    def values(self) -> tuple[float | None, ...]:
-        """What is kept, oldest first."""
-        return tuple(self._values)
-
-    def averages(self, cells: int) -> list[float | None]:
-        """`cells` averages over equal spans, newest last; None if unknown.
-
-        Spans stay in place until they are full: a trend that moved at each tick would cost a
-        repaint of all its cells each time.
-        """
-        if cells <= 0:
-            return []
-        span = -(-self._most // cells)
-        spans: list[list[float]] = [[] for _ in range(cells)]
-        newest = (self._count - 1) // span
-        first = self._count - len(self._values)
-        for number, value in enumerate(self._values, first):
-            at = cells - 1 - (newest - number // span)
-            if value is not None and at >= 0:
-                spans[at].append(value)
-        return [sum(found) / len(found) if found else None for found in spans]

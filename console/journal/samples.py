@@ -1,10 +1,11 @@
 """What a run keeps beside its journal: the machine over the run, and the lines of a soak.
 
 A line of RUN/samples/gauges.jsonl, one a second, is `{"at": Unix seconds, "step": id, "gpu": {UUID:
-used bytes}, "ram": used bytes, "swap": used bytes}`; unknown values are left out. A full file is
-thinned to half: of two lines the later stays, with the maxima of both, so that no peak is lost.
-From then on each line covers twice as many samples. A file that cannot be written loses lines, but
-never stops the run; a missing or torn one gives fewer rows or none.
+used bytes}, "busy": {UUID: share of time}, "watt": {UUID: watts}, "ram": used bytes, "swap": used
+bytes, "psi": per cent}`; unknown values are left out. A full file is thinned to half: of two lines
+the later stays, with the maxima of both, so that no peak is lost. From then on each line covers
+twice as many samples. A file that cannot be written loses lines, but never stops the run; a missing
+or torn one gives fewer rows or none.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from console.journal.run_dir import RunDir
 MOST_LINES = 20_000
 PATIENCE = 200
 """Lines that are dropped after a failed thinning, before it is tried again."""
+HOST, CARDS = ("ram", "swap", "psi"), ("gpu", "busy", "watt")
+"""Figures of a line: of the host, and tables of one for each card."""
 MOST_READ = 100_000
 """Lines of a file that a report takes, at most."""
 
@@ -110,16 +113,16 @@ def gauge_lines(path: Path) -> list[Line]:
 def _most_of(*lines: Line) -> Line:
     """The last line, with the maximum of every figure over all of them."""
     most: Line = {}
-    gpu: dict[str, int] = {}
     for line in lines:
-        for name in ("ram", "swap"):
+        for name in HOST:
             most[name] = max((v for v in (most.get(name), line.get(name)) if v is not None),
                              default=None)  # fmt: skip
-        for uuid, used in (line.get("gpu") or {}).items():
-            gpu[uuid] = max(used, gpu.get(uuid, used))
+        for name in CARDS:
+            cards = most.setdefault(name, {})
+            for uuid, value in (line.get(name) or {}).items():
+                cards[uuid] = max(value, cards.get(uuid, value))
         most |= {name: line[name] for name in ("at", "step") if name in line}
-    known = {name: value for name, value in most.items() if value is not None}
-    return {**known, "gpu": gpu}
+    return {k: v for k, v in most.items() if v or (v is not None and k not in CARDS) or k == "gpu"}
 
 
 def _bytes(line: Line) -> bytes:
@@ -201,13 +204,17 @@ def _unfinished(run: RunDir, step: str, attempt: int) -> list[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """The machine at one moment: `at` in Unix seconds, bytes in use; `gpu` by UUID."""
+    """The machine at one moment: `at` in Unix seconds, bytes in use, `psi` in per cent; of cards by
+    UUID the bytes in use (`gpu`), the share of time at work (`busy`) and the watts (`watt`)."""
 
     at: float
     step: str
     gpu: dict[str, float]
     ram: float | None
     swap: float | None
+    psi: float | None = None
+    busy: dict[str, float] = field(default_factory=dict)
+    watt: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,20 +241,27 @@ class SoakSeries:
         return max(moments, default=0.0)
 
 
-def gauges(run: RunDir) -> list[Gauge]:
-    """RUN/samples/gauges.jsonl in order of time."""
+RECENT = 1 << 19
+"""Bytes at the end of the file that hold the last half hour, of up to eight cards."""
+
+
+def gauges(run: RunDir, last: int = 0) -> list[Gauge]:
+    """RUN/samples/gauges.jsonl in order of time; only its `last` bytes if that is not 0."""
     found = []
-    for row in _rows(run.gauges):
-        at, gpu = number(row.get("at")), row.get("gpu")
-        if at is None:
+    for row in _rows(run.gauges, last):
+        if (at := number(row.get("at"))) is None:
             continue
-        cards = gpu if isinstance(gpu, dict) else {}
-        used = {
-            clean(str(k), 80): size for k, v in cards.items() if (size := number(v)) is not None
-        }
+        gpu, busy, watt = (_by_card(row.get(name)) for name in CARDS)
+        ram, swap, psi = (number(row.get(name)) for name in HOST)
         step = clean(str(row.get("step") or ""), 80)
-        found.append(Gauge(at, step, used, number(row.get("ram")), number(row.get("swap"))))
+        found.append(Gauge(at, step, gpu, ram, swap, psi, busy, watt))
     return sorted(found, key=lambda gauge: gauge.at)
+
+
+def _by_card(cards: object) -> dict[str, float]:
+    """A table by UUID without what is no figure."""
+    table = cards if isinstance(cards, dict) else {}
+    return {clean(str(k), 80): size for k, v in table.items() if (size := number(v)) is not None}
 
 
 def soak_series(run: RunDir, soak: dict[str, Any]) -> SoakSeries:
@@ -278,6 +292,6 @@ def _beside_attempts(run: RunDir, file: object) -> Path | None:
     return run.path / "attempts" / name if name else None
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, last: int = 0) -> Iterator[dict[str, Any]]:
     with contextlib.suppress(OSError):
-        yield from islice(json_lines(path), MOST_READ)
+        yield from islice(json_lines(path, last), MOST_READ)

@@ -7,10 +7,11 @@ zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from unicodedata import combining, east_asian_width
 
-from console.host.sample import Level, Trend
+from console.host.sample import Level
 
 Part = tuple[str, str]
 Row = tuple[Part, ...]
@@ -25,7 +26,8 @@ TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
 class Glyphs:
     """One set of signs, legible without colour, each one cell (except `celsius`). The first eight
     are states of a step; `levels` runs from low to high; `mark` stands in a bar where a guard acts,
-    `line` in a curve, `up` points at a moment."""
+    `line` in a curve, `up` points at a moment, `down` marks an outage; `corners` and `side` frame a
+    panel, beginning at its upper left."""
 
     pending: str
     running: str
@@ -44,7 +46,10 @@ class Glyphs:
     more: str
     mark: str
     up: str
+    down: str
     line: str
+    corners: str
+    side: str
     celsius: str
 
     def step(self, state: str) -> str:
@@ -54,12 +59,14 @@ class Glyphs:
 UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
     in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
-    dot="●", arrow="▸", more="›", mark="┃", up="▲", line="─", celsius="°C",
+    dot="●", arrow="▸", more="›", mark="┃", up="▲", down="▼", line="─",
+    corners="╭╮╰╯", side="│", celsius="°C",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
     in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
-    dot="*", arrow=">", more=">", mark="|", up="^", line="-", celsius="C",
+    dot="*", arrow=">", more=">", mark="|", up="^", down="v", line="-",
+    corners="++++", side="|", celsius="C",
 )  # fmt: skip
 
 SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}
@@ -149,14 +156,14 @@ def bar(filled: float | None, width: int, signs: Glyphs, mark: float | None) -> 
     return drawn[:at] + signs.mark + drawn[at + 1 :]
 
 
-def trend_line(trend: Trend | None, width: int, signs: Glyphs) -> str:
-    """The last minute in `width` cells; blank where nothing is known."""
-    averages = trend.averages(width) if trend is not None else [None] * width
+def curve_line(values: Iterable[float | None], most: float | None, signs: Glyphs) -> str:
+    """Values from 0 to `most` as a curve, a cell each; blank where nothing is known."""
     top = len(signs.levels)
     return "".join(
-        " " if one is None else signs.levels[min(top - 1, max(0, int(one * top)))]
-        for one in averages
-    )
+        " " if one is None or not most
+        else signs.levels[min(top - 1, max(0, int(one / most * top)))]
+        for one in values
+    )  # fmt: skip
 
 
 def marked(text: str, level: Level) -> list[Part]:

@@ -6,9 +6,9 @@ Fields keep their width. One card per row, or two in a wide row.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from console.host.history import BUSY, VRAM, History
 from console.host.sample import (
     NO_MARKS,
     DiskSample,
@@ -18,7 +18,6 @@ from console.host.sample import (
     Marks,
     MemorySample,
     Sample,
-    Trend,
     disk_level,
     gpu_levels,
     memory_levels,
@@ -34,6 +33,7 @@ from console.render.cells import (
     amount,
     bar,
     cells,
+    curve_line,
     cut,
     fitted,
     head,
@@ -41,7 +41,6 @@ from console.render.cells import (
     padded,
     pair,
     rate,
-    trend_line,
     width_of,
 )
 
@@ -92,6 +91,21 @@ def host_brief(sample: Sample, now: float, signs: Glyphs, width: int = 0) -> Row
     if not stale:
         return tuple(parts)
     return (*((text, "dim") for text, _ in parts), (f" {stale}", "warn"))
+
+
+def others_brief(sample: Sample, signs: Glyphs, width: int) -> Row:
+    """Swap, the disks and what is swapped in and out, in one row: as many as fit."""
+    swaps, rest = [], host_fields(sample, signs)[1:]
+    if sample.memory is not None:
+        swaps, rest = rest[1:2], rest[2:]
+        moving = 1 if sample.memory.swap_total else 0
+        rest = [*rest[moving:], *rest[:moving]]
+    parts: list[Part] = []
+    for field in (*swaps, *rest):
+        gap: Row = ((" " * GAP, ""),) if parts else ()
+        if width_of((*parts, *gap, *field.brief)) <= width:
+            parts += [*gap, *field.brief]
+    return tuple(parts)
 
 
 def host_fields(sample: Sample, signs: Glyphs, marks: Marks = NO_MARKS) -> list[Field]:
@@ -223,11 +237,11 @@ def _figure(used: int, total: int, mark: float | None, width: int, signs: Glyphs
 
 def all_rows(
     sample: Sample, width: int, now: float, signs: Glyphs,
-    trends: Mapping[str, Trend], max_rows: int = 0, marks: Marks = NO_MARKS,
+    history: History, max_rows: int = 0, marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
     """Every gauge in `width` cells, cards first, then the host. If that takes more than `max_rows`
     (0: no limit), the host is put into one row, then the cards, then everything."""
-    cards = gpu_rows(sample.gpu, width, now, signs, trends, marks)
+    cards = gpu_rows(sample.gpu, width, now, signs, history, marks)
     host = host_rows(sample, width, now, signs, marks)
     if not max_rows or len(cards) + len(host) <= max_rows:
         return cards + host
@@ -255,10 +269,11 @@ def short_name(name: str, width: int) -> str:
     return fitted(out or name, width)
 
 
-def trend_value(gpu: GpuSample) -> float | None:
-    """The figure for a card's trend: utilisation, else memory."""
-    known = gpu.utilisation
-    return known if known is not None else share(gpu.used_bytes, gpu.total_bytes)
+def trend(gpu: GpuSample, history: History, width: int, signs: Glyphs) -> str:
+    """A card's curve: its utilisation, or its memory where it does not say."""
+    if gpu.utilisation is None:
+        return curve_line(history.curve(VRAM, width, gpu.uuid), gpu.total_bytes, signs)
+    return curve_line(history.curve(BUSY, width, gpu.uuid), 1.0, signs)
 
 
 def utilisation(gpu: GpuSample) -> str:
@@ -295,7 +310,7 @@ def dark(gpu: GpuSample) -> bool:
 
 
 def gpu_row(
-    gpu: GpuSample, width: int, memory: int, signs: Glyphs, trend: Trend | None, marks: Marks
+    gpu: GpuSample, width: int, memory: int, signs: Glyphs, history: History, marks: Marks
 ) -> Row:
     """One card in `width` cells; `memory` is how wide its `used/total` column is.
 
@@ -317,7 +332,7 @@ def gpu_row(
     if watts:
         parts.append((f"{power(gpu):>{watts}}", ""))
     if trend_cells:
-        parts.append((" " + trend_line(trend, trend_cells, signs), "dim"))
+        parts.append((" " + trend(gpu, history, trend_cells, signs), "dim"))
     return tuple(parts)
 
 
@@ -327,11 +342,11 @@ def _shares(room: int) -> tuple[int, int, int, int]:
     room -= watts
     long = min(10, room - 1) if room >= 5 else 0
     room -= long + 1 if long else 0
-    trend = min(8, room - 1) if room >= 6 else 0
-    room -= trend + 1 if trend else 0
+    curve = min(8, room - 1) if room >= 6 else 0
+    room -= curve + 1 if curve else 0
     name = min(28, room - 1) if room >= 9 else 0
     room -= name + 1 if name else 0
-    return min(30, long + max(0, room)) if long else 0, watts, trend, name
+    return min(30, long + max(0, room)) if long else 0, watts, curve, name
 
 
 def _memory_parts(
@@ -348,7 +363,7 @@ def _memory_parts(
 
 
 def gpu_rows(
-    report: GpuReport | None, width: int, now: float, signs: Glyphs, trends: Mapping[str, Trend],
+    report: GpuReport | None, width: int, now: float, signs: Glyphs, history: History,
     marks: Marks = NO_MARKS,
 ) -> list[Row]:  # fmt: skip
     """All cards: a row each, or two per row from 120 cells on; or why there are none."""
@@ -364,7 +379,7 @@ def gpu_rows(
     memory = max(map(len, pairs), default=13)  # cells for the widest `used/total`
     room = each - len(stale) - 1 if stale else each
     rows = [
-        aged(gpu_row(gpu, room, memory, signs, trends.get(gpu.uuid), marks), stale, each, signs)
+        aged(gpu_row(gpu, room, memory, signs, history, marks), stale, each, signs)
         for gpu in report.gpus
     ]
     if not two:
@@ -376,7 +391,7 @@ def gpu_rows(
 def gpu_brief(report: GpuReport | None, now: float, signs: Glyphs) -> Row:
     """All cards in as few cells as possible."""
     if report is None or report.trouble or not report.gpus:
-        return gpu_rows(report, 1000, now, signs, {})[0]
+        return gpu_rows(report, 1000, now, signs, History())[0]
     parts: list[Part] = []
     for gpu in report.gpus:
         levels = gpu_levels(gpu)

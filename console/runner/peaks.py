@@ -251,7 +251,10 @@ def _line(sample: Sample, at: float, step: str) -> dict[str, Any]:
     memory, report = sample.memory, sample.gpu
     line: dict[str, Any] = {"at": round(at, 3), "step": step, "gpu": {}}
     if report is not None and sample.at - report.at <= STALE_S:
-        line["gpu"] = {g.uuid: g.used_bytes for g in report.gpus if g.used_bytes is not None}
+        for name, field in (("gpu", "used_bytes"), ("busy", "utilisation"), ("watt", "power_w")):
+            values = {gpu.uuid: getattr(gpu, field) for gpu in report.gpus}
+            line[name] = {uuid: value for uuid, value in values.items() if value is not None}
     if memory is not None:
         line |= {"ram": memory.total - memory.available, "swap": memory.swap_used}
+        line |= {} if memory.pressure_some is None else {"psi": memory.pressure_some}
     return line

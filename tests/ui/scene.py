@@ -1,5 +1,6 @@
 """Scenes: fixed values for every screen, so that a picture is the same on every machine."""
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from console.journal.guard_status import NOBODY, OK, GuardView, marks_of
 from console.journal.run_dir import RunDir
 from console.journal.run_files import log_files
 from console.journal.run_view import RunView, StepView, Verdicts
+from console.journal.samples import Gauge
 from console.journal.state import RunState, StepState
 from console.recovery.guard.config import defaults
 from console.recovery.rollback.progress import Result
@@ -153,6 +155,22 @@ def sample(at: float = 100.0) -> Sample:
     return Sample(at, memory, disks, GpuReport(at, cards))
 
 
+def recorded(until: float = NOW) -> list[Gauge]:
+    """Ten minutes before: RAM and both cards fill up, the cards work in waves."""
+    found = []
+    for second in range(600):
+        part = second / 600
+        filled = {"GPU-a": 96 * GIB * min(0.95, 0.1 + part), "GPU-b": 32 * GIB * min(0.84, part)}
+        busy = {
+            "GPU-a": 0.5 + 0.4 * math.sin(second / 40),
+            "GPU-b": 0.3 + 0.2 * math.sin(second / 60),
+        }
+        watt = {"GPU-a": 80 + 350 * part, "GPU-b": 60 + 290 * part}
+        at, ram = until - 600 + second, 319 * GIB * min(1.0, 0.2 + part)
+        found.append(Gauge(at, "up", filled, ram, 3 * GIB * part, 2.3 * part, busy, watt))
+    return found
+
+
 def guard(run: RunDir | None, **changes: Any) -> GuardView:
     """A guard that sees RAM fill, a minute before it would act."""
     limits = defaults(377 * GIB, 207 * GIB).limits
@@ -182,6 +200,7 @@ class StandInWatchers:
         self.site: str | None = None
         self.readonly = readonly
         self.scene, self.base, self.look = scene, base, look
+        self.recorded: list[Gauge] = []
         self.emergency = SimpleNamespace(press=self._press)
         self.baseline = SimpleNamespace(
             verify=lambda: "serving: 8 tokens, 10.9 tok/s", look=lambda: None
@@ -202,10 +221,11 @@ class StandInWatchers:
     def first(self) -> Snapshot:
         return self.scene
 
-    def start(self, tell: Any, base: Any, look: Any) -> None:
+    def start(self, tell: Any, base: Any, look: Any, recorded: Any) -> None:
         self.tell = tell
         base(self.base)
         look(self.look)
+        recorded(self.recorded)
 
     def follow(self, scene: Snapshot) -> None:
         self.logs = scene.logs

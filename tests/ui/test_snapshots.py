@@ -33,7 +33,7 @@ SAYS = {
 """What stands on the screen that a key opens."""
 
 
-CLOCKS = ("screens.operations", "screens.emergency", "screens.base",
+CLOCKS = ("console.frontends.tui.app", "screens.operations", "screens.emergency", "screens.base",
           "widgets.bars", "widgets.steps")  # fmt: skip
 STANDING = SimpleNamespace(
     time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
@@ -70,6 +70,7 @@ def app_of(name: str, place: Path) -> ConsoleApp:
         base = scene.baseline("serving" if name == "ended" else "stopped", detail="exited (0)")
     watchers = scene.StandInWatchers(shot, base, scene.sample())
     watchers.guard.latest = guard_of(name, shot)
+    watchers.recorded = scene.recorded()
     return ConsoleApp(watchers)  # type: ignore[arg-type]
 
 

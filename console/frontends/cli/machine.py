@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from console.common.errors import Exit, UsageError
 from console.common.text import clean, one_line
 from console.common.units import DURATION_FORM, parse_duration, plural
+from console.host.history import History
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
 from console.journal.guard_status import GuardView, GuardWatch, run_on
 from console.render.cells import ASCII, UNICODE, Glyphs, plain
@@ -175,7 +176,7 @@ def _print(sample: Sample, as_object: bool) -> None:
         print(json.dumps(as_json(sample)))
         return
     width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-    for row in all_rows(sample, width, time.monotonic(), text_signs(), {}):
+    for row in all_rows(sample, width, time.monotonic(), text_signs(), History()):
         print(plain(row))
     if sample.gpu is None:
         print(f"GPU: NVML did not answer within {LOOK_S:.0f} s")

@@ -30,6 +30,7 @@ from console.frontends.tui.terminal.input import KeyTurns, Passed
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import Snapshot
+from console.host.history import History
 from console.host.sample import Sample
 from console.render.keymap import EMERGENCY, of_scope
 from screens import operations
@@ -40,6 +41,7 @@ from widgets.bars import KeyLine, binding
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.watchers import Watchers
+    from console.journal.samples import Gauge
 
 THEME = Theme(
     name="omni", primary="#5f87af", secondary="#5f8787", accent="#87afd7", warning="#d7af5f",
@@ -93,6 +95,7 @@ class ConsoleApp(App[int]):
         self.snapshot = watchers.first()
         self.baseline: BaselineView | None = None
         self.sample: Sample | None = None
+        self.history = History()
         self.run_changed: Signal[Snapshot] = Signal(self, "run changed")
         self.baseline_changed: Signal[BaselineView] = Signal(self, "baseline changed")
         self.sampled: Signal[Sample] = Signal(self, "sampled")
@@ -128,7 +131,7 @@ class ConsoleApp(App[int]):
         self.set_timer(SETTLED_S, _collect)
         self.watchers.start(
             partial(self._post, self._run_seen), partial(self._post, self._baseline_seen),
-            partial(self._post, self._sample_seen),
+            partial(self._post, self._sample_seen), partial(self._post, self._recorded),
         )  # fmt: skip
 
     def await_end(self, thread: threading.Thread) -> None:
@@ -164,7 +167,14 @@ class ConsoleApp(App[int]):
 
     def _sample_seen(self, sample: Sample) -> None:
         self.sample = sample
+        self.history.take(sample, time.time())
         self.sampled.publish(sample)
+
+    def _recorded(self, moments: list[Gauge]) -> None:
+        """Take in what the run on show has recorded of this machine before this console looked."""
+        self.history.load(moments)
+        if self.sample is not None:
+            self.sampled.publish(self.sample)
 
     # -- the emergency key -------------------------------------------------------------------
 

@@ -76,6 +76,11 @@ class Snapshot:
     logs: tuple[LogFile, ...] = ()
 
     @property
+    def at(self) -> str:
+        """The step before which a paused run stands; "" while one runs."""
+        return str(self.control.get("step") or "") if self.word == "paused" else ""
+
+    @property
     def rollback(self) -> str:
         """A rollback under way: `rolling back` after an alarm, `restoring` if the runner brings the
         baseline back as planned; "" for none."""

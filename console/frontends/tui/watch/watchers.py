@@ -23,6 +23,7 @@ from console.journal.run_files import SERVICE, LogFile
 if TYPE_CHECKING:
     from console.host.sampler import Sampler
     from console.journal.run_dir import RunDir
+    from console.journal.samples import Gauge
 
 
 ASK_EVERY_S = 5.0
@@ -120,8 +121,10 @@ class Watchers:
         snapshot: Callable[[Snapshot], None],
         baseline: Callable[[BaselineView], None],
         sample: Callable[[Sample], None],
+        recorded: Callable[[list[Gauge]], None],
     ) -> None:
-        """Report changes from now on; callbacks are called in the watchers' threads."""
+        """Report changes from now on, and once, as `recorded`, what the run on show has recorded of
+        this machine; callbacks are called in the watchers' threads."""
         from console.host.sampler import Sampler
 
         self.watch.deliver_to(snapshot)  # with what changed since the first frame was made
@@ -129,6 +132,9 @@ class Watchers:
         places = (str(paths.home()), str(paths.state_dir()))
         self.sampler = Sampler(sorted({mount_point(place) for place in places}), sample)
         self.sampler.start()
+        run = self.watch.latest.run if self.watch.latest is not None else None
+        if run is not None:
+            threading.Thread(target=lambda: recorded(recent(run)), daemon=True).start()
 
     def follow(self, snapshot: Snapshot) -> None:
         """Look at the baseline of a live run's plan, as the emergency key does; without one, at the
@@ -161,6 +167,13 @@ class Watchers:
         self.baseline.close()
         if self.sampler is not None:
             self.sampler.close()
+
+
+def recent(run: RunDir) -> list[Gauge]:
+    """The end of what a run has recorded of the machine."""
+    from console.journal.samples import RECENT, gauges
+
+    return gauges(run, RECENT)
 
 
 def mount_point(path: str, table: str = "/proc/self/mounts") -> str:

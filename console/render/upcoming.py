@@ -1,0 +1,122 @@
+"""What happens next in a run, or what it asks of a person, in one line. Pure."""
+
+from __future__ import annotations
+
+import time
+
+from console.common.text import clean
+from console.journal.run_view import RunView, StepView
+from console.journal.state import Pause, RunState, StepState
+from console.render.cells import Row
+from console.render.keymap import EMERGENCY, action
+
+ASKING = ("approval", "manual")
+"""Kinds of steps that wait for a person."""
+WAITS = {
+    Pause.STEP_FAILED: "{step} failed: {retry} tries again, {skip} leaves it out, {abort} gives up",
+    Pause.HOLD: "gate {step} is undecided: {retry} judges it again, {approve} overrides it with a "
+    "reason, {abort} gives up",
+    Pause.IN_DOUBT: "nobody saw how {step} ended: {retry} does it again, {skip} leaves it out",
+    Pause.APPROVAL_EXPIRED: "nobody answered {step} in time: {retry} asks again, {abort} gives up",
+}  # fmt: skip
+"""What can be done about a pause, by its reason; any other is the operator's own."""
+
+
+def upcoming(view: RunView, word: str, at: str, mode: str, now: float) -> Row:
+    """`NEXT  nothing to do: gate go in about 5 min, where the run stops`. `word`, `at` and `mode`:
+    the run's word, the step before which it stands, and how far it runs, as the screens have them;
+    `now` in Unix seconds."""
+    words, tone = _words(view, word, at, mode, now)
+    return ((" NEXT ", tone or "bold"), (f" {words}", tone))
+
+
+def _words(view: RunView, word: str, at: str, mode: str, now: float) -> tuple[str, str]:
+    if word == "none":
+        return f"{_key('playbooks')} picks a playbook and shows its plan; nothing starts yet", ""
+    if word == "unreadable":
+        return f"the run cannot be read; {EMERGENCY.first} brings the baseline back anyway", "warn"
+    if word == "interrupted":
+        return (
+            f"the runner is gone: {_key('resume')} resumes the run, "
+            f"{EMERGENCY.first} brings the baseline back", "bad",
+        )  # fmt: skip
+    if view.state in (RunState.STOPPING, RunState.ROLLING_BACK) or word == "rolling_back":
+        return f"nothing to do: the baseline comes back; {EMERGENCY.first} shows how far it is", ""
+    if view.over:
+        return _after(view)
+    if view.state is RunState.WAITING_APPROVAL:
+        until = time.strftime("%H:%M", time.localtime(view.until)) if view.until else ""
+        asked = view.current.id if view.current is not None else "the step"
+        return (
+            f"{clean(asked)} asks you: {_key('approve')} approves, {_key('reject')} turns it down"
+            + (f"; expires at {until}" if until else ""), "warn",
+        )  # fmt: skip
+    if view.state is RunState.PAUSED:
+        return _paused(view, at), "warn"
+    return _running(view, mode, now), ""
+
+
+def _after(view: RunView) -> tuple[str, str]:
+    if view.outage or view.cutover:
+        words = f"{EMERGENCY.first} brings the baseline back; {_key('report')} reads the report"
+        return words, "warn"
+    return f"{_key('report')} reads the report, {_key('playbooks')} picks the next playbook", ""
+
+
+def _paused(view: RunView, at: str) -> str:
+    step = view.step(at) or view.current
+    name = clean(step.id) if step is not None else "the next step"
+    words = WAITS.get(view.reason)  # type: ignore[call-overload]
+    if words is None:
+        return (
+            f"paused before {name}: {_key('next')} runs it, {_key('auto')} runs on to the next gate"
+        )
+    keys = {verb: _key(verb) for verb in ("retry", "skip", "approve", "abort")}
+    return str(words.format(step=name, **keys))
+
+
+def _running(view: RunView, mode: str, now: float) -> str:
+    current = view.current
+    if current is None:
+        return "nothing to do: the run begins"
+    if mode in ("step", "pausing"):
+        return f"nothing to do: the run pauses after {clean(current.id)}"
+    stop = next_stop(view)
+    seconds = None if stop is None else seconds_to(view, stop, now)
+    when = "" if seconds is None else f" in about {max(1, round(seconds / 60))} min"
+    pause = f"; {_key('pause')} pauses after {clean(current.id)}"
+    if stop is None:
+        return f"nothing to do: the run goes on to its end{pause}"
+    if stop.kind == "gate":
+        stops = mode == "gate"
+        does = "where the run stops" if stops else "which decides; HOLD and NO-GO stop the run"
+        return f"nothing to do: gate {clean(stop.id)}{when}, {does}{pause}"
+    return f"nothing to do: {clean(stop.id)} asks you{when}{pause}"
+
+
+def next_stop(view: RunView) -> StepView | None:
+    """The next step at which the run stops or decides; None if nothing lies ahead."""
+    ahead = [step for step in view.steps if step.state is StepState.PENDING and not step.final]
+    return next((step for step in ahead if step.kind in (*ASKING, "gate")), None)
+
+
+def seconds_to(view: RunView, stop: StepView, now: float) -> float | None:
+    """How long the steps before it take, by what they are expected to; None if that is unknown of
+    one of them."""
+    total = 0.0
+    for step in view.steps:
+        if step is stop:
+            return total
+        if step.state is StepState.RUNNING:
+            if step.takes_s is None:
+                return None
+            total += max(0.0, step.takes_s - (now - step.started))
+        elif step.state is StepState.PENDING:
+            if step.takes_s is None and step.kind not in ("gate", "check"):
+                return None
+            total += step.takes_s or 0.0
+    return None
+
+
+def _key(action_id: str) -> str:
+    return action(action_id).first
