@@ -14,6 +14,8 @@ from console.host.sample import Sample
 from console.journal.guard_status import LOOKING, NONE, OK
 from console.journal.run_view import RunView
 from console.journal.state import STANDING, RunState
+from console.render.cells import glyphs
+from console.render.feed import feed
 from console.render.guard import line
 from console.render.upcoming import upcoming
 from screens.base import WIDE
@@ -35,6 +37,8 @@ from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_r
 
 BOXED = (100, 30)
 """Columns and rows from which on steps, details and log have a frame."""
+FEED = 160
+"""Columns from which on there is room for the events beside the log."""
 TICK_S = 2.5
 STALE_S = 2.5
 
@@ -71,7 +75,11 @@ class OperationsScreen(Guarded):
             steps.border_subtitle = "took / planned"
             yield steps
             yield detail
-        yield LogPane(id="log")
+        with Container(id="below"):
+            yield LogPane(id="log")
+            events = Rows(id="events")
+            events.border_title = "Events"
+            yield events
         yield Rows(id="next")
         yield KeyLine(id="keys")
 
@@ -108,6 +116,7 @@ class OperationsScreen(Guarded):
     def _shape(self, size: Size) -> None:
         self.set_class(size.width < 80, "narrow")
         self.set_class(size.width >= WIDE, "wide")
+        self.set_class(size.width >= FEED, "feed")
         self.set_class(size.width >= BOXED[0] and size.height >= BOXED[1], "boxed")
         self.query_one(MachinePanels).window = size.height
 
@@ -202,6 +211,9 @@ class OperationsScreen(Guarded):
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
         detail.show(self._detail(view, steps.step, width))
+        events = self.query_one("#events", Rows)
+        if self.has_class("feed") and events.size.height:
+            events.show(feed(view, events.size.width, events.size.height, glyphs()))
         keys, readonly = self.query_one(KeyLine), self.console.watchers.readonly
         if self.query_one(LogPane).has_focus_within:
             keys.draw("log", readonly=readonly)

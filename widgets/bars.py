@@ -294,10 +294,11 @@ def status(
         left.append((f" {clean(current.id)}", "bold"))
     if view.cutover:
         left.append((f"{dot}{cut_over(view)}", "warn"))
-    elif view.outage:
+    elif view.outage and word == "interrupted":
         # its journal ends with its runner: how it is now the badge says
-        was = "baseline was down then" if word == "interrupted" else "BASELINE DOWN"
-        left.append((f"{dot}{was}", "bad"))
+        left.append((f"{dot}baseline was down then", "bad"))
+    elif view.outage and view.over:
+        left.append((f"{dot}BASELINE DOWN", "bad"))
     if lease:
         left.append((f"{dot}{lease}", "warn"))
     if view.decision:

@@ -72,7 +72,7 @@ class MachinePanels(Rows):
         framed = self._panels(width, apart=True) or self._panels(width, apart=False)
         if framed:
             return framed
-        most = 2 if self.window < 24 else 5
+        most = 0 if not self.window else 2 if self.window < 24 else 5
         return gauge_rows(self._sample, self._now, width, self._history, most, self._marks)
 
     def _panels(self, width: int, *, apart: bool) -> list[Row]:

@@ -44,10 +44,21 @@ def tones(widget: Widget) -> dict[str, Style]:
     the first frame, and a component's muted colour is half transparent.
     """
     app = widget.app
+    if app.current_theme.ansi:
+        return NATIVE
     variables = app.theme_variables
     names = (*_COLOURS.values(), *_BACKGROUNDS.values())
     wanted = tuple(variables.get(name, "") for name in names)
     return _mixed(wanted, widget.background_colors[1].hex, app.no_color)
+
+
+NATIVE = {
+    "": Style.null(), "dim": Style(dim=True), "bold": Style(bold=True),
+    "good": Style(color="green"), "accent": Style(color="cyan"),
+    "warn": Style(color="yellow", bold=True), "bad": Style(color="red", bold=True),
+    "alarm": Style(color="red", bold=True, reverse=True), "cursor": Style(bold=True, reverse=True),
+}  # fmt: skip
+"""Styles by tone in the terminal's own sixteen colours, which cannot be mixed."""
 
 
 @lru_cache(maxsize=64)

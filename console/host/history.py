@@ -23,13 +23,20 @@ class Moment(Protocol):
     """What was recorded of the machine at one moment: bytes, per cent, and by UUID of a card bytes,
     shares and watts; see console.journal.samples.Gauge."""
 
-    at: float
-    ram: float | None
-    swap: float | None
-    psi: float | None
-    gpu: dict[str, float]
-    busy: dict[str, float]
-    watt: dict[str, float]
+    @property
+    def at(self) -> float: ...
+    @property
+    def ram(self) -> float | None: ...
+    @property
+    def swap(self) -> float | None: ...
+    @property
+    def psi(self) -> float | None: ...
+    @property
+    def gpu(self) -> dict[str, float]: ...
+    @property
+    def busy(self) -> dict[str, float]: ...
+    @property
+    def watt(self) -> dict[str, float]: ...
 
 
 class Series:

@@ -48,7 +48,7 @@ class Glyphs:
     up: str
     down: str
     line: str
-    corners: str
+    corners: tuple[str, str, str, str]
     side: str
     celsius: str
 
@@ -60,13 +60,13 @@ UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
     in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
     dot="●", arrow="▸", more="›", mark="┃", up="▲", down="▼", line="─",
-    corners="╭╮╰╯", side="│", celsius="°C",
+    corners=("╭", "╮", "╰", "╯"), side="│", celsius="°C",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
     in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
     dot="*", arrow=">", more=">", mark="|", up="^", down="v", line="-",
-    corners="++++", side="|", celsius="C",
+    corners=("+", "+", "+", "+"), side="|", celsius="C",
 )  # fmt: skip
 
 SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}

@@ -67,6 +67,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("lessons", ("6",), "Lessons", "Lessons of earlier trials; those that apply to the step, plan or playbook shown come first.", "app", footer=False),
     Action("prove", ("v",), "Verify", "Ask the baseline for one short completion, now, and note the answer.", "app", footer=False),
     Action("toggle_mouse", ("M",), "Mouse", "Mouse on or off; off lets the terminal select text.", "app", footer=False),
+    Action("next_theme", ("T",), "Colours", "The next theme: dark, light, colour-blind safe, the terminal's own sixteen colours. It is remembered.", "app", footer=False),
     Action("back", ("escape",), "Back", "Leave a dialog, a search or a screen. Never stops anything.", "app", footer=False),
     Action("leave", ("q",), "Quit", "Close the console. A run goes on without it.", "app"),
     # the run on show

@@ -15,7 +15,7 @@ import pytest
 from console.common.clock import Clock
 from console.host import machine
 from console.host.machine import read_disk
-from console.host.sample import GpuReport, GpuSample, Sample, Trend
+from console.host.sample import GpuReport, GpuSample, Sample
 from console.host.sampler import GpuWatch, Sampler, parse
 from tests.clock import FakeClock
 from tests.testbed.nvml import RTX_5090, WORKSTATION, Nvml
@@ -225,22 +225,3 @@ def test_closing_from_within_and_twice() -> None:
     sampler.close()
     assert len(seen) == 1
     Sampler(["/"], print).close()  # one that never started
-
-
-def test_a_trend_is_bounded_and_stands_still_until_a_span_is_full() -> None:
-    trend = Trend(12)
-    assert trend.averages(4) == [None] * 4
-    for value in (0.0, 1.0, 0.5):
-        trend.add(value)
-    assert trend.averages(4) == [None, None, None, 0.5]
-    trend.add(0.2)
-    assert trend.averages(4) == [None, None, 0.5, 0.2]
-    trend.add(0.4)
-    assert trend.averages(4)[:3] == [None, None, 0.5]
-    trend.add(None)
-    assert trend.averages(4)[3] == pytest.approx(0.3)
-    for _ in range(100):
-        trend.add(None)
-    assert len(trend.values) == 12
-    assert trend.averages(4) == [None] * 4
-    assert trend.averages(0) == []

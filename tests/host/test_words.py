@@ -10,6 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.host.gpu import nvml
 from console.host.gpu.nvml import LOST, MIG, UNIFIED
+from console.host.history import BUSY, History
 from console.host.machine import DiskWatch, read_disk
 from console.host.sample import (
     LIMITS,
@@ -20,7 +21,6 @@ from console.host.sample import (
     Level,
     MemorySample,
     Sample,
-    Trend,
     disk_level,
     gpu_levels,
     memory_levels,
@@ -50,11 +50,11 @@ def sample(*gpus: GpuSample, at: float = 0.0, memory: MemorySample | None = MEMO
 
 
 def cards(width: int, *gpus: GpuSample, now: float = 0.0) -> list[str]:
-    return [plain(row) for row in gpu_rows(GpuReport(0.0, gpus), width, now, SIGNS, {})]
+    return [plain(row) for row in gpu_rows(GpuReport(0.0, gpus), width, now, SIGNS, History())]
 
 
 def rows(one: Sample, width: int, now: float = 0.0, most: int = 0) -> list[str]:
-    return [plain(row) for row in all_rows(one, width, now, SIGNS, {}, most)]
+    return [plain(row) for row in all_rows(one, width, now, SIGNS, History(), most)]
 
 
 def tones(row: Row, word: str) -> set[str]:
@@ -62,13 +62,13 @@ def tones(row: Row, word: str) -> set[str]:
 
 
 def test_room_that_shrinks_takes_name_then_trend_then_watts() -> None:
-    trend = Trend()
-    for _ in range(60):
-        trend.add(1.0)
+    history = History()
+    for second in range(90):
+        history.add(BUSY, 1000.0 + second, 1.0, "GPU-a")
 
     def has(width: int) -> tuple[bool, bool, bool]:
         report = GpuReport(0.0, (PRO,))
-        line = plain(gpu_rows(report, width, 0, SIGNS, {"GPU-a": trend})[0])
+        line = plain(gpu_rows(report, width, 0, SIGNS, history)[0])
         return "RTX" in line, line.endswith(SIGNS.levels[-1] * 5), "412/600 W" in line
 
     seen = [has(width) for width in range(100, 36, -1)]
@@ -83,7 +83,7 @@ def test_room_that_shrinks_takes_name_then_trend_then_watts() -> None:
 def test_no_row_is_wider_than_its_room(width: int) -> None:
     machines = ((PRO,), (PRO, SMALL), (PRO, GONE, SMALL), (WIDE,), ())
     for gpus, now, most in itertools.product(machines, (0.0, 90.0, 1e6), (0, 1, 2, 3)):
-        drawn = all_rows(sample(*gpus), width, now, SIGNS, {}, most)
+        drawn = all_rows(sample(*gpus), width, now, SIGNS, History(), most)
         assert max(width_of(row) for row in drawn) <= width
         assert len(drawn) <= most or not most
 
@@ -105,14 +105,14 @@ def test_height_and_places_follow_from_no_figure(width: int) -> None:
 
 
 def test_marks_are_legible_without_colour() -> None:
-    (row,) = gpu_rows(GpuReport(0.0, (SMALL,)), 80, 0, SIGNS, {})
+    (row,) = gpu_rows(GpuReport(0.0, (SMALL,)), 80, 0, SIGNS, History())
     assert "91 C!!" in plain(row)
     assert tones(row, "91 C") == {"bad"}
-    (row,) = gpu_rows(GpuReport(0.0, (PRO,)), 80, 0, SIGNS, {})
+    (row,) = gpu_rows(GpuReport(0.0, (PRO,)), 80, 0, SIGNS, History())
     assert "GiB! " in plain(row)
     assert tones(row, "91.2") == {"warn"}
     calm = GpuSample("u", 0, "n", GIB, 96 * GIB, 0.1, 40, 30, 600)
-    (row,) = gpu_rows(GpuReport(0.0, (calm,)), 80, 0, SIGNS, {})
+    (row,) = gpu_rows(GpuReport(0.0, (calm,)), 80, 0, SIGNS, History())
     assert "!" not in plain(row)
 
 
@@ -134,7 +134,7 @@ def test_age_of_each_half() -> None:
     assert "stale" not in "".join(host)
     old = rows(sample(PRO), 80, 20.0)
     assert [line.endswith("stale 20 s") for line in old] == [True, True, False]
-    (row,) = gpu_rows(GpuReport(0.0, (SMALL,)), 80, 20.0, SIGNS, {})
+    (row,) = gpu_rows(GpuReport(0.0, (SMALL,)), 80, 20.0, SIGNS, History())
     assert tones(row, "91 C") == {"dim"}
 
 
@@ -180,7 +180,7 @@ def test_cards(snapshot: SnapshotAssertion) -> None:
         seen[width] = [*cards(width, PRO, SMALL), *cards(width, WIDE), *cards(width, PRO, now=20)]
         seen[width] += [line for gpu in UNKNOWN for line in cards(width, gpu)]
     reports = (None, GpuReport(0.0, (), "no NVIDIA driver"), GpuReport(0.0))
-    seen[0] = [plain(gpu_rows(report, 80, 0.0, SIGNS, {})[0]) for report in reports]
+    seen[0] = [plain(gpu_rows(report, 80, 0.0, SIGNS, History())[0]) for report in reports]
     assert seen == snapshot
 
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.geometry import Region
 
 from console.frontends.tui.app import ConsoleApp
+from console.host.history import History
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal.guard_status import NOBODY, GuardView, Lease
 from console.journal.run_dir import RunDir
@@ -21,7 +23,8 @@ from screens.operations import OperationsScreen
 from tests.ui import scene
 from tests.ui.opened import console, settled, shown
 from tests.watch import guard_ring
-from widgets.bars import GaugeStrip, StatusLine
+from widgets.bars import StatusLine
+from widgets.machine import MachinePanels
 from widgets.rows import Rows, TextView
 
 LATER = scene.NOW + 86400
@@ -43,7 +46,7 @@ def guard_line(app: ConsoleApp) -> str:
 async def test_the_line_and_the_marks(run: RunDir) -> None:
     async with console(scene.running(), run, guard=scene.guard(run)) as (app, pilot, _):
         assert guard_line(app).startswith("guard ok  RAM full in 61 s")
-        assert cells.UNICODE.mark in app.screen.query_one(GaugeStrip).text
+        assert cells.UNICODE.mark in app.screen.query_one(MachinePanels).text
         assert app.screen.query_one("#guard", Rows).size.height == 1
         assert "Breach (b)" in [one.title for one in app.get_system_commands(app.screen)]
         await pilot.press("b")
@@ -54,7 +57,7 @@ async def test_the_line_and_the_marks(run: RunDir) -> None:
 async def test_without_a_run_nothing_is_guarded() -> None:
     async with console(None, None, guard=NOBODY) as (app, pilot, _):
         assert guard_line(app) == "no run, nothing guarded"
-        assert cells.UNICODE.mark not in app.screen.query_one(GaugeStrip).text
+        assert cells.UNICODE.mark not in app.screen.query_one(MachinePanels).text
         await pilot.press("b")
         await settled(pilot, lambda: "No breach" in shown(app))
         await pilot.press("escape")
@@ -199,7 +202,12 @@ def sample(at: float = 1.0, *gpus: GpuSample) -> Sample:
 class StripBench(App[None]):
     def __init__(self) -> None:
         super().__init__()
-        self.strip = GaugeStrip()
+        self.strip = MachinePanels()
+        self.history = History()
+
+    def show(self, told: Sample, now: float) -> None:
+        self.history.take(told, 1e6 + now)
+        self.strip.draw(told, now, self.history)
 
     def compose(self) -> ComposeResult:
         yield self.strip
@@ -211,7 +219,7 @@ async def test_what_it_shows_follows_the_samples_the_size_and_the_rows_it_may_ha
     async with bench.run_test(size=(120, 24)) as pilot:
 
         async def show(told: Sample, now: float) -> str:
-            strip.draw(told, now)
+            bench.show(told, now)
             await pilot.pause()
             return strip.text
 
@@ -226,21 +234,37 @@ async def test_what_it_shows_follows_the_samples_the_size_and_the_rows_it_may_ha
         await settled(pilot, lambda: strip.size.width == 60)
         assert len(strip.text.splitlines()) == strip.size.height == 4
         assert strip.text.splitlines()[1].startswith("GPU1 ")
-        for most, height in ((3, 3), (1, 1), (0, 4)):
-            strip.max_rows = most
+        for window, height in ((24, 4), (20, 2)):
+            strip.window = window
             await pilot.pause()
             assert strip.size.height == height
         assert (await show(sample(17.0, GPUS[0]), 17.0)).count("GPU") == 1
-        assert strip.size.height == len(strip.rows(60)) == 3
+        assert strip.size.height == len(strip.rows(60)) == 2
 
 
-async def test_the_trend_takes_one_value_a_report() -> None:
+async def test_a_high_window_has_framed_panels_with_curves() -> None:
+    bench = StripBench()
+    strip = bench.strip
+    async with bench.run_test(size=(140, 42)) as pilot:
+        strip.window = 42
+        bench.show(sample(1.0), 1.0)
+        await pilot.pause()
+        assert strip.size.height == 5
+        assert strip.says_guard
+        assert {cell_len(line) for line in strip.text.splitlines()} == {140}
+        assert [strip.text.count(word) for word in ("VRAM", "util", "used", "PSI")] == [2, 2, 2, 1]
+        await pilot.resize_terminal(100, 42)
+        strip.window = 42
+        await settled(pilot, lambda: strip.size.width == 100)
+        assert strip.size.height == 4, "two rows of panels find no room: plain rows"
+
+
+async def test_a_card_has_a_curve_at_its_end() -> None:
     bench = StripBench()
     async with bench.run_test(size=(80, 24)) as pilot:
         for at in (1.0, 2.0, 2.0, 2.0):
-            bench.strip.draw(sample(at, replace(GPUS[0], utilisation=1.0)), at)
+            bench.show(sample(at, replace(GPUS[0], utilisation=1.0)), at)
         await pilot.pause()
-        assert bench.strip._trends["GPU-a"].values == (1.0, 1.0)
         assert bench.strip.text.splitlines()[0].endswith("█")
 
 
@@ -257,14 +281,18 @@ class Counting(HeadlessDriver):
         self.sent += len(data.encode())
 
 
-async def test_a_tick_of_two_working_cards_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("size", "most"), [((80, 24), 500), ((140, 42), 900)])
+async def test_a_tick_of_two_working_cards_is_cheap(
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int
+) -> None:
     """Every figure that moves while a model serves moves at each tick."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("COLORTERM", raising=False)
     dice, bench = random.Random(1), StripBench()
     bench.driver_class = Counting
     begun = 0
-    async with bench.run_test(headless=False, size=(80, 24)) as pilot:
+    async with bench.run_test(headless=False, size=size) as pilot:
+        bench.strip.window = size[1]
         for tick in range(45):
             cards = [
                 replace(
@@ -274,9 +302,9 @@ async def test_a_tick_of_two_working_cards_is_cheap(monkeypatch: pytest.MonkeyPa
                 for card in GPUS
             ]  # fmt: skip
             memory = replace(MEMORY, available=int(dice.uniform(200, 201) * GIB))
-            bench.strip.draw(replace(sample(tick, *cards), memory=memory), tick)
+            bench.show(replace(sample(tick, *cards), memory=memory), tick)
             await pilot.pause()
             driver = pilot.app._driver
             assert isinstance(driver, Counting)
             begun = begun or driver.sent * (tick == 5)
-        assert 100 < (driver.sent - begun) / 39 < 500
+        assert 100 < (driver.sent - begun) / 39 < most

@@ -18,6 +18,7 @@ from textual.strip import Strip
 
 from console.frontends.cli.console import markdown
 from console.frontends.tui.watch.history import RunRow
+from console.host.history import History
 from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.recovery.rollback.progress import Result
@@ -31,7 +32,8 @@ from screens.machine import answer_rows
 from screens.playbooks import entry_rows
 from screens.runs import report_rows, run_row
 from tests.ui import scene
-from widgets.bars import STATE_TONE, badge, emergency, gauge_rows, key_row, option_rows, status
+from widgets.bars import STATE_TONE, badge, emergency, key_row, option_rows, status
+from widgets.machine import gauge_rows
 from widgets.rows import Row, changed_cells, fit, spread, strip_of, width_of
 from widgets.steps import detail_rows, list_rows, result_row, short, step_row, summary_rows
 
@@ -141,7 +143,7 @@ def test_ascii_signs(snapshot: SnapshotAssertion) -> None:
         rows += [status(view, "running", "gate", scene.NOW, 40)]
         rows += [row for chosen in (ASCII, UNICODE)
                  for row in marked_rows(sample, marks, 90, chosen)]  # fmt: skip
-        rows += gauge_rows(sample, 101.0, 80, {}) + gauge_rows(None, 1.0, 80, {})
+        rows += gauge_rows(sample, 101.0, 80, History()) + gauge_rows(None, 1.0, 80, History())
     finally:
         use_ascii(False)
     assert drawn(rows) == snapshot
@@ -149,8 +151,12 @@ def test_ascii_signs(snapshot: SnapshotAssertion) -> None:
 
 def test_gauges(snapshot: SnapshotAssertion) -> None:
     sample = scene.sample()
-    said = [drawn(gauge_rows(sample, at, width, {})) for at in (100.0, 112.0) for width in (80, 60)]
-    assert "\n".join([*said, drawn(gauge_rows(sample, 100.0, 120, {}))]) == snapshot
+    said = [
+        drawn(gauge_rows(sample, at, width, History()))
+        for at in (100.0, 112.0)
+        for width in (80, 60)
+    ]
+    assert "\n".join([*said, drawn(gauge_rows(sample, 100.0, 120, History()))]) == snapshot
 
 
 def test_a_rollback(snapshot: SnapshotAssertion) -> None:

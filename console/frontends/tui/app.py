@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import threading
 import time
@@ -22,9 +23,9 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.signal import Signal
-from textual.theme import Theme
 
 from console.common.text import clean
+from console.frontends.tui import attention, themes
 from console.frontends.tui.terminal.driver import ConsoleDriver
 from console.frontends.tui.terminal.input import KeyTurns, Passed
 from console.frontends.tui.watch.baseline import BaselineView
@@ -42,13 +43,6 @@ from widgets.bars import KeyLine, binding
 if TYPE_CHECKING:
     from console.frontends.tui.watch.watchers import Watchers
     from console.journal.samples import Gauge
-
-THEME = Theme(
-    name="omni", primary="#5f87af", secondary="#5f8787", accent="#87afd7", warning="#d7af5f",
-    error="#d75f5f", success="#87af5f", foreground="#d0d0d0", background="#121212",
-    surface="#1c1c1c", panel="#262626", dark=True,
-)  # fmt: skip
-
 
 SETTLED_S = 2.0
 
@@ -102,10 +96,12 @@ class ConsoleApp(App[int]):
         self.pressed_at = float("-inf")
         self.press: Press | None = None
         self.proving = False
+        self.told = ""
         self.outbox = Outbox(self._trouble)
         self.turns = KeyTurns(self, super().on_event)
-        self.register_theme(THEME)
-        self.theme = "omni"
+        for theme in themes.THEMES.values():
+            self.register_theme(theme)
+        self.theme = themes.chosen()
 
     async def on_event(self, event: Event) -> None:
         """Pass on typed keys one by one; only the emergency key waits for nothing."""
@@ -155,6 +151,7 @@ class ConsoleApp(App[int]):
         message.take(message.seen)
 
     def _run_seen(self, snapshot: Snapshot) -> None:
+        self._tell(attention.news(self.snapshot, snapshot), attention.title(snapshot))
         self.snapshot = snapshot
         self.watchers.follow(snapshot)
         self.run_changed.publish(snapshot)
@@ -169,6 +166,18 @@ class ConsoleApp(App[int]):
         self.sample = sample
         self.history.take(sample, time.time())
         self.sampled.publish(sample)
+
+    def _tell(self, words: str, title: str) -> None:
+        """Set the window's title, and call the person at the terminal if there are words."""
+        driver = self._driver
+        if not isinstance(driver, ConsoleDriver):
+            return
+        sequence = attention.title_sequence(title, os.environ) if title != self.told else ""
+        if sequence:
+            self.told = title
+            driver.set_title(sequence)
+        if words:
+            driver.write(attention.alert(words, os.environ))
 
     def _recorded(self, moments: list[Gauge]) -> None:
         """Take in what the run on show has recorded of this machine before this console looked."""
@@ -297,6 +306,12 @@ class ConsoleApp(App[int]):
         turn = "_enable_mouse_support" if self.mouse_on else "_disable_mouse_support"
         getattr(driver, turn, lambda: None)()
         self.say("mouse on" if self.mouse_on else "mouse off", "information")
+
+    def action_next_theme(self) -> None:
+        """Use the next theme, and remember it."""
+        self.theme = themes.after(self.theme)
+        threading.Thread(target=themes.choose, args=(self.theme,), daemon=True).start()
+        self.say(f"colours: {self.theme}", "information")
 
     def action_prove(self) -> None:
         if self.watchers.readonly:

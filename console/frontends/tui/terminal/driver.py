@@ -39,6 +39,10 @@ RESTORE = (
 """Everything that Textual sends at its end, in case that end does not come."""
 
 
+PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+"""Keep the window's title, and bring it back."""
+
+
 class _Ascii(dict[int, str]):
     """A translation table for every character: as many `?` as it has cells."""
 
@@ -57,6 +61,7 @@ class ConsoleDriver(LinuxDriver):
     _out: TerminalWriter | None = None
     _backstop: Backstop | None = None
     _started = False
+    _titled = False
     _entering = False
 
     # -- life ------------------------------------------------------------------------------
@@ -90,6 +95,17 @@ class ConsoleDriver(LinuxDriver):
         if self._started:  # back from a suspension: the screen shows something else
             self._ask_repaint()
         self._started = True
+
+    def set_title(self, sequence: str) -> None:
+        """Send a sequence that sets the window's title; the earlier title comes back at the end."""
+        self.write(sequence if self._titled else PUSH_TITLE + sequence)
+        self._titled = True
+
+    def stop_application_mode(self) -> None:
+        if self._titled:
+            self._titled = False
+            self.write(POP_TITLE)
+        super().stop_application_mode()  # type: ignore[no-untyped-call]
 
     def await_end(self, thread: threading.Thread) -> None:
         """Register work that a signal must not cut off."""
@@ -129,7 +145,7 @@ class ConsoleDriver(LinuxDriver):
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
         out, self._out = self._out, None  # what the app writes from now on would come after it
         if out is not None:
-            out.write(RESTORE)
+            out.write((POP_TITLE if self._titled else "") + RESTORE)
             out.stop()
 
     # -- output ----------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+"""What happened in a run, a line each with its time: steps, verdicts, the guard, verbs. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from console.common.text import clean, one_line
+from console.journal.run_view import RunView, StepView
+from console.journal.state import StepState
+from console.render.cells import SAID, Glyphs, Row, cut
+from console.render.guard import event_words
+
+TONES = {
+    "running": "accent", "succeeded": "good", "failed": "bad", "cancelled": "warn",
+    "in_doubt": "warn", "retry_wait": "warn",
+}  # fmt: skip
+GUARD = {"warn": "warn", "act": "bad", "breach": "bad", "gone": "bad"}
+Line = tuple[float, str, str, str]
+"""Unix seconds, sign, tone, words."""
+
+
+def feed(view: RunView, width: int, most: int, signs: Glyphs) -> list[Row]:
+    """The newest `most` lines, the newest last."""
+    lines = sorted(_lines(view, signs), key=lambda line: line[0])[-most:]
+    return [
+        cut(
+            (
+                (time.strftime("%H:%M:%S", time.localtime(at)), "dim"), (f" {sign} ", tone),
+                (words, "bad" if tone == "bad" else ""),
+            ), width, signs,
+        )
+        for at, sign, tone, words in lines
+    ]  # fmt: skip
+
+
+def _lines(view: RunView, signs: Glyphs) -> Iterator[Line]:
+    for step in view.steps:
+        yield from _of_step(view, step, signs)
+    for event in view.guards:
+        tone = GUARD.get(event.kind, "")
+        yield event.at, "!" if tone else signs.dot, tone, one_line(event_words(event), 300)
+    for verb in view.verbs:
+        at, who = float(verb.get("at") or 0.0), clean(str(verb.get("who") or ""), 40)
+        why = f": {one_line(str(verb['why']), 200)}" if verb.get("why") else ""
+        yield at, signs.arrow, "accent", f"{clean(str(verb.get('verb')), 20)} by {who}{why}"
+    if view.outage and view.down_since:
+        yield view.down_since, signs.down, "warn", "the baseline is down for this run"
+    if view.ended:
+        state = str(view.state).replace("_", " ")
+        yield view.ended, signs.dot, "", f"the run has ended: {state}"
+
+
+def _of_step(view: RunView, step: StepView, signs: Glyphs) -> Iterator[Line]:
+    if not step.started or step.state is StepState.PENDING:
+        return
+    name = clean(step.id)
+    if step.state is StepState.RUNNING or step.duration_s is None:
+        said = f": {one_line(step.said, 200)}" if step.said else ""
+        yield step.started, signs.step("running"), "accent", f"{name} began{said}"
+        return
+    verdict = next((one for one in view.verdicts if one.step == step.id), None)
+    word = clean(verdict.verdict, 10) if verdict is not None else ""
+    state = SAID.get(word, str(step.state))
+    said = word + (f" {clean(verdict.outcome)}" if verdict is not None and verdict.outcome else "")
+    words = said or one_line(step.detail, 200) or str(step.state).replace("_", " ")
+    yield (
+        step.started + step.duration_s,
+        signs.step(state),
+        TONES.get(state, ""),
+        f"{name}: {words}",
+    )
