@@ -54,7 +54,7 @@ BEGINS = (
 )  # fmt: skip
 """How lines begin, and their tone; the words say it too."""
 EMPTY = (
-    "Nothing was checked yet. i asks for a repository (org/name), an address, a GGUF file or a "
+    "Nothing was checked yet. Enter asks for a repository (org/name), an address, a GGUF file or a "
     "directory. Only listings and headers are read; nothing is downloaded."
 )
 
@@ -80,9 +80,6 @@ class PreflightScreen(ReadingPage):
         self.shown: Shown | None = None
         self.busy = False
         self.turn = 0
-
-    def stand(self) -> None:
-        self.action_ask()
 
     def action_ask(self) -> None:
         """Show the form with the last question."""
@@ -126,7 +123,7 @@ class PreflightScreen(ReadingPage):
         if self.busy:
             return [((what, "bold"), ("  looking …", "accent"))]
         if self.shown is None:
-            return [(("Check before you download", "bold"), ("   i asks", "dim"))]
+            return [(("Check before you download", "bold"), ("   Enter asks", "dim"))]
         verdict = self.shown.verdict
         return [((verdict or "no verdict", TONES.get(verdict, "bad")), (f"  {what}", "bold"))]
 

@@ -193,7 +193,7 @@ async def test_a_repository_is_asked_about_and_answered(
 ) -> None:
     async with console(scene.ended(), run) as (app, pilot, watchers):
         watchers.site = str(OMNI)
-        await pilot.press("5")
+        await pilot.press("5", "enter")
         await settled(pilot, lambda: isinstance(app.screen, FormScreen))
         app.screen.query(Input).first().value = repo
         app.screen.query_one(Button).press()
