@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from console.common.progress import Figures, Progress, advanced
 from console.common.text import one_line
 from console.journal.state import ENDS, Decision, RunState, StepState
 from console.journal.store import Event, senseless
@@ -23,6 +24,9 @@ class StepView:
     phase: str
     kind: str
     takes_s: float | None = None
+    takes_from: str = ""
+    """Where `takes_s` is from, in words; "" for the playbook."""
+    limit_s: float | None = None
     implicit: bool = False
     final: bool = False
     state: StepState = StepState.PENDING
@@ -34,6 +38,8 @@ class StepView:
     lessons: list[str] = field(default_factory=list)
     """Lessons that apply to it, `F-013 its title – why`."""
     said: str = ""
+    progress: Progress | None = None
+    """How far the running attempt is; None while it has told nothing."""
     started: float = 0.0
     duration_s: float | None = None
     exit_code: int | None = None
@@ -258,7 +264,7 @@ def _step(view: RunView, event: Event) -> None:
     if step.state is StepState.RUNNING:
         step.started, step.duration_s, step.cause, step.said = event.at, None, "", ""
         step.effects = list(data.get("effects", []))
-        step.lines, step.exit_code = [], None
+        step.lines, step.exit_code, step.progress = [], None, None
     else:
         step.duration_s = data.get("duration_s", step.duration_s)
         step.exit_code = data.get("exit_code")
@@ -271,6 +277,25 @@ def _say(view: RunView, event: Event) -> None:
     step = view.step(event.step)
     if step is not None:
         step.said = event.data.get("text", "")
+        _far(step, event)
+
+
+def _far(step: StepView, event: Event) -> None:
+    """Take the figures of an event that has some; words alone leave the last ones."""
+    data = event.data
+    if "done" in data:
+        figures = Figures(float(data["done"]), data.get("total"), data.get("unit", ""))
+        step.progress = advanced(step.progress, figures, event.at)
+
+
+def _rung(view: RunView, event: Event) -> None:
+    """A line of a rollback; of a load there, only the step keeps the figures."""
+    data, step = event.data, view.step(event.step)
+    if step is not None and step.state is StepState.RUNNING:
+        step.said = f"{data.get('rung', '')}: {data.get('detail', '')}".removesuffix(": ")
+        _far(step, event)
+    if "done" not in data:
+        view.stages.append(data)
 
 
 def _metrics(view: RunView, event: Event) -> None:
@@ -364,7 +389,7 @@ _HANDLERS: dict[str, Callable[[RunView, Event], None]] = {
     ),
     "input": lambda view, event: view.inputs.update({event.data["name"]: event.data["value"]}),
     "outage": _outage,
-    "rung": lambda view, event: view.stages.append(event.data),
+    "rung": _rung,
     "guard": _guard,
     "serving": _serving,
     "service": _service,

@@ -105,9 +105,12 @@ BENCHMARK = _fields(
 )  # fmt: skip
 STEP = _fields(
     {"id": TEXT, "title": TEXT, "phase": TEXT, "kind": TEXT},
-    takes_s=MAYBE, implicit=FLAG, final=FLAG, effects=TEXTS, lessons=TEXTS,
+    takes_s=MAYBE, takes_from=TEXT, limit_s=MAYBE, implicit=FLAG, final=FLAG, effects=TEXTS,
+    lessons=TEXTS,
 )  # fmt: skip
 CRITERION = _fields({"verdict": JUDGED, "why": TEXT}, metric=TEXT)
+FIGURES = {"done": NUMBER, "total": MAYBE, "unit": TEXT}
+"""How far a step is; see console.common.progress.Figures."""
 MOVED = _fields({"gate": TEXT, "words": TEXT, "who": TEXT, "why": TEXT})
 
 KINDS: dict[str, Check] = {
@@ -124,7 +127,7 @@ KINDS: dict[str, Check] = {
         {"state": _one_of(*StepState)}, effects=TEXTS, lines=TEXTS, log=TEXT, cause=TEXT,
         detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE),
     ),
-    "step.say": _fields({"text": TEXT}),
+    "step.say": _fields({"text": TEXT}, **FIGURES),
     "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
                        soak=_fields(critical=LIST), tune=_fields(points=LIST, argv=LIST)),
     "verdict": _fields(
@@ -138,7 +141,9 @@ KINDS: dict[str, Check] = {
     "verb": _fields({"verb": TEXT, "who": TEXT}, why=TEXT, args=TABLE),
     "input": _fields({"name": TEXT, "value": TEXT}),
     "outage": _fields({"down": FLAG}, restore_s=MAYBE, proof=AT, url=TEXT),
-    "rung": _fields(t=NUMBER, stage=TEXT, state=TEXT, detail=TEXT, trigger=TEXT),
+    "rung": _fields(
+        {}, t=NUMBER, stage=TEXT, state=TEXT, detail=TEXT, trigger=TEXT, **FIGURES
+    ),
     "guard": _fields(
         {"kind": TEXT, "words": TEXT}, at=_or_none(AT), cause=TEXT, reasons=TEXTS, killed=TABLES,
         window=TABLE, curve=TABLE, limit=TABLE,

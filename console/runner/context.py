@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common.clock import Clock
+from console.common.progress import Figures, Printed
 from console.common.redact import Known
 from console.common.text import clean, decode
 from console.config.playbook.inputs import Secret
@@ -152,6 +153,9 @@ class Attempt:
         self.path = context.run.attempt_log(step, number)
         self.known = context.plan.known
         self._said = float("-inf")
+        self._last: tuple[str, Figures | None] = ("", None)
+        self._counted: Figures | None = None
+        self._printed = Printed()
         self._fd = -1
         self._written = 0
         self._dropped = 0
@@ -184,12 +188,19 @@ class Attempt:
             said = self.last_lines()
             raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=said) from error
 
-    def say(self, text: str, *, always: bool = False) -> None:
-        """Report progress to viewers, at most once a second, as each event is synced to disk."""
-        now = self.context.clock.monotonic()
-        if always or now - self._said >= SAY_INTERVAL_S:
-            self._said = now
-            self.context.record("step.say", self.step, self.number, text=clean(text, 300))
+    def say(self, text: str, far: Figures | None = None, *, always: bool = False) -> None:
+        """Report progress to viewers if it has changed, at most once a second, as each event is
+        synced to disk. `far`: how far the step is, unless it counts something larger itself."""
+        now, news = self.context.clock.monotonic(), (clean(text, 300), self._counted or far)
+        if always or (now - self._said >= SAY_INTERVAL_S and news != self._last):
+            self._said, self._last = now, news
+            figures = news[1]._asdict() if news[1] is not None else {}
+            self.context.record("step.say", self.step, self.number, text=news[0], **figures)
+
+    def count(self, far: Figures) -> None:
+        """How far the step is, for all that is said from now on: its parts, like the load of one
+        of many servers, have figures of their own, which do not count then."""
+        self._counted = far
 
     def hide(self, secret: str) -> None:
         """Keep a secret out of the log from now on. Output is filtered line by line, so each line
@@ -205,6 +216,15 @@ class Attempt:
             lines, self._rest = [*lines, self._rest], b""
         for line in lines:
             self._line(line)
+
+    def hear(self, data: bytes) -> None:
+        """Take output of a command: keep it, and say its last line and how far that tells it is. A
+        bar that is drawn over itself has no line yet."""
+        self.sink(data)
+        if b"\r" in self._rest:
+            self._printed.take(decode(self._rest[-400:]).split("\r")[-2:])
+        if last := self.last_lines(1):
+            self.say(last[0], self._printed.figures)
 
     def last_lines(self, count: int = 20) -> list[str]:
         """The last lines of output so far, clean."""
@@ -227,6 +247,7 @@ class Attempt:
     def _line(self, raw: bytes) -> None:
         raw = self.known.raw(raw)
         self._tail.append(decode(raw[:100_000]).rstrip("\r"))
+        self._printed.take(self._tail[-1].split("\r"))
         self._kept += len(self._tail[-1])
         while len(self._tail) > KEPT_LINES or self._kept > KEPT:
             self._kept -= len(self._tail.popleft())

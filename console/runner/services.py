@@ -23,7 +23,8 @@ from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
 from console.runner.fault import point
 from console.runner.prepare.baseline import container_ref
-from console.runtime.docker.client import connect, require_image
+from console.runtime.docker.client import connect, inspect, require_image
+from console.runtime.loading import of_service
 from console.runtime.probe import Health, health
 from console.runtime.process_driver import ProcessDriver
 from console.runtime.spec import (
@@ -223,6 +224,11 @@ class RunServices:
         if handle is None:
             raise StepFailed(Cause.PRECONDITION, f"{name} has not been started")
         held = handle
+        log = self.context.run.log(name) if name != "baseline" else None
+        load = of_service(
+            held, spec.runs, log, self.context.clock, cookie=self.context.run.id,
+            inspected=lambda: inspect(self.client, held.container),
+        )  # fmt: skip
 
         def status() -> Status:
             attempt.remaining()
@@ -236,6 +242,7 @@ class RunServices:
                 clock=self.context.clock,
                 cancelled=attempt.cancelled,
                 progress=attempt.say,
+                far=load.look,
             ).run()
         except ServiceError as error:
             state = driver.status(held)

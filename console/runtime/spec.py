@@ -9,7 +9,7 @@ import contextlib
 import glob
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -214,14 +214,20 @@ def changed_weights(runs: Runs, began: float) -> str:
     """A weights file, named by a specification or inside a directory it names, that changed after
     `began` (Unix seconds): what has run since then serves the earlier contents. "" if there is
     none; files named by a compose file or somebody else's container are not known."""
+    for file in weights(runs):
+        with contextlib.suppress(OSError):
+            # What is moved or linked into the place of another keeps its date, not its ctime.
+            links = [one.lstat() for one in (file, *file.parents) if one.is_symlink()]
+            if max(one.st_ctime for one in (file.stat(), *links)) > began + CLOCKS_DIFFER_S:
+                return str(file)
+    return ""
+
+
+def weights(runs: Runs) -> Iterator[Path]:
+    """The files with weights that a specification names, or that are in a directory it names."""
     for path in _paths(runs):
         with contextlib.suppress(OSError):
-            for file in _weights(path):
-                # What is moved or linked into the place of another keeps its date, not its ctime.
-                links = [one.lstat() for one in (file, *file.parents) if one.is_symlink()]
-                if max(one.st_ctime for one in (file.stat(), *links)) > began + CLOCKS_DIFFER_S:
-                    return str(file)
-    return ""
+            yield from _weights(path)
 
 
 def _weights(path: Path) -> list[Path]:

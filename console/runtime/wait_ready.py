@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from console.common.clock import Clock
 from console.common.errors import EngineError, ServiceError
+from console.common.progress import Figures
 from console.common.text import clean, one_line
 from console.common.units import format_duration
 from console.host.children import Cancelled
@@ -29,19 +30,21 @@ Probe = Callable[[str, str, float], tuple[Health, str]]
 @dataclass(slots=True)
 class ReadyWait:
     """One wait, with what it last saw for the error message. `progress` gets a clean line whenever
-    the situation changes."""
+    the situation or what `far` tells changes, and those figures."""
 
     spec: ServiceSpec
     status: Callable[[], Status]
     last_lines: Callable[[int], list[str]]
     clock: Clock
     cancelled: threading.Event
-    progress: Callable[[str], None]
+    progress: Callable[[str, Figures | None], None]
+    far: Callable[[], Figures | None] = lambda: None
+    """How far the load is; asked while it does not serve."""
     health: Probe = probe.health
     begin: float = 0.0
     serving_since: float | None = None
     restarts: int | None = None
-    said: str = ""
+    said: tuple[str, Figures | None] = ("", None)
     last: str = "it was never asked"
 
     def run(self) -> float:
@@ -100,9 +103,10 @@ class ReadyWait:
     def _say(self, what: str, detail: str) -> None:
         words = f"{what} ({detail})" if detail else what
         self.last = words
-        if words != self.said:
-            self.said = words
-            self.progress(words)
+        news = (words, None if self.serving_since is not None else self.far())
+        if news != self.said:
+            self.said = news
+            self.progress(*news)
 
     def _fail(self, title: str, cause: str) -> NoReturn:
         try:

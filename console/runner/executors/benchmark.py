@@ -10,9 +10,10 @@ from typing import Any
 from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.client import Waiting
 from console.bench.interference import Engine, Surroundings
-from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, Sample
+from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample
 from console.common import redact
 from console.common.errors import ConsoleError
+from console.common.progress import Figures
 from console.common.text import clean, decode, one_line
 from console.config.playbook.measuring_steps import BenchmarkStep
 from console.host.children import Cancelled
@@ -143,12 +144,17 @@ def _measure(
         attempt.remaining()
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
         what = f"void: {sample.void}" if sample.void else rate
-        run = run_words(number, planned)
-        attempt.say(f"{service}: {run} {what}", always=number in (0, planned))
+        run, most = run_words(number, planned), planned if number <= planned else bench.most_runs
+        far = Figures(number, max(most, number), "run")
+        attempt.say(f"{service}: {run} {what}", far, always=number in (0, planned))
+
+    parts: dict[str, None] = {}
 
     def say(text: str) -> None:
         attempt.remaining()
-        attempt.say(f"{service}: {text}")
+        parts[text.partition(":")[0]] = None
+        of = PROMPT_ROUNDS * len(bench.prompt_lengths) + len(bench.concurrency)
+        attempt.say(f"{service}: {text}", Figures(min(len(parts), of) - 1, of, "part"))
 
     # a candidate's model name means nothing to the baseline
     model = context.services.model(service, bench.model if service == bench.service else "")

@@ -155,10 +155,7 @@ def _pump(child: subprocess.Popen[bytes], attempt: Attempt) -> None:
             ready = selector.select(min(0.1, attempt.remaining()))
             data = os.read(child.stdout.fileno(), 65536) if ready else None
             if data:
-                attempt.sink(data)
-                last = attempt.last_lines(1)
-                if last:
-                    attempt.say(last[0])
+                attempt.hear(data)
             if data == b"":
                 return
             if child.poll() is not None:
@@ -214,7 +211,7 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
             raise StepFailed(Cause.PRECONDITION, f"{where.service} is not a running container")
         return run_in(
             context.services.client, handle.container, argv, env=env, workdir=step.cwd,
-            timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
+            timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.hear,
         )  # fmt: skip
     spec = ContainerSpec(
         image=where.image or "",
@@ -229,7 +226,7 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
     return run_oneoff(
         context.services.client, spec, service=step.id,
         launch=Launch(context.run.id, attempt.path, context.alive, context.plan.site.name),
-        timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.sink,
+        timeout_s=attempt.remaining(), cancelled=attempt.cancelled, sink=attempt.hear,
         say=partial(attempt.say, always=True),
     )  # fmt: skip
 

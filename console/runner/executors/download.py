@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from console.checks.preflight.checkpoint import contents_of, listing_of
 from console.common.clock import Clock, SystemClock
+from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import both_units, format_duration
 from console.config.playbook.measuring_steps import CheckpointStep, DownloadStep
@@ -126,7 +127,8 @@ def _contents(context: Context, asked: DownloadStep) -> Contents:
 
 def _told(attempt: Attempt, at: Progress) -> None:
     attempt.remaining()
-    attempt.say(progress_words(at))
+    far = Figures(at.bytes_done, at.bytes_total or None, "B")
+    attempt.say(progress_words(at), far)
 
 
 def progress_words(at: Progress) -> str:

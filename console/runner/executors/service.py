@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
+from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.playbook.steps import CutoverStep, ServiceStep
@@ -211,15 +212,16 @@ class _Watch:
                 due = now + self.cut.every
                 self._ask()
             left = self.cut.watch - (now - begun)
-            self._turn(format_duration(left) + " left", min(LOOK_S, max(0.01, left)))
+            words = format_duration(left) + " left"
+            self._turn(words, min(LOOK_S, max(0.01, left)), now - begun)
         if not self.waiting:
             self._ask()
         while self.waiting:
-            self._turn("the last request is still out", LOOK_S / 10)
+            self._turn("the last request is still out", LOOK_S / 10, self.cut.watch)
 
-    def _turn(self, words: str, pause_s: float) -> None:
+    def _turn(self, words: str, pause_s: float, gone_s: float) -> None:
         self._look()
-        self.attempt.say(f"{self.words()}, {words}")
+        self.attempt.say(f"{self.words()}, {words}", Figures(gone_s, self.cut.watch, "s"))
         self.attempt.pause(pause_s)
         while not self.answers.empty():
             self._take(self.answers.get())

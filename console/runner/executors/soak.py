@@ -15,6 +15,7 @@ from console.bench.soak_stats import Patience, Tally, patience
 from console.bench.statistics import finite
 from console.common.logs.tail import read_last
 from console.common.paths import baseline_log
+from console.common.progress import Figures
 from console.common.units import format_duration
 from console.config.playbook.measuring_steps import SoakStep
 from console.journal.samples import SoakFile
@@ -255,4 +256,5 @@ class _Live:
     def say(self, t: float, silent_s: float = 0.0, *, always: bool = False) -> None:
         self._said, self._silent = t, bool(silent_s)
         words = live_words(self._tally, t, self._soak.duration, silent_s)
-        self._attempt.say(f"{self._soak.service}: {words}", always=always)
+        far = Figures(min(t, self._soak.duration), self._soak.duration, "s")
+        self._attempt.say(f"{self._soak.service}: {words}", far, always=always)

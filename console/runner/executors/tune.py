@@ -16,6 +16,7 @@ from console.bench.tune.search import Search
 from console.bench.tune.space import Point, Space, space
 from console.common import paths, redact
 from console.common.files import read_text
+from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_number
 from console.config.playbook.tuning_step import TUNE_METRICS, TuneStep
@@ -114,6 +115,9 @@ class _Trial:
         what = f"point {self._search.asked} of at most {self._asked.points}"
         what = "once more, to decide" if again else what
         self._attempt.remaining()
+        # the first points are many, then a few starts decide: how many is not known
+        most = None if again else min(self._asked.points, self._space.size)
+        self._attempt.count(Figures(max(0, self._search.asked - 1), most, "point"))
         self._attempt.say(f"{what}: {changes}", always=True)
         found = self._rig.measure(self._argv(point), changes)
         fault_point("tune_measured", self._attempt.step)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 from console.common.errors import ConsoleError
+from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.host.ports import listener
+from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
 from console.recovery.rollback.stages.start import Baseline
 from console.recovery.rollback.stages.stop import sweep
 from console.runtime.engine_api import elsewhere_hint, published_elsewhere
+from console.runtime.loading import Loading, of_service
 from console.runtime.probe import Health, busy, complete, health
+from console.runtime.spec import ExistingContainer, Handle
 
 FIRST_PAUSE_S = 0.005
 LAST_PAUSE_S = 0.5
@@ -26,6 +33,8 @@ FAILED_S = 10.0
 """Seconds to wait for a container whose start failed, as the engine may just have been late."""
 BETWEEN_S = 5.0
 """Seconds for which a start script may run no client of its engine, between two of them."""
+NOTE_S = 2.0
+"""Seconds between two reports of how far a load is."""
 COMPLETION_TRIES = 2
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
@@ -44,6 +53,9 @@ class Readiness:
         self.misplaced = False
         """The baseline runs, but at another port, or something else has its port. A restart would
         only load the model again and change nothing."""
+        self._far: Figures | None = None
+        self._far_at = 0.0
+        self._loads: tuple[str, Loading] | None = None
 
     def prove(self) -> bool:
         """Run the stages ready and completion, again after a restart; return whether it serves."""
@@ -91,9 +103,7 @@ class Readiness:
                 report.ok("ready", f"after {format_duration(now - begun)}")
                 sweep(self.context, "after ready")
                 return None
-            if state != said:
-                said = state
-                report.note("ready", f"{state}: {detail}")
+            said = self._tell(said, state, detail)
             loads = (self.baseline.started or self.restarted) and not self.served
             if state is not Health.UNHEALTHY or loads:
                 hung_since = now
@@ -110,6 +120,38 @@ class Readiness:
                 return "ready", f"not ready after {waited}: {state}, {detail}"
             clock.sleep(min(pause, max(0.001, begun + limit_s - now)))
             pause = min(LAST_PAUSE_S, pause * 1.1)
+
+    def _tell(self, said: str, state: Health, detail: str) -> Health:
+        """Report a state that has changed, and every NOTE_S how far the load is. A fault here must
+        not end the wait."""
+        now = self.context.clock.monotonic()
+        if state != said:
+            self._far_at = now
+            self.context.report.note("ready", f"{state}: {detail}")
+        elif now - self._far_at >= NOTE_S:
+            self._far_at = now
+            with contextlib.suppress(Exception):
+                far = self._load().look()
+                if far is not None and far != self._far:
+                    self._far = far
+                    fields = {"done": far.done, "total": far.total, "unit": far.unit}
+                    self.context.report.say("ready", "note", f"{state}: {detail}", fields)
+        return state
+
+    def _load(self) -> Loading:
+        """The load of what was started last, as far as that is known: nothing is asked for it."""
+        known = self.baseline.inspected or {}
+        life = f"{self.baseline.process} {(known.get('State') or {}).get('StartedAt')}"
+        if self._loads is None or self._loads[0] != life:
+            pid, start = self.baseline.process or (0, 0)
+            handle = Handle("baseline", self.plan.kind, str(known.get("Id") or ""), "", pid, start)
+            load = of_service(
+                handle, self.plan.process or ExistingContainer(""),
+                Path(self.plan.log) if self.plan.log else None, self.context.clock,
+                cookie=BASELINE_COOKIE, inspected=lambda: known,
+            )  # fmt: skip
+            self._loads = (life, load)
+        return self._loads[1]
 
     def _limit_s(self) -> float:
         """The sealed timeout in seconds; less if the start failed, because nothing loads then."""
