@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -265,14 +265,14 @@ class Reader:
         """Schema version of the file; known after the first read."""
         self._db: sqlite3.Connection | None = None
 
-    def since(self, seq: int) -> list[Event]:
-        """Events after `seq`, oldest first. Raises JournalError."""
+    def since(self, seq: int, kinds: Sequence[str] = ()) -> list[Event]:
+        """Events after `seq`, oldest first; of some `kinds` alone. Raises JournalError."""
         try:
-            rows = self._query(seq, "mode=ro")
+            rows = self._query(seq, "mode=ro", kinds)
         except sqlite3.Error:
             try:
                 self.close()
-                rows = self._query(seq, "immutable=1")
+                rows = self._query(seq, "immutable=1", kinds)
             except sqlite3.Error as error:
                 raise JournalError("the journal cannot be read", str(error)) from error
             finally:
@@ -284,7 +284,7 @@ class Reader:
             self._db.close()
             self._db = None
 
-    def _query(self, seq: int, mode: str) -> list[tuple[Any, ...]]:
+    def _query(self, seq: int, mode: str, kinds: Sequence[str]) -> list[tuple[Any, ...]]:
         if self._db is None:
             if not self.path.exists():
                 raise sqlite3.OperationalError("no journal file")
@@ -293,19 +293,20 @@ class Reader:
             self._db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
             self._db.execute("PRAGMA busy_timeout=1000")
         self.version = _version(self._db)
+        of = f" AND kind IN ({','.join('?' * len(kinds))})" if kinds else ""
         return self._db.execute(
             "SELECT seq, at, substr(kind, 1, 200), substr(step, 1, 200), attempt,"
             " CASE WHEN length(data) <= ? THEN data END"
-            " FROM event WHERE seq > ? ORDER BY seq",
-            (MOST, seq),
+            f" FROM event WHERE seq > ?{of} ORDER BY seq",
+            (MOST, seq, *kinds),
         ).fetchall()
 
 
-def events(path: Path) -> list[Event]:
-    """Every event of a journal, oldest first. Raises JournalError."""
+def events(path: Path, kinds: Sequence[str] = ()) -> list[Event]:
+    """Every event of a journal, or those of some kinds, oldest first. Raises JournalError."""
     reader = Reader(path)
     try:
-        return reader.since(0)
+        return reader.since(0, kinds)
     finally:
         reader.close()
 

@@ -268,11 +268,12 @@ def _linted(
     short. `blockers`: demand a reason for each; a rehearsal, which costs nothing, does neither.
     Raises LintRefused."""
     from console.checks.lint.rule import facts_of
+    from console.journal.history import usual
     from console.runner.prepare import admission
     from console.runner.prepare.plan import make_plan
     from console.runner.prepare.plan_text import short_lease
 
-    plan = make_plan(playbook, site)
+    plan = make_plan(playbook, site, history=usual(playbook.name, site.name))
     more = admission.blocker_findings(plan) if blockers else []
     found = admission.check(playbook, facts_of(site), overrides, more)
     for words in short_lease(plan, lease_s) if blockers else ():

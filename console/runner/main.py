@@ -22,6 +22,7 @@ from console.common.text import one_line
 from console.config.site.site import load_site
 from console.host.ports import listener, port_of
 from console.host.privileges import operator
+from console.journal.history import usual
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
 from console.journal.run_view import RunView, fold
@@ -200,7 +201,8 @@ def _context(run: RunDir, *, closing: bool = False) -> Context:
         run.playbook, site, meta.inputs, Path(meta.base), rewrite, planning=closing
     )
     restore_s = baseline.restore_time(site.name)
-    plan = make_plan(playbook, site, restore_s)
+    name = f"rehearsal-{playbook.name}" if rewrite is not None else playbook.name
+    plan = make_plan(playbook, site, restore_s, history=usual(name, site.name, but=run.id))
     control = Control()
     control.mode = "step" if meta.step else "all"
     context = Context(run, meta, plan, Journal(run.journal), SystemClock(), control, RunView())

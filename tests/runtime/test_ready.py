@@ -49,7 +49,8 @@ class Scene:
         lines = last_lines or (lambda count: ["line one", "bad \x1b[2Jline"])
         return ReadyWait(
             self.spec, status=self.status, last_lines=lines, clock=self.clock,
-            cancelled=self.cancelled, progress=lambda words, far: self.said.append(words), health=self.health,
+            cancelled=self.cancelled, health=self.health,
+            progress=lambda words, far: self.said.append(words),
         ).run()  # fmt: skip
 
 

@@ -313,6 +313,7 @@ def _rules(args: Namespace) -> int:
 
 def plan(args: Namespace) -> int:
     """Print every argv, effect and planned duration, outages of the baseline, lint findings."""
+    from console.journal.history import usual
     from console.runner.prepare.admission import records, told
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan
@@ -325,7 +326,8 @@ def plan(args: Namespace) -> int:
     else:
         site = site_of(args.site)
         playbook = playbook_of(args.playbook, args.input, site, planning=True)
-        made = make_plan(playbook, site, restore_time(site.name))
+        past = usual(playbook.name, site.name)
+        made = make_plan(playbook, site, restore_time(site.name), history=past)
     found = told(made.playbook, facts_of(made.site))
     if args.json:
         print(json.dumps({**as_json(made), "lint": made.known.data(records(found))}))

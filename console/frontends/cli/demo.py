@@ -32,6 +32,7 @@ from console.frontends.cli import run as run_command
 from console.frontends.cli.console import can_draw, open_console
 from console.host import process
 from console.host.ports import port_of
+from console.journal.history import usual
 from console.journal.lock import HostLock
 from console.journal.run_dir import all_runs
 from console.recovery.rollback import live, standby
@@ -187,7 +188,10 @@ def planned(args: Namespace) -> Plan:
             made = making.fill(path, given, site, mapping, planning=True)
     except EngineError as error:
         raise UsageError("a rehearsal needs Docker with Compose", str(error), error.hint) from error
-    return make_plan(made.playbook, made.site, restore_time(made.site.name), made.rewriter.record())
+    past = usual(f"rehearsal-{made.playbook.name}", made.site.name)
+    return make_plan(
+        made.playbook, made.site, restore_time(made.site.name), made.rewriter.record(), past
+    )
 
 
 def _asked(args: Namespace) -> None:

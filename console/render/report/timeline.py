@@ -81,7 +81,7 @@ def summary(view: RunView) -> list[str]:
 
 def planned_s(view: RunView) -> tuple[float, float, int]:
     """Seconds planned, seconds that the same steps took, and how many steps have a plan."""
-    both = [s for s in view.steps if s.takes_s is not None and s.duration_s is not None]
+    both = [s for s in view.steps if s.takes_s and s.duration_s is not None]
     return sum(s.takes_s or 0 for s in both), sum(s.duration_s or 0 for s in both), len(both)
 
 
@@ -156,7 +156,7 @@ def step_lines(view: RunView) -> list[str]:
         words = step.title if quiet else step.detail or step.title
         rows.append([
             sign(view, step), code(step.id, 60), f"{step.state}{again}",
-            took(step.takes_s), took(step.duration_s), prose(words, 300),
+            took(step.takes_s or None), took(step.duration_s), prose(words, 300),
         ])  # fmt: skip
     return ["## Steps", "", *table(("", "step", "state", "planned", "took", "what"), rows, (3, 4))]
 

@@ -146,6 +146,7 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     """The plan for these inputs; missing ones are no error here. Raises InvalidFile, UsageError."""
     from console.checks.lint.rule import facts_of
     from console.config.playbook.load import load_playbook
+    from console.journal.history import usual
     from console.runner.prepare import plan_text
     from console.runner.prepare.admission import told
     from console.runner.prepare.baseline import restore_time
@@ -155,7 +156,8 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     playbook = load_playbook(
         path, inputs, planning=True, site_services=known, aliases=site.model.names
     )
-    made = make_plan(playbook, site, restore_time(site.name))
+    past = usual(playbook.name, site.name)
+    made = make_plan(playbook, site, restore_time(site.name), history=past)
     return Preview(
         lines=plan_text.lines(made, told(playbook, facts_of(site))),
         missing=playbook.missing,

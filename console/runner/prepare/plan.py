@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from console.config.playbook.rules import as_criterion, made_of
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.site.site import Site, taken
 from console.config.yaml import Document, parse
+from console.journal.history import Usual
 from console.render.effects import build_argv, effects, shown
 from console.runner import cutover
 from console.runner.prepare import tuning
@@ -33,6 +34,7 @@ BASELINE_STOP = "baseline:stop"
 BASELINE_MEASURE = "baseline:measure"
 BASELINE_AGAIN = "baseline:measure-again"
 RESTORE = "restore"
+NO_HISTORY: Mapping[str, Usual] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class PlannedStep:
     effects: tuple[str, ...]
     limit_s: float
     takes_s: float | None = None
+    takes_from: str = ""
+    """Where `takes_s` is from, in words; "" for the playbook."""
     step: Step | None = None
     implicit: bool = False
     final: bool = False
@@ -109,9 +113,10 @@ class Plan:
 
 def make_plan(
     playbook: Playbook, site: Site, restore_s: float | None = None,
-    rehearsal: dict[str, Any] | None = None,
+    rehearsal: dict[str, Any] | None = None, history: Mapping[str, Usual] = NO_HISTORY,
 ) -> Plan:  # fmt: skip
     """Make the plan from playbook and site; pure. `restore_s`: the measured restore time, if any.
+    `history`: how long steps took in earlier runs, for those of which the playbook does not say it.
 
     Raises InvalidFile for a service that could be mistaken for the baseline or a protected one.
     """
@@ -128,9 +133,17 @@ def make_plan(
         raise InvalidFile(TITLE, problems)
     planner = _Planner(playbook, site, services, restore_s)
     hide = (playbook.known | site.known).text
-    steps = tuple(_shown(step, hide) for step in planner.steps())
+    steps = tuple(_shown(_known(step, history), hide) for step in planner.steps())
     services |= cutover.relays(playbook, site, services)
     return Plan(playbook, site, steps, services, rehearsal)
+
+
+def _known(step: PlannedStep, history: Mapping[str, Usual]) -> PlannedStep:
+    """The step with its usual duration, unless the playbook or a measured restore says better."""
+    found = history.get(step.id)
+    if found is None or step.takes_s is not None or found.seconds > step.limit_s:
+        return step
+    return replace(step, takes_s=found.seconds, takes_from=found.words)
 
 
 def _shown(step: PlannedStep, hide: Callable[[str], str]) -> PlannedStep:
@@ -255,7 +268,7 @@ class _Planner:
             title=step.title or _default_title(step),
             effects=(*does, *why),
             limit_s=_limit_s(step, spec if step.service else None),
-            takes_s=step.takes,
+            takes_s=step.takes if step.when else 0.0,
             step=step,
             final=final,
             baseline_down=bool(self.down_for),
@@ -272,7 +285,7 @@ class _Planner:
 
     def _baseline(self, phase: str, step_id: str, title: str, effect: str) -> PlannedStep:
         return PlannedStep(
-            step_id, phase, step_id.split("-")[0], title, (effect,), 3600.0, None,
+            step_id, phase, step_id.split("-")[0], title, (effect,), 3600.0,
             implicit=True, baseline_down=bool(self.down_for),
         )  # fmt: skip
 
@@ -285,7 +298,7 @@ class _Planner:
             text = f"nothing while clients stay at {self.staying}; any other end: {text}"
         return PlannedStep(
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
-            implicit=True,
+            "" if self.restore_s is None else "as in the last restore", implicit=True,
         )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ def as_json(made: Plan) -> dict[str, object]:
         "steps": [
             {"id": s.id, "phase": s.phase, "kind": s.kind, "title": s.title,
              "effects": list(s.effects), "timeout_s": s.limit_s, "planned_s": s.takes_s,
+             "planned_from": s.takes_from,
              "implicit": s.implicit, "baseline_down": s.baseline_down, "lessons": list(s.lessons)}
             for s in made.steps
         ],
@@ -79,7 +80,9 @@ def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
     out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
-        out.append(f"  planned    {format_duration(sum(planned))} for steps with a duration")
+        known = sum(bool(s.takes_s and s.takes_from) for s in made.steps if not s.implicit)
+        past = f", {known} of them as in earlier runs" if known else ""
+        out.append(f"  planned    {format_duration(sum(planned))} for steps with a duration{past}")
     out.append(f"  baseline   {outage_words(made)}")
     phase = ""
     for number, step in enumerate(made.steps, 1):
@@ -180,7 +183,8 @@ def _machine(made: Plan) -> Machine:
 
 def step_lines(number: int, step: PlannedStep) -> list[str]:
     """A row: number, id, times; then each effect. `!` marks an outage."""
-    takes = f"about {format_duration(step.takes_s)}, " if step.takes_s else ""
+    source = f", {step.takes_from};" if step.takes_from else ","
+    takes = f"about {format_duration(step.takes_s)}{source} " if step.takes_s else ""
     mark = "!" if step.kind == "baseline:stop" else "│" if step.baseline_down else " "
     head = f"{mark}{number:>3}. {step.id}: {clean(step.title)}"
     head += f"  ({takes}at most {format_duration(step.limit_s)})"

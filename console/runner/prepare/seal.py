@@ -191,8 +191,8 @@ def created(context: Context) -> None:
         rehearsal=context.rehearsal or None,
         steps=[
             {"id": s.id, "title": s.title, "phase": s.phase, "kind": s.kind, "takes_s": s.takes_s,
-             "implicit": s.implicit, "final": s.final, "effects": list(s.effects),
-             "lessons": list(s.lessons)}
+             "takes_from": s.takes_from, "limit_s": s.limit_s, "implicit": s.implicit,
+             "final": s.final, "effects": list(s.effects), "lessons": list(s.lessons)}
             for s in context.plan.steps
         ],
     )  # fmt: skip

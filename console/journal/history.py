@@ -1,0 +1,98 @@
+"""How long the steps of a playbook usually take: the median of this user's last runs of it.
+
+Only steps that succeeded count, and none that waited for a person. Reads journals, so it does not
+belong on the UI loop; a journal that has not changed is read once.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from console.common.errors import ConsoleError
+from console.common.units import plural
+from console.journal.run_dir import STAMP_LENGTH, RunDir, all_runs
+from console.journal.run_files import Stamp, stamp
+from console.journal.state import StepState
+from console.journal.store import Event, events
+
+RUNS = 20
+"""The newest runs of a playbook that are looked at."""
+LAST = 5
+"""So many of a step's newest durations count: an engine, a disk and a model change over time."""
+PERSONAL = frozenset({"approval", "manual"})
+KINDS = ("run.created", "step.state")
+NAME_END = -5
+"""How long the last part of a run's name is, with its dash."""
+
+Durations = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """How long a step takes, in seconds, and in how many earlier runs that was seen."""
+
+    seconds: float
+    runs: int
+
+    @property
+    def words(self) -> str:
+        """Where the figure is from."""
+        return (
+            f"median of {plural(self.runs, 'earlier run')}"
+            if self.runs > 1
+            else "as in the last run"
+        )
+
+
+_cache: dict[Path, tuple[Stamp, str, Durations]] = {}
+_lock = threading.Lock()
+
+
+def usual(playbook: str, site: str, *, but: str = "") -> dict[str, Usual]:
+    """Usual durations by step id, of this user's runs of `playbook` on `site`; `but`: a run that
+    does not count. Rehearsals have a playbook of their own name. Never raises for a broken run."""
+    found: dict[str, list[float]] = {}
+    mine = [run for run in all_runs() if run.id[STAMP_LENGTH + 1 : NAME_END] == playbook]
+    for run in [one for one in mine if one.id != but][:RUNS]:
+        of, took = _read(run)
+        for step, seconds in took.items() if of == site else ():
+            found.setdefault(step, []).append(seconds)
+    return {
+        step: Usual(median(seconds[:LAST]), len(seconds[:LAST])) for step, seconds in found.items()
+    }
+
+
+def _read(run: RunDir) -> tuple[str, Durations]:
+    """The site of a run, and how long each of its steps took."""
+    # reading alone may make an empty log beside the journal
+    now = (*stamp(run.journal), stamp(run.path / "journal.db-wal")[1])
+    with _lock:
+        known = _cache.get(run.path)
+    if known is not None and known[0] == now:
+        return known[1:]
+    try:
+        read = _durations(events(run.journal, KINDS))
+    except ConsoleError:
+        read = "", {}
+    with _lock:
+        _cache[run.path] = (now, *read)
+    return read
+
+
+def _durations(said: list[Event]) -> tuple[str, Durations]:
+    site, personal, took = "", set[str](), Durations()
+    for event in said:
+        data = event.data
+        if event.odd:
+            continue
+        if event.kind == "run.created":
+            site = data.get("site", "")
+            personal = {row["id"] for row in data.get("steps", []) if row["kind"] in PERSONAL}
+        elif data["state"] == StepState.SUCCEEDED and event.step not in personal:
+            seconds = data.get("duration_s")
+            if seconds is not None and seconds >= 0:
+                took[event.step] = float(seconds)
+    return site, took
