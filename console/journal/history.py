@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 
 from console.common.errors import ConsoleError
-from console.common.units import plural
 from console.journal.run_dir import STAMP_LENGTH, RunDir, all_runs
 from console.journal.run_files import Stamp, stamp
 from console.journal.state import StepState
@@ -40,11 +39,7 @@ class Usual:
     @property
     def words(self) -> str:
         """Where the figure is from."""
-        return (
-            f"median of {plural(self.runs, 'earlier run')}"
-            if self.runs > 1
-            else "as in the last run"
-        )
+        return f"median of {self.runs} earlier runs" if self.runs > 1 else "as in the last run"
 
 
 _cache: dict[Path, tuple[Stamp, str, Durations]] = {}

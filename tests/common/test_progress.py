@@ -124,9 +124,7 @@ def test_what_commands_print(lines: str, figures: tuple[float, float, str] | Non
         ("", None),
     ],
 )  # fmt: skip
-def test_what_servers_log_while_they_load(
-    log: str, figures: tuple[float, float, str] | None
-) -> None:
+def test_what_servers_log_in_a_load(log: str, figures: tuple[float, float, str] | None) -> None:
     assert loaded(log) == figures
 
 

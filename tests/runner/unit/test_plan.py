@@ -85,6 +85,22 @@ def test_rows_of_the_plan_s_own(plan: MakePlan) -> None:
     assert (restore.implicit, restore.takes_s, restore.phase) == (True, 74.0, "Restore")
 
 
+def test_earlier_runs_say_how_long_a_step_takes_where_nothing_better_does(plan: MakePlan) -> None:
+    made = plan(
+        "{id: a, run: [x], takes: 5s}", "{id: b, run: [x]}", "{id: c, run: [x], timeout: 9s}",
+        "{id: d, run: [x], when: false}", restore_s=74.0,
+    )  # fmt: skip
+    past = {step.id: Usual(33.0, 4) for step in made.steps}
+    told = make_plan(made.playbook, made.site, 74.0, history=past)
+    takes = {step.id: (step.takes_s, step.takes_from) for step in told.steps}
+    assert takes == {
+        "a": (5.0, ""), "b": (33.0, "median of 4 earlier runs"), "c": (None, ""), "d": (0.0, ""),
+    }  # fmt: skip
+    said = lines(told)
+    assert any("(about 33.0 s, median of 4 earlier runs; at most" in line for line in said)
+    assert "  planned    38.0 s for steps with a duration, 1 of them as in earlier runs" in said
+
+
 def test_every_step_has_a_finite_limit(plan: MakePlan) -> None:
     made = plan(UP, BENCH, NOTE, "{id: g, gate: [{metric: bench.tok_s, go: '>= 20'}]}")
     assert all(0 < step.limit_s < 7 * 86400 for step in made.steps)
