@@ -165,7 +165,7 @@ class OperationsScreen(Guarded):
         if not (snapshot.alive or snapshot.is_rolling_back):
             return
         if snapshot.view.state is RunState.RUNNING:
-            self.query_one(StepList).draw(snapshot.view, now, self.shot.at)
+            self.draw_steps()
         tens = int(now - snapshot.view.created) // TENS
         if snapshot.view.state not in STANDING or tens != self.tens or self.guard.lease:
             self.tens = tens
@@ -240,7 +240,7 @@ class OperationsScreen(Guarded):
             can = option_rows(view, snapshot.word, confirm, width, self.shot.at)
         last = view.current
         before = [result_row(last, width)] if current and last and last.id != step.id else []
-        return [*before, *detail_rows(view, step, can, width)]
+        return [*before, *detail_rows(view, step, can, width, time.time())]
 
     # -- looking around ----------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
 from console.render.cells import SAID, glyphs
 from console.render.cutover import cut_over
+from console.render.progress import step_progress
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
 
 TONE = {
@@ -46,7 +47,7 @@ def times(step: StepView, now: float) -> str:
     """`actual/planned`, each only if known."""
     took = elapsed(step, now)
     actual = short(took) if took is not None else ""
-    return actual if step.takes_s is None else f"{actual or '-'}/{short(step.takes_s)}"
+    return f"{actual or '-'}/{short(step.takes_s)}" if step.takes_s else actual
 
 
 def step_row(
@@ -89,8 +90,8 @@ BACK = ("restore", "baseline:restore")
 
 
 def _late(step: StepView, now: float) -> bool:
-    took = elapsed(step, now)
-    return took is not None and step.takes_s is not None and took > max(step.takes_s * 1.5, 5)
+    took, usual = elapsed(step, now), step.takes_s or 0.0
+    return took is not None and usual > 0 and took > max(usual * 1.5, 5)
 
 
 def _name_tone(step: StepView) -> str:
@@ -170,8 +171,9 @@ def hanging(line: str, width: int, tone: str, marks: str = " ") -> list[Row]:
     return [((lead + first, tone),), *(((f"{lead}  {text}", tone),) for text in more)]
 
 
-def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> list[Row]:
-    """What a step does and why, its output, what went wrong, and what can be done."""
+def detail_rows(view: RunView, step: StepView, can: list[Row], width: int, now: float) -> list[Row]:
+    """What a step does and why, how far it is, its output, what went wrong, and what can be done;
+    `now` in Unix seconds."""
     asked = view.state is RunState.WAITING_APPROVAL and step is view.current
     state = "waits for an answer" if asked else str(step.state).replace("_", " ")
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
@@ -188,6 +190,8 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> li
         # what the engine said last follows below, line by line
         words = clean(step.detail).split(" last lines of its log:")[0]
         rows += paragraph(words, width, tone)
+    if far := step_progress(step, now, width):
+        rows.append(far)
     if step.said and step.state is StepState.RUNNING:
         rows += paragraph(clean(step.said), width, "accent")
     rows += can

@@ -26,8 +26,8 @@ TONES = {Level.WARN: "warn", Level.CRITICAL: "bad"}
 class Glyphs:
     """One set of signs, legible without colour, each one cell (except `celsius`). The first eight
     are states of a step; `levels` runs from low to high; `mark` stands in a bar where a guard acts,
-    `line` in a curve, `up` points at a moment, `down` marks an outage; `corners` and `side` frame a
-    panel, beginning at its upper left."""
+    `line` in a curve, `up` points at a moment, `down` marks an outage; `done`, `head` and `line`
+    make a bar of progress; `corners` and `side` frame a panel, beginning at its upper left."""
 
     pending: str
     running: str
@@ -51,6 +51,8 @@ class Glyphs:
     corners: tuple[str, str, str, str]
     side: str
     celsius: str
+    done: str
+    head: str
 
     def step(self, state: str) -> str:
         return str(getattr(self, state, " "))
@@ -60,13 +62,13 @@ UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
     in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
     dot="●", arrow="▸", more="›", mark="┃", up="▲", down="▼", line="─",
-    corners=("╭", "╮", "╰", "╯"), side="│", celsius="°C",
+    corners=("╭", "╮", "╰", "╯"), side="│", celsius="°C", done="━", head="╸",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
     in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
     dot="*", arrow=">", more=">", mark="|", up="^", down="v", line="-",
-    corners=("+", "+", "+", "+"), side="|", celsius="C",
+    corners=("+", "+", "+", "+"), side="|", celsius="C", done="=", head=">",
 )  # fmt: skip
 
 SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}

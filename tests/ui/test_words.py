@@ -124,7 +124,7 @@ def test_the_detail_of_a_step_and_what_can_be_done(snapshot: SnapshotAssertion) 
     ):  # fmt: skip
         for width in (60, 40):
             can = option_rows(view, word, confirm, width)
-            said.append(drawn(detail_rows(view, view.steps[step], can, width)))
+            said.append(drawn(detail_rows(view, view.steps[step], can, width, scene.NOW)))
     said += [drawn([result_row(step, 50) for step in scene.ended().steps])]
     said += [drawn(summary_rows(view, 60)) for view in (scene.ended(), scene.failed())]
     assert "\n\n".join(said) == snapshot

@@ -14,6 +14,7 @@ from console.config.playbook.steps import Step
 from console.config.site.site import load_site
 from console.host.activation import Activation
 from console.host.process import ProcessSpec
+from console.journal.history import Usual
 from console.journal.run_view import RunView
 from console.render.effects import build_argv, effects
 from console.runner import cutover

@@ -1,0 +1,239 @@
+"""How far a step, a run or a rollback is: a bar, what is done of what, and the time left.
+
+Pure. A bar changes only with its figures, and says nothing that its words do not say. `now` is in
+Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from console.common.progress import Figures, Progress, advanced, left_s, share
+from console.common.text import clean
+from console.common.units import number
+from console.journal.run_view import RunView, StepView
+from console.journal.state import StepState
+from console.render.cells import GIB, Glyphs, Part, Row, amount, cells, cut, glyphs, pair
+
+LEAST_BAR, MOST_BAR = 8, 48
+"""Cells: a shorter bar shows nothing, in a longer one nobody sees more."""
+AT_ONCE = frozenset({"approval", "gate", "manual", "note", "report"})
+"""Kinds of step that take no time of their own: a person's is not known."""
+BEFORE = (StepState.PENDING, StepState.RUNNING, StepState.RETRY_WAIT)
+STAGES = ("fence", "stop", "memory", "start", "ready", "completion", "measure")
+"""The stages of a rollback that are counted; see console.recovery.rollback.progress."""
+MINUTE, HOUR = 60, 3600
+
+
+def clock(seconds: float) -> str:
+    """A duration as a clock shows it: `0:07`, `5:10`, `1h07`."""
+    whole = int(max(0.0, seconds))
+    if whole < HOUR:
+        return f"{whole // MINUTE}:{whole % MINUTE:02d}"
+    return f"{whole // HOUR}h{whole % HOUR // MINUTE:02d}"
+
+
+def left_words(seconds: float) -> str:
+    """An estimate, no finer than it is good for: `~8 s left`, `~5:10 left`, `~9 min left`."""
+    if seconds < 10:
+        return f"~{seconds:.0f} s left"
+    if seconds < MINUTE:
+        return f"~{_round(seconds, 5)} s left"
+    if seconds < 9 * MINUTE:
+        return f"~{clock(_round(seconds, 10))} left"
+    if seconds < 100 * MINUTE:
+        return f"~{_round(seconds, MINUTE) // MINUTE} min left"
+    return f"~{clock(_round(seconds, 5 * MINUTE))} left"
+
+
+def _round(seconds: float, step: int) -> int:
+    return round(seconds / step) * step
+
+
+def bar(done: float, width: int, signs: Glyphs) -> str:
+    """A share in `width` cells. Its head stands where it is, and only all of it is full."""
+    if width <= 0:
+        return ""
+    at = min(width, max(0, int(done * width)))
+    return signs.done * at + (signs.head + signs.line * (width - at - 1) if at < width else "")
+
+
+def count_words(figures: Figures) -> str:
+    """`run 4/9`, `12.3/377 GiB`, `43 %`, `2:05/10:00`; without a whole `812 MiB`, `point 4`."""
+    done, total, unit = figures
+    if unit == "B":
+        # RSS and bytes on disk; below a GiB in their own unit
+        if total is not None and total >= GIB:
+            return pair(int(done), int(total)).strip()
+        of = f" of {amount(total)}" if total is not None else ""
+        return f"{amount(max(0.0, done))}{of}"
+    if unit == "s":
+        return clock(done) if total is None else f"{clock(done)}/{clock(total)}"
+    if unit == "%" and (known := share(done, total)) is not None:
+        return f"{100 * known:.0f} %"
+    of = f"/{total:.0f}" if total is not None else ""
+    name = "" if unit == "%" else clean(unit, 20)
+    return f"{name} {done:.0f}{of}".strip()
+
+
+def gone_s(step: StepView, now: float) -> float:
+    """Seconds since the running attempt began."""
+    return max(0.0, now - step.started) if step.started else 0.0
+
+
+def step_left_s(step: StepView, now: float) -> float | None:
+    """Seconds that a running step still takes; None if nothing tells it."""
+    if step.state is not StepState.RUNNING:
+        return None
+    return left_s(step.progress, gone_s(step, now), step.takes_s or None, now)
+
+
+def _told(step: StepView, now: float) -> tuple[str, float | None, list[str]]:
+    """A running step as words for what is done, the share for the bar, and what is left."""
+    far, gone, left = step.progress, gone_s(step, now), step_left_s(step, now)
+    after = [left_words(left)] if left is not None else []
+    if step.limit_s and step.kind not in AT_ONCE:
+        after.append(f"limit {clock(step.limit_s)}")
+    if far is not None:
+        return count_words(far.figures), far.share, after
+    if not step.takes_s:
+        return f"{clock(gone)} gone", None, after
+    if gone > step.takes_s:
+        return f"{clock(gone)}, usually {clock(step.takes_s)}", None, after
+    return f"{clock(gone)}/{clock(step.takes_s)}", gone / step.takes_s, after
+
+
+def step_progress(step: StepView, now: float, width: int) -> Row:
+    """`run 4/9 ━━━━━━━╸───── ~5:10 left, limit 10:00`; () for a step that does not run, or that
+    waits for a person."""
+    if step.state is not StepState.RUNNING or step.kind in AT_ONCE:
+        return ()
+    words, done, after = _told(step, now)
+    return _row([(words, "bold")], done, after, width)
+
+
+def step_words(step: StepView, now: float) -> str:
+    """The same for a line of a log: `run 4/9, 44 %, ~5:10 left`; "" without figures."""
+    far, left = step.progress, step_left_s(step, now)
+    if far is None:
+        return ""
+    words = [count_words(far.figures)]
+    if far.share is not None and far.figures.unit != "%":
+        words.append(f"{100 * far.share:.0f} %")
+    return ", ".join(words + ([left_words(left)] if left is not None else []))
+
+
+def _row(lead: list[Part], done: float | None, after: list[str], width: int) -> Row:
+    """Words, a bar in the room between, words; what does not fit goes from the end."""
+    signs = glyphs()
+    before = sum(cells(text) for text, _ in lead) + 1
+    while after and width - before - len(", ".join(after)) - 1 < (LEAST_BAR if done else 0):
+        after = after[:-1]
+    tail = ", ".join(after)
+    room = min(MOST_BAR, width - before - (len(tail) + 1 if tail else 0))
+    row, between = [*lead], ", "
+    if done is not None and room >= LEAST_BAR:
+        row += [(" ", ""), (bar(done, room, signs), "accent")]
+        between = " "
+    if tail:
+        row.append((between + tail, "dim"))
+    return cut(tuple(row), width, signs)
+
+
+# -- the whole run ---------------------------------------------------------------------------------
+
+
+def worked_s(view: RunView, now: float) -> float:
+    """Seconds that the steps of a run have worked so far, without what it waited for."""
+    running = [step for step in view.steps if step.state is StepState.RUNNING]
+    done = sum(step.duration_s or 0.0 for step in view.steps if step.state not in BEFORE)
+    return done + sum(gone_s(step, now) for step in running if step.kind not in AT_ONCE)
+
+
+def run_left_s(view: RunView, now: float) -> float | None:
+    """Seconds of work that a run has left, without what it waits for; None while a step is to come
+    of which nobody knows how long it takes."""
+    left = 0.0
+    for step in view.steps:
+        if step.state not in BEFORE or step.kind in AT_ONCE:
+            continue
+        if step.state is StepState.RUNNING:
+            known = step_left_s(step, now)
+            if known is None and step.takes_s:
+                known = 0.0  # longer than usual: it may end at any moment
+        else:
+            known = step.takes_s
+        if known is None:
+            return None
+        left += known
+    return left
+
+
+def run_share(view: RunView, now: float) -> float | None:
+    """The part of a run's work that is done, by time; None while that is not known. Never all of
+    it before the last step has ended."""
+    left = run_left_s(view, now)
+    if left is None or all(step.state not in BEFORE for step in view.steps):
+        return 1.0 if left is not None and view.steps else None
+    found = share(worked_s(view, now), worked_s(view, now) + left)
+    return min(0.99, found) if found is not None else None
+
+
+def run_progress(view: RunView, now: float, width: int) -> Row:
+    """`7/11 ━━━━━━╸──── 62 % 16:05 gone, ~9 min left`: steps, and the time if all of it is known;
+    () for a run that is over or has no steps."""
+    if view.over or not view.steps:
+        return ()
+    ended = sum(step.state not in BEFORE for step in view.steps)
+    after = [f"{clock(now - view.created)} gone"] if view.created else []
+    by_time, left = run_share(view, now), run_left_s(view, now)
+    if by_time is not None:
+        after = [f"{int(100 * by_time)} % {one}" for one in after] or [f"{int(100 * by_time)} %"]
+    if left is not None:
+        after.append(left_words(left))
+    done = by_time if by_time is not None else ended / len(view.steps)
+    return _row([(f"{ended}/{len(view.steps)}", "bold")], done, after, width)
+
+
+# -- a rollback ------------------------------------------------------------------------------------
+
+
+def rollback_progress(
+    lines: Sequence[dict[str, Any]], usual_s: float | None, now: float, width: int
+) -> Row:
+    """`ready 5/7 ━━━━╸──── 0:23 gone, ~0:51 left` of a rollback's lines; while a model loads, how
+    much of it has. `usual_s`: what the last restore took. () before the first line and at the end.
+    """
+    stage = str(lines[-1].get("rung", "")) if lines else ""
+    begun = number(lines[0].get("at")) if lines else None
+    if begun is None or stage not in STAGES:
+        return ()
+    gone, far = max(0.0, now - begun), load_of(lines)
+    after = [f"{clock(gone)} gone"]
+    left = left_s(far, gone, usual_s, now)
+    if left is not None:
+        after.append(left_words(left))
+    elif usual_s:
+        after.append(f"usually {clock(usual_s)}")
+    at = STAGES.index(stage) + 1
+    lead: list[Part] = [(f"{stage} {at}/{len(STAGES)}", "bold")]
+    if far is not None:
+        lead.append((f" {count_words(far.figures)}", ""))
+    done = far.share if far is not None else None
+    if done is None:
+        done = min(0.99, gone / usual_s) if usual_s else (at - 1) / len(STAGES)
+    return _row(lead, done, after, width)
+
+
+def load_of(lines: Sequence[dict[str, Any]]) -> Progress | None:
+    """How far the load is that a rollback waits for now; None if it waits for none."""
+    far: Progress | None = None
+    for line in lines:
+        done, at = number(line.get("done")), number(line.get("at"))
+        if done is not None and at is not None:
+            unit = clean(str(line.get("unit", "")), 20)
+            far = advanced(far, Figures(done, number(line.get("total")), unit), at)
+        elif line.get("state") != "note":
+            far = None  # another stage, or another start of the same
+    return far
