@@ -13,10 +13,11 @@ from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
 from console.journal.guard_status import LOOKING, NONE, OK
 from console.journal.run_view import RunView
-from console.journal.state import STANDING, RunState
+from console.journal.state import STANDING, RunState, StepState
 from console.render.cells import glyphs
 from console.render.feed import feed
 from console.render.guard import line
+from console.render.measuring import measuring_chart
 from console.render.upcoming import upcoming
 from screens.base import WIDE
 from screens.emergency import Guarded
@@ -37,6 +38,8 @@ from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_r
 
 BOXED = (100, 30)
 """Columns and rows from which on steps, details and log have a frame."""
+CHART = 12
+"""Rows of a measurement's curve at most."""
 FEED = 160
 """Columns from which on there is room for the events beside the log."""
 TICK_S = 2.5
@@ -240,7 +243,11 @@ class OperationsScreen(Guarded):
             can = option_rows(view, snapshot.word, confirm, width, self.shot.at)
         last = view.current
         before = [result_row(last, width)] if current and last and last.id != step.id else []
-        return [*before, *detail_rows(view, step, can, width, time.time())]
+        rows = [*before, *detail_rows(view, step, can, width, time.time())]
+        room = self.query_one("#detail", TextView).size.height - len(rows) - 1
+        if step.state is StepState.RUNNING and room > 0:
+            rows += [(), *measuring_chart(view, step, width, min(CHART, room), glyphs())]
+        return rows
 
     # -- looking around ----------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from console.journal.state import ENDS, STANDING, RunState, possible_verbs
 from console.render.cells import glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
+from console.render.progress import run_progress
 from widgets.rows import Part, Row, Rows, fit, spread, width_of
 from widgets.steps import paragraph, progress_words, short
 
@@ -45,6 +46,8 @@ STATE_TONE = {
     "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
 }  # fmt: skip
 TENS = 10
+LEAST_ROOM = 24
+"""Cells for a run's progress below which it is only words."""
 DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
 
 
@@ -310,9 +313,12 @@ def status(
             left.append((f" {view.mark}", "warn"))
     if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
         left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
-    took = (view.ended or now) - view.created if view.created else 0.0
-    shown = standing(took) if view.state in STANDING else short(took)
-    right: Row = ((f"{progress_words(view)}{dot}{shown}", "dim"),)
+    room = width - width_of(left) - 2
+    right = run_progress(view, now, room) if view.state is RunState.RUNNING else ()
+    if not right or room < LEAST_ROOM:
+        took = (view.ended or now) - view.created if view.created else 0.0
+        shown = standing(took) if view.state in STANDING else short(took)
+        right = ((f"{progress_words(view)}{dot}{shown}", "dim"),)
     return spread(tuple(left), right, width, glyphs().ellipsis)
 
 

@@ -14,6 +14,7 @@ from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
 from console.render.cells import SAID, glyphs
 from console.render.cutover import cut_over
+from console.render.measuring import measuring
 from console.render.progress import step_progress
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
 
@@ -194,6 +195,8 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int, now: 
         rows.append(far)
     if step.said and step.state is StepState.RUNNING:
         rows += paragraph(clean(step.said), width, "accent")
+    if step.state is StepState.RUNNING:
+        rows += measuring(view, step, width, glyphs())
     rows += can
     rows += _evidence_rows(view, width) if asked else []
     rows += _verdict_rows(view, "" if asked else step.id, width)

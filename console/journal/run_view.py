@@ -39,6 +39,8 @@ class StepView:
     """Lessons that apply to it, `F-013 its title – why`."""
     said: str = ""
     progress: Progress | None = None
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    """Each run of a benchmark so far, of the current attempt: tok_s, ttft_s, void (why)."""
     """How far the running attempt is; None while it has told nothing."""
     started: float = 0.0
     duration_s: float | None = None
@@ -264,7 +266,7 @@ def _step(view: RunView, event: Event) -> None:
     if step.state is StepState.RUNNING:
         step.started, step.duration_s, step.cause, step.said = event.at, None, "", ""
         step.effects = list(data.get("effects", []))
-        step.lines, step.exit_code, step.progress = [], None, None
+        step.lines, step.exit_code, step.progress, step.runs = [], None, None, []
     else:
         step.duration_s = data.get("duration_s", step.duration_s)
         step.exit_code = data.get("exit_code")
@@ -277,6 +279,7 @@ def _say(view: RunView, event: Event) -> None:
     step = view.step(event.step)
     if step is not None:
         step.said = event.data.get("text", "")
+        step.runs += [event.data["run"]] if "run" in event.data else []
         _far(step, event)
 
 

@@ -127,7 +127,7 @@ KINDS: dict[str, Check] = {
         {"state": _one_of(*StepState)}, effects=TEXTS, lines=TEXTS, log=TEXT, cause=TEXT,
         detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE),
     ),
-    "step.say": _fields({"text": TEXT}, **FIGURES),
+    "step.say": _fields({"text": TEXT}, run=TABLE, **FIGURES),
     "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
                        soak=_fields(critical=LIST), tune=_fields(points=LIST, argv=LIST)),
     "verdict": _fields(

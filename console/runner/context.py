@@ -188,13 +188,18 @@ class Attempt:
             said = self.last_lines()
             raise StepFailed(Cause.OUTPUT_INVALID, str(error), lines=said) from error
 
-    def say(self, text: str, far: Figures | None = None, *, always: bool = False) -> None:
+    def say(
+        self, text: str, far: Figures | None = None, *, always: bool = False,
+        run: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Report progress to viewers if it has changed, at most once a second, as each event is
-        synced to disk. `far`: how far the step is, unless it counts something larger itself."""
+        synced to disk. `far`: how far the step is, unless it counts something larger itself; `run`:
+        the figures of a benchmark's run, which are never left out."""
         now, news = self.context.clock.monotonic(), (clean(text, 300), self._counted or far)
-        if always or (now - self._said >= SAY_INTERVAL_S and news != self._last):
+        if always or run or (now - self._said >= SAY_INTERVAL_S and news != self._last):
             self._said, self._last = now, news
             figures = news[1]._asdict() if news[1] is not None else {}
+            figures |= {"run": run} if run else {}
             self.context.record("step.say", self.step, self.number, text=news[0], **figures)
 
     def count(self, far: Figures) -> None:

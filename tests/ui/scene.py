@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from console.common.progress import Figures, Progress
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.run import Snapshot
 from console.host import process
@@ -68,6 +69,24 @@ def running() -> RunView:
     step = made.steps[6]
     step.state, step.attempt, step.started = StepState.RUNNING, 1, NOW - 245
     step.said = "run 4 of 9: 21.3 tok/s, first token after 0.81 s"
+    step.progress = Progress(Figures(4, 9, "run"), NOW - 10, 0, NOW - 245)
+    rates = (21.1, 21.4, 21.3, 21.3)
+    step.runs = [
+        {"tok_s": r, "ttft_s": t, "void": ""}
+        for r, t in zip(rates, (0.92, 0.8, 0.81, 0.81), strict=True)
+    ]
+    made.metrics = {
+        "bench.baseline": {
+            "tok_s": {"value": 10.7, "unit": "tok/s"},
+            "ttft_s": {"value": 1.9, "unit": "s"},
+        },
+    }
+    made.header = {
+        "targets": [
+            {"gate": "go", "metric": "bench.tok_s", "go": ">= 20 tok/s", "no_go": "< 12 tok/s"},
+            {"gate": "go", "metric": "bench.ttft_s", "go": "< 2 s", "no_go": ""},
+        ]
+    }
     step.effects = ["POST http://127.0.0.1:8001/v1/chat/completions, 9 runs of 256 tokens"]
     return made
 

@@ -146,7 +146,8 @@ def _measure(
         what = f"void: {sample.void}" if sample.void else rate
         run, most = run_words(number, planned), planned if number <= planned else bench.most_runs
         far = Figures(number, max(most, number), "run")
-        attempt.say(f"{service}: {run} {what}", far, always=number in (0, planned))
+        figures = {"tok_s": sample.tok_s, "ttft_s": sample.ttft_s, "void": sample.void}
+        attempt.say(f"{service}: {run} {what}", far, run=figures)
 
     parts: dict[str, None] = {}
 

@@ -105,7 +105,7 @@ class ConsoleDriver(LinuxDriver):
         if self._titled:
             self._titled = False
             self.write(POP_TITLE)
-        super().stop_application_mode()  # type: ignore[no-untyped-call]
+        super().stop_application_mode()
 
     def await_end(self, thread: threading.Thread) -> None:
         """Register work that a signal must not cut off."""

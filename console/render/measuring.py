@@ -1,0 +1,124 @@
+"""A benchmark while it runs: each run's figures, the baseline's, the gate's rule and how it stands.
+
+Pure. What is shown is no verdict: the gate judges all valid runs with their spread, at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from console.common.text import clean
+from console.common.units import format_number, number
+from console.config.playbook.threshold import Threshold, parse_threshold
+from console.journal.run_view import RunView, StepView
+from console.render.cells import Glyphs, Part, Row, curve_line, cut, width_of
+from console.render.text_chart import Curve, chart
+
+METRICS = (("tok_s", "tok/s", "tok/s"), ("ttft_s", "ttft", "s"))
+"""Name, label and unit of what each run measures."""
+SHARE_OF_TOP = 1.15
+VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "open": "warn"}
+
+
+def runs_of(step: StepView, metric: str) -> list[float]:
+    """A figure of the valid runs so far."""
+    values = (number(run.get(metric)) for run in step.runs if not run.get("void"))
+    return [value for value in values if value is not None]
+
+
+def measuring(view: RunView, step: StepView, width: int, signs: Glyphs) -> list[Row]:
+    """The runs so far as a row for each figure; () before the first run."""
+    if not step.runs:
+        return []
+    rows: list[Row] = []
+    for metric, label, unit in METRICS:
+        values = runs_of(step, metric)
+        if not values:
+            continue
+        mean, base = fmean(values), _baseline(view, step, metric)
+        curve = curve_line(values, max(values) * SHARE_OF_TOP, signs)
+        lead: Row = ((f"{label:<6}", "dim"), (curve, "accent"))
+        rule, word = _rule(view, step, metric, mean, base)
+        told: list[Row] = []
+        if rule:
+            told = [((f"  {rule}", ""), ("  so far ", "dim"), (word, VERDICT_TONE[word]))]
+            told.append(((f"  {rule} ", ""), (word, VERDICT_TONE[word])))
+        rows.append(_fitting(lead, mean, base, unit, told, width, signs))
+    void = [clean(str(run["void"]), 80) for run in step.runs if run.get("void")]
+    words = f"void  {len(void)} of {len(step.runs)}" + (f": {void[-1]}" if void else "")
+    rows.append(cut(((words, "warn" if void else "dim"),), width, signs))
+    return rows
+
+
+def measuring_chart(
+    view: RunView, step: StepView, width: int, height: int, signs: Glyphs
+) -> list[Row]:
+    """The rate of each run as a curve, with the gate's limit as a line; none for fewer than three
+    runs."""
+    values = runs_of(step, "tok_s")
+    if len(values) < 3 or height < 4:
+        return []
+    base = _baseline(view, step, "tok_s")
+    rule = next(iter(_thresholds(view, step, "tok_s", "go")), None)
+    limit = rule.limit(base, "tok/s") if rule is not None else None
+    top = SHARE_OF_TOP * max([*values, limit or 0.0])
+    points = tuple((float(at), value) for at, value in enumerate(values))
+    curve = Curve("tok/s", points, top, limit, True, "tok/s")
+    return chart(curve, 0.0, float(len(values) - 1), width, height, signs)
+
+
+def _baseline(view: RunView, step: StepView, metric: str) -> float | None:
+    """The baseline's figure beside this step's, or the one that was measured before all others."""
+    for scope in (f"{step.id}.baseline", "baseline:measure"):
+        found = number(view.metrics.get(scope, {}).get(metric, {}).get("value"))
+        if found is not None:
+            return found
+    return None
+
+
+def _targets(view: RunView, step: StepView, metric: str) -> list[dict[str, Any]]:
+    rows = view.header.get("targets") or []
+    return [r for r in rows if isinstance(r, dict) and r.get("metric") == f"{step.id}.{metric}"]
+
+
+def _thresholds(view: RunView, step: StepView, metric: str, key: str) -> list[Threshold]:
+    """The rules of all gates on this figure: of `go`, or of `no_go`."""
+    found = []
+    for row in _targets(view, step, metric):
+        try:
+            found.append(parse_threshold(str(row.get(key) or "")))
+        except ValueError:
+            continue
+    return found
+
+
+def _rule(
+    view: RunView, step: StepView, metric: str, mean: float, base: float | None
+) -> tuple[str, str]:
+    """What the gates want of this figure, and what they would say of the mean so far; "" for
+    neither."""
+    wanted = _thresholds(view, step, metric, "go")
+    refused = _thresholds(view, step, metric, "no_go")
+    if not wanted and not refused:
+        return "", ""
+    first = wanted or refused
+    rule = f"{'GO' if wanted else 'NO-GO'} if {clean(str(first[0]), 40)}"
+    if any(one.satisfied(mean, base) for one in refused):
+        return rule, "NO-GO"
+    if wanted and all(one.satisfied(mean, base) for one in wanted):
+        return rule, "GO"
+    return rule, "NO-GO" if wanted and not refused else "open"
+
+
+def _fitting(
+    lead: Row, mean: float, base: float | None, unit: str, told: Sequence[Row], width: int,
+    signs: Glyphs,
+) -> Row:  # fmt: skip
+    """The longest form of a row that fits: the verdict so far goes last."""
+    value: Part = (f" {format_number(mean, unit)}", "bold")
+    beside: Row = ((f"  baseline {format_number(base, unit)}", ""),) if base is not None else ()
+    forms: list[Row] = [(*lead, value, *beside, *one) for one in told]
+    forms += [(*lead, value, *one) for one in told] or [(*lead, value, *beside)]
+    return next((form for form in forms if width_of(form) <= width), cut(forms[-1], width, signs))
