@@ -33,7 +33,7 @@ from widgets.bars import (
 )
 from widgets.log_pane import LogPane
 from widgets.machine import MachinePanels
-from widgets.rows import Row, Rows, RowsView, TextView
+from widgets.rows import Row, Rows, RowsView, TextView, fit
 from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_row, summary_rows
 
 BOXED = (100, 30)
@@ -205,7 +205,10 @@ class OperationsScreen(Guarded):
         super().draw_status()
         shot, now = self.shot, time.time()
         mode = str(shot.control.get("mode", ""))
-        self.query_one("#next", Rows).show([upcoming(shot.view, shot.word, shot.at, mode, now)])
+        row = upcoming(shot.view, shot.word, shot.at, mode, now)
+        following = self.query_one("#next", Rows)
+        width = following.size.width or self.app.size.width
+        following.show([fit(row, width, glyphs().ellipsis)])
 
     def draw_steps(self) -> None:
         shot, steps = self.shot, self.query_one(StepList)

@@ -44,7 +44,8 @@ def measuring(view: RunView, step: StepView, width: int, signs: Glyphs) -> list[
         told: list[Row] = []
         if rule:
             told = [((f"  {rule}", ""), ("  so far ", "dim"), (word, VERDICT_TONE[word]))]
-            told.append(((f"  {rule} ", ""), (word, VERDICT_TONE[word])))
+            told.append(((f"  {rule}: ", ""), (word, VERDICT_TONE[word])))
+            told.append(((f" {rule.partition(' if ')[2]}: ", ""), (word, VERDICT_TONE[word])))
         rows.append(_fitting(lead, mean, base, unit, told, width, signs))
     void = [clean(str(run["void"]), 80) for run in step.runs if run.get("void")]
     words = f"void  {len(void)} of {len(step.runs)}" + (f": {void[-1]}" if void else "")
