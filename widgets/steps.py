@@ -12,7 +12,7 @@ from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
-from console.render.cells import SAID, glyphs
+from console.render.cells import glyphs, standing
 from console.render.cutover import cut_over
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
 
@@ -24,6 +24,11 @@ VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
 EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
 """Figures that an approval is shown."""
+
+
+def tone_of(step: StepView) -> str:
+    """The tone of a step: that of its state, or that of a warning."""
+    return "warn" if step.warned else TONE.get(step.state, "")
 
 
 def short(seconds: float) -> str:
@@ -53,10 +58,10 @@ def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
     """One line: sign, id (title if there is room), attempt, a gate's verdict, times at the right
     edge. A gate that ran and said no has the sign of its verdict."""
     signs = glyphs()
-    tone = VERDICT_TONE.get(verdict) or TONE.get(step.state, "")
+    tone = VERDICT_TONE.get(verdict) or tone_of(step)
     again = f" #{step.attempt}" if step.attempt > 1 else ""
     left: list[Part] = [
-        (f"{signs.step(SAID.get(verdict, step.state))} ", tone),
+        (f"{signs.step(standing(step.state, verdict, warned=step.warned))} ", tone),
         (clean(step.id) + again, _name_tone(step)),
     ]
     if verdict:
@@ -137,7 +142,8 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> li
     state = "waits for an answer" if asked else str(step.state).replace("_", " ")
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
     attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
-    tone = TONE.get(step.state, "")
+    state += " with a warning" if step.warned else ""
+    tone = tone_of(step)
     rows = paragraph(clean(step.title), width, "bold")
     rows.append(((state, tone), (f"  {step.kind}{attempt} in {clean(step.phase)}", "dim")))
     if asked:
@@ -197,11 +203,12 @@ def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
 def result_row(step: StepView, width: int) -> Row:
     """The result of a step in one line, for a run that stands before the next one."""
     took = f" {short(step.duration_s)}" if step.duration_s is not None else ""
-    tone = TONE.get(step.state, "")
+    tone = tone_of(step)
     words = f" {clean(step.detail)}" if step.detail else ""
     state = str(step.state).replace("_", " ")
     parts: Row = (
-        (f"{glyphs().step(step.state)} ", tone), (clean(step.id), "bold"),
+        (f"{glyphs().step(standing(step.state, warned=step.warned))} ", tone),
+        (clean(step.id), "bold"),
         (f" {state}{took}", "dim"), (words, ""),
     )  # fmt: skip
     return fit(parts, width, glyphs().ellipsis)

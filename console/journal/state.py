@@ -41,6 +41,8 @@ class Pause(StrEnum):
 
     STEP_FAILED = "step_failed"
     HOLD = "hold"
+    FEW_SAMPLES = "few_samples"
+    """A gate is HOLD because too few samples were valid, and they can be measured again."""
     OPERATOR = "operator"
     IN_DOUBT = "in_doubt"
     APPROVAL_EXPIRED = "approval_expired"
@@ -102,6 +104,7 @@ VERBS: dict[str, frozenset[RunState]] = {
     "approve": frozenset({R.WAITING_APPROVAL, R.PAUSED}),
     "reject": frozenset({R.WAITING_APPROVAL}),
     "retry": frozenset({R.PAUSED}),
+    "measure": frozenset({R.PAUSED}),
     "skip": frozenset({R.PAUSED}),
     "abort": frozenset({*_LIVE, R.PENDING}),
     "rollback": frozenset({*_LIVE, R.PENDING}),
@@ -116,6 +119,7 @@ PAUSE_VERBS: dict[str, frozenset[str]] = {
     Pause.IN_DOUBT: STILL,
     Pause.APPROVAL_EXPIRED: STILL,
     Pause.HOLD: frozenset({"approve", "retry", "abort", "rollback"}),
+    Pause.FEW_SAMPLES: frozenset({"approve", "retry", "measure", "abort", "rollback"}),
 }
 """Verbs that end a pause, by the reason of the pause."""
 

@@ -107,7 +107,7 @@ STEP = _fields(
     {"id": TEXT, "title": TEXT, "phase": TEXT, "kind": TEXT},
     takes_s=MAYBE, implicit=FLAG, final=FLAG, effects=TEXTS, lessons=TEXTS,
 )  # fmt: skip
-CRITERION = _fields({"verdict": JUDGED, "why": TEXT}, metric=TEXT)
+CRITERION = _fields({"verdict": JUDGED, "why": TEXT}, metric=TEXT, lacks=TEXT)
 MOVED = _fields({"gate": TEXT, "words": TEXT, "who": TEXT, "why": TEXT})
 
 KINDS: dict[str, Check] = {
@@ -117,12 +117,14 @@ KINDS: dict[str, Check] = {
         baseline=TABLE, targets=TABLES, lint=TABLES, rehearsal=_or_none(TABLE),
         steps=_every(STEP),
     ),
-    "run.state": _fields({"state": _one_of(*RunState)}, reason=TEXT, detail=TEXT, until=AT),
+    "run.state": _fields(
+        {"state": _one_of(*RunState)}, reason=TEXT, detail=TEXT, until=AT, offer=TEXT,
+    ),
     "run.note": _fields({"text": TEXT}),
     "run.finished": _fields(),
     "step.state": _fields(
         {"state": _one_of(*StepState)}, effects=TEXTS, lines=TEXTS, log=TEXT, cause=TEXT,
-        detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE),
+        detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE), warned=FLAG,
     ),
     "step.say": _fields({"text": TEXT}),
     "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
@@ -131,6 +133,7 @@ KINDS: dict[str, Check] = {
         {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
         criteria=_every(CRITERION),
     ),
+    "again": _fields({"steps": TEXTS}),
     "envelope": _fields({"envelope": TABLE}),
     "peaks": _fields(host=TABLE, gpu=TABLES_BY_NAME),
     "targets": _fields({"targets": TABLES}, moved=_every(MOVED)),

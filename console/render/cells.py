@@ -35,6 +35,7 @@ class Glyphs:
     cancelled: str
     in_doubt: str
     retry_wait: str
+    warned: str
     full: str
     empty: str
     levels: str
@@ -53,17 +54,23 @@ class Glyphs:
 
 UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
-    in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
+    in_doubt="?", retry_wait="↻", warned="!", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
     dot="●", arrow="▸", more="›", mark="┃", up="▲", line="─", celsius="°C",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
-    in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
+    in_doubt="?", retry_wait="~", warned="!", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
     dot="*", arrow=">", more=">", mark="|", up="^", line="-", celsius="C",
 )  # fmt: skip
 
 SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}
 """Verdicts that are no success, and the state whose sign they have."""
+
+
+def standing(state: str, verdict: str = "", *, warned: bool = False) -> str:
+    """The name of a step's sign: that of a verdict that is no GO, that of a success with a warning,
+    else that of its state."""
+    return SAID.get(verdict, "warned" if warned else state)
 
 _current = UNICODE
 

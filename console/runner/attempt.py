@@ -168,7 +168,8 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     finally:
         attempt.close()
     state = StepState.SKIPPED if done.skipped else StepState.SUCCEEDED
-    _end(attempt, planned, state, detail=done.detail, exit_code=done.exit_code)
+    warned = {"warned": True} if done.warned else {}
+    _end(attempt, planned, state, detail=done.detail, exit_code=done.exit_code, **warned)
     point("after_result", planned.id)
     return None
 

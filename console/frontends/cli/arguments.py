@@ -66,13 +66,13 @@ def _run_commands(commands: Any) -> None:
     tell.add_argument("run", metavar="RUN")
     tell.add_argument(
         "verb",
-        choices=["next", "auto", "continue", "pause", "approve", "reject", "retry", "skip",
-                 "abort", "rollback", "status"],
+        choices=["next", "auto", "continue", "pause", "approve", "reject", "retry", "measure",
+                 "skip", "abort", "rollback", "status"],
     )  # fmt: skip
     tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
     tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
     tell.add_argument(
-        "--input", action="append", default=[], metavar="NAME=VALUE", help="change an input (retry)"
+        "--input", action="append", default=[], metavar="NAME=VALUE", help="change an input (retry, measure)"
     )
     tell.add_argument("--step", help="only if this is the current step")
     tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")

@@ -152,7 +152,8 @@ class Follow:
         try:
             words = shlex.split(line)
             now = self.seen
-            inputs = dict(w.split("=", 1) for w in words[1:] if "=" in w and words[0] == "retry")
+            takes = words[0] in ("retry", "measure")
+            inputs = dict(w.split("=", 1) for w in words[1:] if "=" in w and takes)
             rest = [w for w in words[1:] if w not in [f"{k}={v}" for k, v in inputs.items()]]
             confirm = now.get("confirm") or ""
             given = rest.pop(0) if confirm and words[0] == "approve" and rest else ""
@@ -212,6 +213,8 @@ class Follow:
             verbs = " · ".join(possible_verbs(view.state, view.reason))
             how = "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
             self._line(f"   {how}{verbs}")
+            if view.offer:
+                self._line(f"   {how}measure: {clean(view.offer)}, then judge again")
 
     def _on_run_note(self, event: Event) -> None:
         self._line(f"   {clean(event.data.get('text', ''))}")

@@ -90,6 +90,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     print(f"{run.id}  {clean(view.title)}")
     decision = " ".join(x for x in (str(view.decision) or "none", view.outcome, view.mark) if x)
     print(f"state {state}{reason}   decision {clean(decision)}")
+    if view.detail and not view.over:
+        print(clean(view.detail))
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
     for text in view.trouble[:MOST_TROUBLE]:
@@ -174,6 +176,8 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     verbs = possible_verbs(view.state, view.reason) if not (view.over or gone) else []
     if verbs:
         out.append(f"to go on, type: omni-console tell {short} {' | '.join(verbs)}")
+    if view.offer and "measure" in verbs:
+        out.append(f"omni-console tell {short} measure: {clean(view.offer)}, then judge again")
     if gone:
         up = ", ".join(clean(name) for name in view.services)
         left = f"; omni-console rollback ends what may be up ({up})" if up else ""

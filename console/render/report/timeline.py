@@ -9,7 +9,7 @@ from console.common import redact
 from console.common.units import format_bytes, format_duration, number, plural
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
-from console.render.cells import SAID, UNICODE
+from console.render.cells import UNICODE, standing
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, prose, table, took, when
@@ -46,7 +46,7 @@ def sign(view: RunView, step: StepView) -> str:
         return UNICODE.failed
     done = step.state is StepState.SUCCEEDED
     said = {one.step: one.verdict for one in view.verdicts if done}.get(step.id, "")
-    return UNICODE.step(SAID.get(said, step.state))
+    return UNICODE.step(standing(step.state, said, warned=done and step.warned))
 
 
 def summary(view: RunView) -> list[str]:
