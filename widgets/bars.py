@@ -96,6 +96,8 @@ def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = ""
         words = _WORDS[verb]
         if verb == "approve" and view.state is RunState.PAUSED:
             words = "override the gate, with a reason"
+        elif verb == "retry" and view.offer:
+            words = clean(view.offer)
         elif verb == "approve" and confirm:
             words = f"approve by typing {clean(confirm, 40)}"
         items.append((action(verb).first, words))

@@ -11,7 +11,7 @@ from textual.message import Message
 from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
-from console.journal.state import RunState, StepState
+from console.journal.state import Pause, RunState, StepState
 from console.render.cells import glyphs, standing
 from console.render.cutover import cut_over
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
@@ -22,6 +22,8 @@ TONE = {
 }  # fmt: skip
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
+UNDECIDED = (Pause.HOLD, Pause.FEW_SAMPLES)
+"""Reasons of a pause in which a person decides about a gate."""
 EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
 """Figures that an approval is shown."""
 
@@ -151,10 +153,10 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> li
         if view.until:
             when = time.strftime("%H:%M:%S", time.localtime(view.until))
             rows.append(((f"expires at {when}", "dim"),))
-    if step.detail and not asked:
-        # what the engine said last follows below, line by line
-        words = clean(step.detail).split(" last lines of its log:")[0]
-        rows += paragraph(words, width, tone)
+    if view.reason in UNDECIDED and step is view.current:
+        rows += paragraph(clean(view.detail), width, "warn")
+    elif step.detail and not asked:
+        rows += paragraph(clean(step.detail), width, tone)
     if step.said and step.state is StepState.RUNNING:
         rows += paragraph(clean(step.said), width, "accent")
     rows += can
@@ -183,6 +185,8 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
     rows += _verdict_rows(view, "", width)
     if view.cutover:
         rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
+    elif view.outage and view.state is RunState.ROLLBACK_FAILED:
+        rows.append((("the baseline is DOWN", "bad"), (": mend that, then F12 tries again", "bold")))
     elif view.outage:
         rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
     elif view.serving:

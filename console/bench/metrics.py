@@ -272,10 +272,14 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int, least: int) -
 
 
 def discarded(reasons: Iterable[str]) -> str:
-    """Why runs were discarded, the most frequent reasons first; a reason's own figures, in
-    parentheses at its end, differ from run to run and are left out."""
-    found = Counter(re.sub(r" \([^()]*\)$", "", one) for one in reasons if one)
+    """Why runs were discarded, the most frequent reasons first."""
+    found = Counter(alike(one) for one in reasons if one)
     return "; ".join(reason for reason, _ in found.most_common(2))
+
+
+def alike(reason: str) -> str:
+    """A reason without its own figures, in parentheses at its end, which differ from run to run."""
+    return re.sub(r" \([^()]*\)$", "", reason)
 
 
 def repeated(count: int, asked: int) -> list[str]:

@@ -7,12 +7,13 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from console.common.logs.cause import PORT, cause_of
 from console.common.text import one_line
 from console.host import process
 
@@ -62,6 +63,23 @@ def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
     """Who listens where a URL of this machine points; None if nobody does, if it is another user's,
     or if the URL names another machine."""
     return next(listeners(url, proc), None)
+
+
+def held_words(url: str, proc: Path = Path("/proc")) -> str:
+    """`pid 123, python3 -m http.server 8000, holds port 8000`, and what ends it; "" if nobody is
+    seen to listen there."""
+    who = listener(url, proc)
+    if who is None:
+        return ""
+    port = port_of(url)
+    return f"pid {who.pid}, {who.words}, holds port {port}: `{who.how_to_end(port)}` ends it"
+
+
+def port_taken(url: str, lines: Sequence[str]) -> str:
+    """`; pid 123, …, holds port 8000`, if these lines of a server's log say that its port is taken
+    and somebody is seen to listen there; else ""."""
+    taken = cause_of(lines)[0] == PORT
+    return f"; {words}" if taken and (words := held_words(url)) else ""
 
 
 def listeners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> Iterator[Listener]:

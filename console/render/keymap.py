@@ -75,7 +75,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("pause", ("p",), "Pause", "Pause after the current step.", "run", changes=True),
     Action("approve", ("y",), "Approve", "Answer an approval, or override a gate that holds (with a reason). Asks for a typed word if the playbook wants one.", "run", changes=True),
     Action("reject", ("N",), "Reject", "Turn an approval down.", "run", changes=True),
-    Action("retry", ("r",), "Retry", "Try the failed step again; an input may be changed first.", "run", changes=True),
+    Action("retry", ("r",), "Retry", "Try the failed step again, or measure again what a gate lacks; an input may be changed first.", "run", changes=True),
     Action("skip", ("s",), "Skip", "Leave the step out. Needs a reason.", "run", changes=True),
     Action("abort", ("x",), "Abort", "Stop the run and roll back what it started. Asks first.", "run", changes=True, dangerous=True),
     Action("resume", ("u",), "Resume", "Resume a run whose runner died.", "run", changes=True),

@@ -15,6 +15,7 @@ from console.common.errors import BaselineNotReady, ConsoleError
 from console.common.text import one_line
 from console.config.site.site import Site
 from console.host import children
+from console.host.ports import held_words
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe, proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
@@ -156,7 +157,9 @@ def prove(site: Site) -> Completion:
         )
     state, detail = health(spec.url, spec.ready.path)
     if state is not Health.SERVING:
-        raise _silent("does not serve", f"{spec.url}: {state} {detail}".rstrip())
+        # another server in its place, which no rollback ends
+        held = held_words(spec.url) if detail.startswith("HTTP") else ""
+        raise _silent("does not serve", f"{spec.url}: {state}, {detail}".rstrip(", "), held)
     try:
         done = complete(
             spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
@@ -169,8 +172,10 @@ def prove(site: Site) -> Completion:
     return done
 
 
-def _silent(what: str, why: str) -> BaselineNotReady:
+def _silent(what: str, why: str, held: str = "") -> BaselineNotReady:
     hint = "omni-console rollback brings the baseline back and proves it"
+    if held:
+        why, hint = f"{why}; {held}", f"if that is not the baseline, end it first; then {hint}"
     return BaselineNotReady(f"no run starts: the baseline {what}", why, hint)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from console.common.errors import ConsoleError
+from console.common.logs.cause import PORT, cause_of
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.ports import listener
+from console.host.ports import held_words
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
 from console.recovery.rollback.progress import StageName
@@ -27,6 +28,8 @@ FAILED_S = 10.0
 BETWEEN_S = 5.0
 """Seconds for which a start script may run no client of its engine, between two of them."""
 COMPLETION_TRIES = 2
+READ_BACK, LAST_LINES = 200, 5
+"""Lines of the baseline's log in which its end is explained, and that are shown if none does."""
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
 
@@ -148,13 +151,20 @@ class Readiness:
         self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
         if self.misplaced and (elsewhere := self._where_published()):
             return elsewhere
-        who = listener(self.plan.url)
-        name = f": pid {who.pid}, {who.words}" if who else ""
+        held = held_words(self.plan.url)
+        name = f": {held}" if held else ""
         return f"something else answers at the baseline's address, {self.plan.url}{name}"
 
     def _ended_words(self) -> str:
-        lines = " | ".join(self.baseline.last_lines())
-        return "the baseline ended" + (f"; its last lines: {one_line(lines, 300)}" if lines else "")
+        """Why it ended: who has its port, or the line of its log that explains, before the rest."""
+        lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
+        kind, cause = cause_of(lines)
+        held = held_words(self.plan.url) if kind == PORT else ""
+        # nothing of its own listens any more: whoever does keeps a restart from serving, too
+        self.misplaced = bool(held)
+        words = "; ".join(filter(None, (cause, held, "the baseline ended")))
+        last = " | ".join(lines[-LAST_LINES:])
+        return words + (f"; its last lines: {one_line(last, 300)}" if last and not cause else "")
 
     def _completion(self) -> tuple[StageName, str] | None:
         """Ask for a completion. Return None if one came, or if a busy slot makes token progress;
