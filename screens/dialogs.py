@@ -255,8 +255,8 @@ def retry_form(snapshot: Snapshot, typed: dict[str, str] | None, no: str) -> Ret
     ]
     if no and WHY not in view.inputs:
         fields.append(replace(REASON, typed=before.get(WHY)))
-    what = clean(f"{step.kind} {step.id}" if step and step.kind == "gate" else step.id) if step else ""
-    title, submit = f"Retry {what}".rstrip(), "Retry"
+    of = "gate " if step is not None and step.kind == "gate" else ""
+    title, submit = f"Retry {of}{clean(step.id, 60)}" if step else "Retry", "Retry"
     intro = "Change an input, or leave all as they are. A change is checked and recorded."
     if view.offer:
         submit = clean(view.offer[:1].upper() + view.offer[1:])

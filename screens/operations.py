@@ -242,7 +242,7 @@ class OperationsScreen(Guarded):
         if not (snapshot.alive or snapshot.is_rolling_back):
             return
         if snapshot.view.state is RunState.RUNNING:
-            self.query_one(StepList).draw(snapshot.view, now, self.at)
+            self.query_one(StepList).draw(snapshot.view, snapshot.clock(now), self.at)
         tens = int(now - snapshot.view.created) // TENS
         if snapshot.view.state not in STANDING or tens != self.tens or self.guard.lease:
             self.tens = tens
@@ -291,7 +291,7 @@ class OperationsScreen(Guarded):
     def draw_steps(self) -> None:
         shot, steps = self.shot, self.query_one(StepList)
         view = shot.view
-        steps.draw(view, time.time(), self.at)
+        steps.draw(view, shot.clock(time.time()), self.at)
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
         detail.show(self._detail(view, steps.step, width))
@@ -320,7 +320,10 @@ class OperationsScreen(Guarded):
             confirm = str(snapshot.control.get("confirm") or "")
             can = option_rows(view, snapshot.word, confirm, width, self.at)
         last = view.current
-        before = [result_row(last, width)] if current and last and last.id != step.id else []
+        said = {one.step: one.verdict for one in view.verdicts}
+        before: list[Row] = []
+        if current and last and last.id != step.id:
+            before = [result_row(last, width, said.get(last.id, ""))]
         return [*before, *detail_rows(view, step, can, width)]
 
     # -- looking around ----------------------------------------------------------------------

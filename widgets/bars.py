@@ -20,7 +20,7 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.host.sample import NO_MARKS, GpuReport, Marks, Sample, Trend
 from console.journal.run_view import RunView
-from console.journal.state import ENDS, STANDING, RunState, possible_verbs
+from console.journal.state import ENDS, STANDING, UNDECIDED, RunState, possible_verbs, stands
 from console.render.cells import glyphs
 from console.render.cutover import cut_over
 from console.render.gauges import all_rows, trend_value
@@ -41,7 +41,7 @@ _WORDS = {
 }  # fmt: skip
 
 TONE = {
-    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad",
+    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad", "down": "warn",
     "cut over": "warn", "unhealthy": "bad", "unknown": "dim", "none": "dim",
 }  # fmt: skip
 
@@ -73,7 +73,7 @@ def verbs_now(view: RunView, word: str, at: str) -> list[str]:
     `at`: the step before which a paused run stands; gates and the plan's own rows cannot be
     skipped.
     """
-    if word in ("none", "unreadable"):
+    if word in ("none", "unreadable", "rolling_back"):
         return []
     if word == "interrupted":
         return ["resume"]
@@ -228,13 +228,18 @@ def emergency(
             (rollback.upper(), "alarm" if rollback == "rolling back" else "warn"),
             (f" {key} shows it", ""),
         )
-    back = "" if restore_s is None else f", back in {format_duration(restore_s)}"
+    back = "" if restore_s is None else f" ({about(restore_s)})"
     if live:
-        words = f" stops candidates, restores the baseline{back or ', time not measured yet'}"
+        words = f" stop candidates, restore baseline{back or ' (not timed yet)'}"
         if len(words) + 5 > width:
-            words = f" restores the baseline{back}"
+            words = f" restore baseline{back}"
         return ((f" {key} ", "alarm"), (words, "bold"))
     return ((f"{key} restores the baseline{back}", "dim"),)
+
+
+def about(seconds: float) -> str:
+    """`~1 s`: a duration that only serves as a rough guide."""
+    return f"~{max(1, round(seconds))} s" if seconds < 100 else f"~{format_duration(seconds)}"
 
 
 class BaselineBadge(Rows):
@@ -250,16 +255,19 @@ class BaselineBadge(Rows):
 def status(
     view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = ""
 ) -> Row:
-    """`RUNNING bench · auto  decision GO migrate  4/12 steps  12:05  …-trial-41ce`."""
+    """`RUNNING bench · to the end · decision GO migrate  4/12 steps · 12:05`; for a run that waits
+    `Gate go undecided: you decide`."""
     dot = f" {glyphs().pending} "
-    state = word.replace("_", " ").upper()
+    step = at or (view.current.id if view.current is not None else "")
+    waits = stands(view.state, view.reason, clean(step)) if word == view.state else ""
+    state = waits or word.replace("_", " ").upper()
     # first, where no width cuts it off
     left: list[Part] = [("REHEARSAL ", "warn")] if view.rehearsal else []
     left.append((state, STATE_TONE.get(word, "")))
-    if view.reason:
+    if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
-    current = view.current
-    if at and view.step(at) is not None and (current is None or at != current.id):
+    current = None if waits else view.current
+    if not waits and at and view.step(at) is not None and (current is None or at != current.id):
         left.append((f" before {clean(at)}", "bold"))
     elif current is not None and view.state not in ENDS:
         left.append((f" {clean(current.id)}", "bold"))
@@ -271,14 +279,14 @@ def status(
         left.append((f"{dot}{was}", "bad"))
     if lease:
         left.append((f"{dot}{lease}", "warn"))
-    if view.decision:
+    if view.decision and view.reason not in UNDECIDED:
         tone = DECISION_TONE.get(view.decision, "")
         left += [(f"{dot}decision ", "dim"), (view.decision.word, tone)]
         if view.outcome:
             left.append((f" {clean(view.outcome)}", "bold"))
         if view.mark and not view.rehearsal:
             left.append((f" {view.mark}", "warn"))
-    if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
+    if mode and view.state is RunState.RUNNING:
         left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
     took = (view.ended or now) - view.created if view.created else 0.0
     shown = standing(took) if view.state in STANDING else short(took)

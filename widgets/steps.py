@@ -11,8 +11,8 @@ from textual.message import Message
 from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
-from console.journal.state import Pause, RunState, StepState
-from console.render.cells import glyphs, standing
+from console.journal.state import UNDECIDED, RunState, StepState
+from console.render.cells import glyphs, outcome, standing
 from console.render.cutover import cut_over
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
 
@@ -22,8 +22,6 @@ TONE = {
 }  # fmt: skip
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
-UNDECIDED = (Pause.HOLD, Pause.FEW_SAMPLES)
-"""Reasons of a pause in which a person decides about a gate."""
 EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
 """Figures that an approval is shown."""
 
@@ -141,11 +139,11 @@ def hanging(line: str, width: int, tone: str, marks: str = " ") -> list[Row]:
 def detail_rows(view: RunView, step: StepView, can: list[Row], width: int) -> list[Row]:
     """What a step does and why, its output, what went wrong, and what can be done."""
     asked = view.state is RunState.WAITING_APPROVAL and step is view.current
-    state = "waits for an answer" if asked else str(step.state).replace("_", " ")
+    said = next((one.verdict for one in view.verdicts if one.step == step.id), "")
+    state = "waits for an answer" if asked else outcome(step.state, said, warned=step.warned)
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
     attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
-    state += " with a warning" if step.warned else ""
-    tone = tone_of(step)
+    tone = (VERDICT_TONE.get(said) if step.state is StepState.SUCCEEDED else "") or tone_of(step)
     rows = paragraph(clean(step.title), width, "bold")
     rows.append(((state, tone), (f"  {step.kind}{attempt} in {clean(step.phase)}", "dim")))
     if asked:
@@ -186,7 +184,8 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
     if view.cutover:
         rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
     elif view.outage and view.state is RunState.ROLLBACK_FAILED:
-        rows.append((("the baseline is DOWN", "bad"), (": mend that, then F12 tries again", "bold")))
+        words = ": mend that, then F12 tries again"
+        rows.append((("the baseline is DOWN", "bad"), (words, "bold")))
     elif view.outage:
         rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
@@ -204,14 +203,14 @@ def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
     return (*bearing, *(map(str, asked) if isinstance(asked, list) else ()))
 
 
-def result_row(step: StepView, width: int) -> Row:
-    """The result of a step in one line, for a run that stands before the next one."""
+def result_row(step: StepView, width: int, verdict: str = "") -> Row:
+    """The result of a step in one line, for a run that waits before the next one."""
     took = f" {short(step.duration_s)}" if step.duration_s is not None else ""
-    tone = tone_of(step)
+    tone = VERDICT_TONE.get(verdict) or tone_of(step)
     words = f" {clean(step.detail)}" if step.detail else ""
-    state = str(step.state).replace("_", " ")
+    state = outcome(step.state, verdict, warned=step.warned)
     parts: Row = (
-        (f"{glyphs().step(standing(step.state, warned=step.warned))} ", tone),
+        (f"{glyphs().step(standing(step.state, verdict, warned=step.warned))} ", tone),
         (clean(step.id), "bold"),
         (f" {state}{took}", "dim"), (words, ""),
     )  # fmt: skip

@@ -127,6 +127,8 @@ class RunView:
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     """Nonsense in the journal, a line each; see console.journal.store."""
+    at: float = 0.0
+    """When the newest event was written, Unix seconds."""
     finished: bool = False
     """Whether the last event is there: `finally` steps and report included."""
     seq: int = 0
@@ -214,7 +216,7 @@ def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 words = one_line(f"{type(error).__name__} {error}", 120)
                 view.trouble.append(senseless(event.kind, words))
-        view.seq = max(view.seq, event.seq)
+        view.seq, view.at = max(view.seq, event.seq), max(view.at, event.at)
     return view
 
 

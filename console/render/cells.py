@@ -72,6 +72,14 @@ def standing(state: str, verdict: str = "", *, warned: bool = False) -> str:
     else that of its state."""
     return SAID.get(verdict, "warned" if warned else state)
 
+
+def outcome(state: str, verdict: str = "", *, warned: bool = False) -> str:
+    """What became of a step, in words: `evaluated: HOLD` for one that judged."""
+    if verdict and state == "succeeded":
+        return f"evaluated: {verdict}"
+    return str(state).replace("_", " ") + (" with a warning" if warned else "")
+
+
 _current = UNICODE
 
 

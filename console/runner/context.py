@@ -108,9 +108,7 @@ class Context:
         """Record what has become of a step."""
         self.record("step.state", step, attempt, state=str(state), **data)
 
-    def enter(
-        self, state: RunState, reason: str = "", detail: str = "", offer: str = ""
-    ) -> None:
+    def enter(self, state: RunState, reason: str = "", detail: str = "", offer: str = "") -> None:
         """Go to a state of the run: first for the judgement of verbs, then in the journal.
 
         In this order, because whoever reads the new state in the journal may answer it at once.
@@ -118,7 +116,7 @@ class Context:
         if self.view.state is not state:
             check_transition(self.view.state, state)
         self.control.set(state=state, reason=reason)
-        offered = {"offer": offer} if offer else {}
+        offered: dict[str, Any] = {"offer": offer} if offer else {}
         self.record("run.state", state=str(state), reason=reason, detail=detail, **offered)
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:

@@ -87,8 +87,8 @@ class Runner:
 
     def _first_open(self, rows: list[PlannedStep]) -> int:
         """Where to go on after steps were opened again."""
-        views = [self.context.view.step(row.id) for row in rows]
-        return next(n for n, v in enumerate(views) if v is not None and v.state is StepState.PENDING)
+        still = {v.id for v in self.context.view.steps if v.state is StepState.PENDING}
+        return next(at for at, row in enumerate(rows) if row.id in still)
 
     def _at(self, planned: PlannedStep) -> Flow:
         """One step of the plan, from what the journal says of it."""

@@ -244,7 +244,7 @@ class RunServices:
             cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY
             lines = driver.last_lines(held, READ_BACK)
             # what it said last follows line by line
-            words = f"{error.title}: {error.detail.splitlines()[0]}" if error.detail else error.title
+            words = ": ".join([error.title, *error.detail.splitlines()[:1]])
             words += port_taken(spec.url, lines)
             raise StepFailed(cause, one_line(words, 400), lines=lines) from error
         point("service_ready", name)

@@ -114,9 +114,7 @@ async def test_a_retry_sends_only_what_was_changed(run: RunDir, asked: Asked) ->
         assert asked == [("retry", {"inputs": {"ctx": "4096"}})]
 
 
-async def test_a_gate_that_lacks_samples_offers_to_measure_again(
-    run: RunDir, asked: Asked
-) -> None:
+async def test_a_gate_that_lacks_samples_offers_to_measure_again(run: RunDir, asked: Asked) -> None:
     offer = "measure the baseline again"
     few = "gate go is HOLD: bench.tok_s: 1 of 5 baseline runs valid; 3 needed"
     paused = {"state": RunState.PAUSED, "reason": "few_samples", "offer": offer, "detail": few}

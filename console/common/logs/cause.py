@@ -29,8 +29,9 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
         (MEMORY, f"{ON_CARD}|{ON_HOST}|unable to allocate (?:CUDA|CPU)"),
-        (PORT, r"address already in use|EADDRINUSE|address in use|(?:could ?n[o']t|cannot|failed to|"
-               r"unable to) bind|bind\(\) (?:failed|to .* failed)|error while attempting to bind"),
+        (PORT, r"address already in use|EADDRINUSE|address in use"
+               r"|(?:could ?n[o']t|cannot|failed to|unable to) bind"
+               r"|bind\(\) (?:failed|to .* failed)|error while attempting to bind"),
         (LIBRARY, r"error while loading shared libraries|cannot open shared object|undefined symbol"
                   r"|ModuleNotFoundError|\bImportError\b|no kernel image|version `\w+' not found"
                   r"|CUDA driver version is insufficient|no CUDA-capable device"),

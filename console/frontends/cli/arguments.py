@@ -71,9 +71,7 @@ def _run_commands(commands: Any) -> None:
     )  # fmt: skip
     tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
     tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
-    tell.add_argument(
-        "--input", action="append", default=[], metavar="NAME=VALUE", help="change an input (retry, measure)"
-    )
+    _several(tell, "--input", "NAME=VALUE", "change an input (retry, measure)")
     tell.add_argument("--step", help="only if this is the current step")
     tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
     tell.add_argument("--evidence", metavar="HASH", help="only if the evidence is still this")

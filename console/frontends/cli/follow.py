@@ -21,6 +21,7 @@ from console.journal.run_view import RunView, fold
 from console.journal.state import RunState, StepState, exit_code, possible_verbs
 from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
+from console.render.cells import outcome
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words
 from console.render.report.timeline import sign
@@ -193,7 +194,9 @@ class Follow:
             return
         took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
         cause = f" [{step.cause}]" if step.cause else ""
-        self._line(f"{head} {step.state}{took}{cause} {clean(step.detail)}".rstrip())
+        said = next((one.verdict for one in self.view.verdicts if one.step == step.id), "")
+        words = outcome(step.state, said, warned=step.warned)
+        self._line(f"{head} {words}{took}{cause} {clean(step.detail)}".rstrip())
         for line in step.lines:
             self._line(f"        | {clean(line, 300)}")
 

@@ -112,8 +112,8 @@ def _urgent(view: RunView) -> Iterator[str]:
         yield next_words(view)
     elif view.state is RunState.ROLLBACK_FAILED:
         yield (
-            f"First: the baseline does not serve, and the rollback failed: {plain(view.detail, 400)}. "
-            "Mend that, then `omni-console rollback` tries it again."
+            "First: the baseline does not serve, and the rollback failed: "
+            f"{plain(view.detail, 400)}. Mend that, then `omni-console rollback` tries it again."
         )
     elif view.outage:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."
@@ -128,8 +128,8 @@ def _open_run(view: RunView) -> Iterator[str]:
     run = view.run_id[-4:]
     if view.state is RunState.PAUSED and view.offer:
         yield (
-            f"{plain(view.detail, 400)}. `omni-console tell {run} measure` (in the console `r`) goes "
-            f"on with: {plain(view.offer, 80)}, then judge again."
+            f"{plain(view.detail, 400)}. `omni-console tell {run} measure` (in the console `r`) "
+            f"goes on with: {plain(view.offer, 80)}, then judge again."
         )
     elif view.state is RunState.PAUSED:
         yield (

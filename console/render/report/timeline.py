@@ -86,14 +86,14 @@ def planned_s(view: RunView) -> tuple[float, float, int]:
 
 
 def spent(view: RunView) -> str:
-    """`42 min 10 s; 5 steps with a planned duration took 40 min 03 s of 38 min 00 s`."""
+    """`42 min 10 s; 4 of 9 steps had estimates: 38 min 00 s planned, 40 min 03 s actual`."""
     whole = format_duration(view.ended - view.created) if view.ended else "–"
     planned, actual, count = planned_s(view)
     if not count:
         return whole
     return (
-        f"{whole}; planned {format_duration(planned)} for {count} of {len(view.steps)} steps, "
-        f"which took {format_duration(actual)}"
+        f"{whole}; {count} of {len(view.steps)} steps had estimates: {format_duration(planned)} "
+        f"planned, {format_duration(actual)} actual"
     )
 
 

@@ -99,9 +99,7 @@ def _lives(context: Context, service: str) -> bool:
         return False
 
 
-def _judged_since(
-    context: Context, measuring: PlannedStep, first: int, last: int
-) -> list[str]:
+def _judged_since(context: Context, measuring: PlannedStep, first: int, last: int) -> list[str]:
     """The measuring step, and the gates from there on: they judged what it measured."""
     later = context.plan.steps[first + 1 : last + 1]
     gates = [row.id for row in later if row.kind == "gate" and not _left_out(context, row)]

@@ -79,12 +79,13 @@ def test_the_baseline_alone_is_measured_again_and_the_gate_judges_anew(
     world.state("paused:few_samples")
     ok(world, "measure")
     world.until(lambda: attempts(world)["go"] == 2, "it is judged again")
-    assert str(world.state("paused:few_samples").decision) == "hold", "the other engine is busy still"
+    assert str(world.state("paused:few_samples").decision) == "hold", "the other engine is busy"
     busy.unlink()
     ok(world, "measure", "--reason", "the other engine is gone")
     view = world.over()
     assert (str(view.state), str(view.decision)) == ("succeeded", "go")
-    assert attempts(world) | {"baseline:measure": 3, "go": 3, "bench": 1, "up": 1} == attempts(world)
+    wanted = {"baseline:measure": 3, "go": 3, "bench": 1, "up": 1}
+    assert wanted.items() <= attempts(world).items()
     assert not world.at("baseline:measure").warned
     assert [(v["verb"], v["why"]) for v in view.verbs] == [
         ("measure", ""), ("measure", "the other engine is gone"),
@@ -100,9 +101,8 @@ def test_a_candidate_that_was_stopped_is_started_measured_and_stopped_again(
     busy.unlink()
     ok(world, "measure")
     assert str(world.over().decision) == "go"
-    assert {"up": 2, "bench": 2, "down": 2, "go": 2, "baseline:measure": 1}.items() <= attempts(
-        world
-    ).items()
+    wanted = {"up": 2, "bench": 2, "down": 2, "go": 2, "baseline:measure": 1}
+    assert wanted.items() <= attempts(world).items()
     assert not world.listens(world.cand_url)
 
 
