@@ -16,6 +16,7 @@ from console.common.text import one_line
 from console.host import process
 from console.host.memory import container_of
 from console.host.process import COOKIE
+from console.runtime.discovery.engines import value_of
 
 PROC = Path("/proc")
 DELETED = " (deleted)"
@@ -108,6 +109,8 @@ def not_again(one: Running) -> str:
             f"no program is found by the first word of its command line ({first}): the process has "
             "overwritten it, or the program was moved"
         )
+    if value_of(one.argv, "--port") == "0":
+        return "it asks for any free port, so it would answer at another one (--port 0)"
     try:
         for word in (*one.argv, one.cwd):
             word.encode()
