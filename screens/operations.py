@@ -54,7 +54,8 @@ FIRST = (
     "?         every key",
     "",
     "The baseline is what the site file says (~/.config/omni-console/site.yaml); without one the "
-    "embedded demo serves. `omni-console demo` in a shell shows a whole run in half a minute.",
+    "embedded demo serves. In a shell `omni-console init` finds what serves on this machine and "
+    "writes that file; `omni-console demo` shows a whole run in half a minute.",
 )
 
 

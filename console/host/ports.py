@@ -46,6 +46,41 @@ class Listener:
         return f"kill {self.pid}"
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A TCP socket that listens on this machine: where it answers, and whose it is."""
+
+    address: str
+    port: int
+    inode: str
+    uid: int
+
+    @property
+    def url(self) -> str:
+        """How this machine reaches it; one at every address is reached by loopback."""
+        here = not self.address.strip("0.:") or self.address.startswith("127.")
+        host = "127.0.0.1" if here else self.address.removeprefix("::ffff:")
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+def doors(proc: Path = Path("/proc")) -> list[Door]:
+    """Every TCP socket that listens on this machine, the lowest port first."""
+    found = [Door(_readable(at), port, inode, int(uid)) for at, port, inode, uid in _rows(proc)]
+    return sorted(found, key=lambda one: (one.port, one.address))
+
+
+def sockets_of(pid: int, proc: Path = Path("/proc")) -> set[str]:
+    """The inodes of a process' sockets; empty where this user may not look."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(proc / str(pid) / "fd"):
+            with contextlib.suppress(OSError):
+                link = os.readlink(proc / str(pid) / "fd" / descriptor)
+                if link.startswith("socket:["):
+                    found.add(link.removeprefix("socket:[").rstrip("]"))
+    return found
+
+
 def have_engine_client(pids: Iterable[int]) -> bool:
     """Whether one of these processes, or a descendant of theirs (`sudo` gives it a session of its
     own), is an engine's client. Only then may the engine's proxy hold their port for them: it may
@@ -207,16 +242,27 @@ def _hexadecimal(address: str) -> str:
     return "".join(f"{word:08X}" for word in words)
 
 
-def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:
-    """(address in hexadecimal, inode, user) of the sockets that listen on a port."""
-    found = set()
+def _readable(address: str) -> str:
+    """An address of the kernel's tables as a person writes it."""
+    words = (int(address[at : at + 8], 16) for at in range(0, len(address), 8))
+    data = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    return socket.inet_ntop(socket.AF_INET6 if len(data) > 4 else socket.AF_INET, data)
+
+
+def _rows(proc: Path) -> Iterator[tuple[str, int, str, str]]:
+    """(address in hexadecimal, port, inode, user) of every socket that listens."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in (proc / "net" / name).read_text().splitlines()[1:]:
                 fields = row.split()
-                if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add((fields[1].rpartition(":")[0], fields[9], fields[7]))
-    return found
+                if fields[3] == LISTEN:
+                    address, _, port = fields[1].rpartition(":")
+                    yield address, int(port, 16), fields[9], fields[7]
+
+
+def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:
+    """(address in hexadecimal, inode, user) of the sockets that listen on a port."""
+    return {(at, inode, uid) for at, number, inode, uid in _rows(proc) if number == port}
 
 
 def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:

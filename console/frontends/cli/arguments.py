@@ -8,6 +8,7 @@ from typing import Any
 
 from console.common.errors import EXIT_MEANING
 from console.frontends.cli.parser import SITE_HELP, Parser, add_command, add_input, add_start
+from console.frontends.cli.site.arguments import NAMES, site_commands
 
 VERSION = "0.1.0"
 INTERNAL = "(internal)"
@@ -379,6 +380,7 @@ GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
     (_check_commands, frozenset({"check"})),
     (_clean_commands, frozenset({"clean"})),
+    (site_commands, NAMES),
     (_boot_commands, frozenset({"boot"})),
     (_emergency_commands, frozenset({"rollback", "promote", "demo"})),
 )  # fmt: skip

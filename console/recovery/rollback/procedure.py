@@ -269,7 +269,8 @@ def _report_unrecorded(context: RollbackContext) -> None:
         end = f"`{who.how_to_end(port_of(url))}`" if who else "end it"
         context.report.note(
             "start", f"{pid} serves, but the console did not start it from this site file, so no "
-            f"run will start; {end}, then roll back again"
+            "run will start; `omni-console adopt` takes it over, if it is what the site file "
+            f"starts; or {end}, then roll back again"
         )  # fmt: skip
 
 

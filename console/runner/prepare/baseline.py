@@ -73,7 +73,7 @@ def written(site: Site) -> Baseline:
         environment = tuple(sorted(children.kept().items()))
         return replace(
             common, kind="process", process=spec.runs, log=str(log),
-            program=_program(spec.runs), environment=environment,
+            program=program_of(spec.runs), environment=environment,
         )  # fmt: skip
     if isinstance(spec.runs, ComposeSpec):
         from console.runtime.docker.compose import up_argv
@@ -86,7 +86,7 @@ def written(site: Site) -> Baseline:
     return replace(common, container_name=spec.runs.name)
 
 
-def _program(spec: ProcessSpec) -> str:
+def program_of(spec: ProcessSpec) -> str:
     """The absolute path at which a program would be found now; "" if it is not found."""
     first = spec.argv[0]
     if "/" in first:
