@@ -110,6 +110,12 @@ def held_words(url: str, proc: Path = Path("/proc")) -> str:
     return f"pid {who.pid}, {who.words}, holds port {port}: `{who.how_to_end(port)}` ends it"
 
 
+def ports_of(pids: Iterable[int]) -> list[int]:
+    """The ports on which these processes listen, as far as this user may look."""
+    held = {inode for pid in pids for inode in sockets_of(pid)}
+    return sorted({door.port for door in doors() if door.inode in held})
+
+
 def port_taken(url: str, lines: Sequence[str]) -> str:
     """`; pid 123, …, holds port 8000`, if these lines of a server's log say that its port is taken
     and somebody is seen to listen there; else ""."""

@@ -23,6 +23,9 @@ HUNG_S = 60.0
 """Seconds without an answer after which a server that ran before this rollback counts as hung. The
 first completion gets no more time, either. If it fails, and the health path does not answer either,
 the server counts as hung; one that is only slow is asked again, with its whole timeout."""
+ELSEWHERE_S = 10.0
+"""Seconds for which a process answers at another port, and nothing at its URL, before its URL
+counts as wrong: a start script's engine may be ready before the proxy in front of it."""
 FAILED_S = 10.0
 """Seconds to wait for a container whose start failed, as the engine may just have been late."""
 BETWEEN_S = 5.0
@@ -44,6 +47,10 @@ class Readiness:
         self.restarted = False
         self.served = False
         """It was proven since its last start, so that silence does not mean loading any more."""
+        self.elsewhere_since: float | None = None
+        """Since when the baseline answers at another port; None while it does not."""
+        self.looked_at = 0.0
+        """When it was last looked at whether it runs, and where."""
         self.misplaced = False
         """The baseline runs, but at another port, or something else has its port. A restart would
         only load the model again and change nothing."""
@@ -78,8 +85,9 @@ class Readiness:
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
-        begun = checked = clock.monotonic()
+        begun = self.looked_at = clock.monotonic()
         hung_since, pause, said = begun, FIRST_PAUSE_S, ""
+        self.elsewhere_since = None
         while True:
             state, detail = health(plan.url, plan.ready_path)
             now = clock.monotonic()
@@ -102,17 +110,25 @@ class Readiness:
                 hung_since = now
             if now - hung_since >= HUNG_S:
                 return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
-            if plan.kind == "process" or now - checked >= LOOK_S:
-                checked = now
-                if self.baseline.running() is False:
-                    return "ready", self._ended_words()
-                if elsewhere := self._where_published():
-                    return "ready", elsewhere
+            if plan.kind == "process" or now - self.looked_at >= LOOK_S:
+                if ended_or_elsewhere := self._in_vain(state, now):
+                    return "ready", ended_or_elsewhere
             if now - begun >= limit_s:
                 waited = format_duration(limit_s)
                 return "ready", f"not ready after {waited}: {state}, {detail}"
             clock.sleep(min(pause, max(0.001, begun + limit_s - now)))
             pause = min(LAST_PAUSE_S, pause * 1.1)
+
+    def _in_vain(self, state: Health, now: float) -> str:
+        """Why waiting is in vain: it has ended, or answers elsewhere; "" if it is not."""
+        due = now - self.looked_at >= LOOK_S
+        self.looked_at = now if due else self.looked_at
+        if self.baseline.running() is False:
+            return self._ended_words()
+        elsewhere = self._where_published()
+        if not elsewhere and due and state is Health.REFUSED:
+            elsewhere = self._where_it_answers(now)
+        return elsewhere
 
     def _limit_s(self) -> float:
         """The sealed timeout in seconds; less if the start failed, because nothing loads then."""
@@ -144,6 +160,22 @@ class Readiness:
         self.misplaced = True
         hint = elsewhere_hint(port)
         return f"the container is published at {port}, and not at {self.plan.url}: {hint}"
+
+    def _where_it_answers(self, now: float) -> str:
+        """Say at which port the process answers instead of at its URL, once that has lasted; "" if
+        it does not. Nothing is wrong with the process then, and no restart would help."""
+        port = self.baseline.other_port()
+        if port is None:
+            self.elsewhere_since = None
+            return ""
+        self.elsewhere_since = self.elsewhere_since or now
+        if now - self.elsewhere_since < ELSEWHERE_S:
+            return ""
+        self.misplaced = True
+        return (
+            f"the baseline runs and answers at port {port}, and the site file's url is "
+            f"{self.plan.url}: correct `url`; it was left as it is"
+        )
 
     def _explain_stranger(self) -> str:
         # A container that its engine is just restarting is not misplaced.
