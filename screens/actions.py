@@ -165,7 +165,7 @@ class Verbs(Base[None]):
 
     def _retry(self, snapshot: Snapshot, typed: dict[str, str] | None = None, no: str = "") -> None:
         """Show the form; if the runner refuses the change, show it again as it was typed."""
-        from screens.dialogs import WHY, retry_form
+        from screens.dialogs import AGAIN, WHY, retry_form
 
         def refused(changes: dict[str, str], words: str) -> None:
             if changes and not why_not(self.shot, "retry"):
@@ -176,7 +176,9 @@ class Verbs(Base[None]):
                 inputs = dict(changes)
                 why = inputs.pop(WHY, "") if WHY not in snapshot.view.inputs else ""
                 said = {"why": why} if why else {}
-                self.send(snapshot, "retry", partial(refused, changes), inputs=inputs, **said)
+                again = inputs.pop(AGAIN, "yes") == "yes" and bool(snapshot.view.offer)
+                verb = "measure" if again else "retry"
+                self.send(snapshot, verb, partial(refused, changes), inputs=inputs, **said)
 
         self.app.push_screen(retry_form(snapshot, typed, no), filled)
 

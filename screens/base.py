@@ -175,9 +175,9 @@ class Base(Screen[T]):
         app, line, shot = self.console, self.query_one(BaselineBadge), self.shot
         restore_s = shot.restore_s if shot.live else None
         readonly = app.watchers.readonly
-        down = shot.view.down_since if shot.live and shot.view.outage else None
+        since = shot.view.down_since if shot.live and shot.view.outage else 0.0
         line.draw(
-            lambda room: badge(app.baseline, time.time(), room, down),
+            lambda room: badge(app.baseline, time.time(), room, since),
             lambda room: emergency(shot.live, shot.rollback, restore_s, readonly, room),
             line.size.width or app.size.width,
         )

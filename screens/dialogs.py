@@ -120,9 +120,13 @@ class Turning(Plain):
             self.screen.focus_previous()
 
 
-WHY = "reason"
+WHY, AGAIN = "reason", "measure again"
 REASON = FormField(WHY, note="needed where a gate's threshold changes")
 """Key of the reason in a refused retry's inputs; an input of that name keeps its own place."""
+MEASURE = FormField(
+    AGAIN, "yes", note="no: the gate judges the same samples again", choices=("yes", "no")
+)
+"""Offered where a gate lacks samples; no input has a name with a space."""
 KEYS = "Tab and Enter: next field   up/down: choices   Esc: leave"
 LOSES = "Esc again leaves, and what was typed is lost"
 
@@ -251,11 +255,16 @@ def retry_form(snapshot: Snapshot, typed: dict[str, str] | None, no: str) -> Ret
     ]
     if no and WHY not in view.inputs:
         fields.append(replace(REASON, typed=before.get(WHY)))
-    title = f"Try {clean(step.id, 60)} again" if step else "Try again"
+    of = "gate " if step is not None and step.kind == "gate" else ""
+    title, submit = f"Retry {of}{clean(step.id, 60)}" if step else "Retry", "Retry"
     intro = "Change an input, or leave all as they are. A change is checked and recorded."
+    if view.offer:
+        submit = clean(view.offer[:1].upper() + view.offer[1:])
+        intro = f"{clean(view.detail)}. {submit}, and judge again? {intro}"
+        fields = [replace(MEASURE, typed=before.get(AGAIN)), *fields]
     if no:
         intro = f"Not taken: {no}"
-    return RetryForm(title, fields, "Try again", intro=intro)
+    return RetryForm(title, fields, submit, intro=intro)
 
 
 class RetryForm(FormScreen, RunDialog[dict[str, str] | None]):

@@ -88,7 +88,7 @@ class PreflightScreen(ReadingPage):
             choices = CHOICES.get(name, ())
             value = self.values.get(name, AUTO if choices else "")
             fields.append(FormField(name, value, title, note, choices))
-        form = FormScreen("Can it work here?", fields, "Look", check)
+        form = FormScreen("Can it work here?", fields, "Check", check)
         self.app.push_screen(form, self._asked)
 
     def _asked(self, changed: dict[str, str] | None) -> None:

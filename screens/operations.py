@@ -53,7 +53,8 @@ FIRST = (
     "?         every key",
     "",
     "The baseline is what the site file says (~/.config/omni-console/site.yaml); without one the "
-    "embedded demo serves. `omni-console demo` in a shell shows a whole run in half a minute.",
+    "embedded demo serves. In a shell `omni-console init` finds what serves on this machine and "
+    "writes that file; `omni-console demo` shows a whole run in half a minute.",
 )
 
 
@@ -213,7 +214,7 @@ class OperationsScreen(Guarded):
     def draw_steps(self) -> None:
         shot, steps = self.shot, self.query_one(StepList)
         view = shot.view
-        steps.draw(view, time.time(), self.shot.at)
+        steps.draw(view, shot.clock(time.time()), shot.at)
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
         detail.show(self._detail(view, steps.step, width))
@@ -245,8 +246,12 @@ class OperationsScreen(Guarded):
             confirm = str(snapshot.control.get("confirm") or "")
             can = option_rows(view, snapshot.word, confirm, width, self.shot.at)
         last = view.current
-        before = [result_row(last, width)] if current and last and last.id != step.id else []
-        rows = [*before, *detail_rows(view, step, can, width, time.time())]
+        said = {one.step: one.verdict for one in view.verdicts}
+        before: list[Row] = []
+        if current and last and last.id != step.id:
+            before = [result_row(last, width, said.get(last.id, ""))]
+        now = snapshot.clock(time.time())
+        rows = [*before, *detail_rows(view, step, can, width, now)]
         room = self.query_one("#detail", TextView).size.height - len(rows) - 1
         if step.state is StepState.RUNNING and room > 0:
             rows += [(), *measuring_chart(view, step, width, min(CHART, room), glyphs())]

@@ -263,7 +263,7 @@ class PlanScreen(ReadingPage):
             return [(("reading …", "dim"),)]
         if self.console.watchers.readonly:
             return [(("read-only: nothing can be started", "warn"),)]
-        words = "S starts it; it pauses before step 1"
+        words = "S starts, paused before step 1"
         return [((words, "bold"), ("   i inputs   Esc back", "dim"))]
 
     def action_start(self) -> None:

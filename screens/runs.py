@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from console.common import paths
-from console.common.text import clean
+from console.common.errors import ConsoleError
+from console.common.text import clean, one_line
 from console.journal.run_dir import RunDir
+from console.journal.run_files import view_of
 from console.journal.state import Decision
 from console.render.cells import glyphs
 from screens.base import LEAST, Page, ReadingPage
@@ -36,32 +38,42 @@ STATE, DECISION, TOOK, ID = 16, 6, 6, 4
 
 
 class ReportScreen(ReadingPage):
-    """report.md as it was written, with its path, or why there is none."""
+    """report.md as it was written, with its path; until the run has ended, the report as it would
+    be now."""
 
     SCOPE = "report"
 
     def __init__(self, run: RunDir) -> None:
         super().__init__()
         self.run_dir = run
+        self.where = ""
         self.lines: list[str] = []
 
     def stand(self) -> None:
         self.in_thread(self._read)
 
     def _read(self) -> None:
+        run = self.run_dir
         try:
-            text = self.run_dir.report.read_text("utf-8", "replace")
-        except OSError:
-            text = "There is no report yet: it is written when the run ends."
-        self.on_loop(self._show, text.splitlines()[:5000])
+            view, _ = view_of(run)
+            if view.finished:
+                where, text = str(run.report), run.report.read_text("utf-8", "replace")
+            else:
+                from console.render.report.document import evidence, markdown
 
-    def _show(self, lines: list[str]) -> None:
-        self.lines = lines
+                where = f"provisional: {run.report} is written when the run ends"
+                text = markdown(view, evidence(run, view))
+        except (ConsoleError, OSError) as error:
+            where, text = str(run.report), f"There is no report: {one_line(str(error), 300)}"
+        self.on_loop(self._show, where, text.splitlines()[:5000])
+
+    def _show(self, where: str, lines: list[str]) -> None:
+        self.where, self.lines = where, lines
         self.redraw()
 
     def head(self, width: int) -> list[Row]:
         room = max(LEAST, self.query_one(TextView).size.width - 3)
-        return paragraph(clean(str(self.run_dir.report)), room, "dim")
+        return paragraph(clean(self.where), room, "dim")
 
     def rows(self, width: int) -> list[Row]:
         return report_rows(self.lines, width)

@@ -15,7 +15,7 @@ from textual.timer import Timer
 from console.common.text import clean
 from console.common.units import format_duration
 from console.journal.run_view import RunView
-from console.journal.state import ENDS, STANDING, RunState, possible_verbs
+from console.journal.state import ENDS, STANDING, UNDECIDED, RunState, possible_verbs, stands
 from console.render.cells import glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
@@ -36,7 +36,7 @@ _WORDS = {
 }  # fmt: skip
 
 TONE = {
-    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad",
+    "serving": "good", "degraded": "warn", "loading": "warn", "stopped": "bad", "down": "warn",
     "cut over": "warn", "unhealthy": "bad", "unknown": "dim", "none": "dim",
 }  # fmt: skip
 
@@ -70,7 +70,7 @@ def verbs_now(view: RunView, word: str, at: str) -> list[str]:
     `at`: the step before which a paused run stands; gates and the plan's own rows cannot be
     skipped.
     """
-    if word in ("none", "unreadable"):
+    if word in ("none", "unreadable", "rolling_back"):
         return []
     if word == "interrupted":
         return ["resume"]
@@ -93,6 +93,8 @@ def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = ""
         words = _WORDS[verb]
         if verb == "approve" and view.state is RunState.PAUSED:
             words = "override the gate, with a reason"
+        elif verb == "retry" and view.offer:
+            words = clean(view.offer)
         elif verb == "approve" and confirm:
             words = f"approve by typing {clean(confirm, 40)}"
         items.append((action(verb).first, words))
@@ -174,15 +176,15 @@ class KeyLine(Rows):
         return self._words
 
 
-def badge(view: BaselineView | None, now: float, width: int, down: float | None = None) -> Row:
+def badge(view: BaselineView | None, now: float, width: int, since: float = 0.0) -> Row:
     """`● SERVING deepseek-r1  10.9 tok/s, proven 14:03`; words before colour, cut from the end.
-    `down`: since when the run on show has it down as planned (0.0 for a time that is not known)."""
+    `since`: when the run on show took it down, Unix seconds; 0.0 if that is not known."""
     if view is None:
         return (("baseline: looking ", "dim"), (glyphs().ellipsis, "dim"))
     if view.word == "none":
         return (("no baseline known: ", "bold"), ("no site file and no run yet", "dim"))
-    if down is not None and view.word not in ("serving", "degraded", "loading", "cut over"):
-        return _planned(view, down, width)
+    if view.word == "down":
+        return _planned(view, since, width)
     tone = TONE.get(view.word, "dim")
     row: list[tuple[str, str]] = [
         (f"{glyphs().dot} {view.word.upper()}", tone), (f" {view.name}", "bold"),
@@ -203,10 +205,10 @@ def badge(view: BaselineView | None, now: float, width: int, down: float | None 
     return tuple(row)
 
 
-def _planned(view: BaselineView, down: float, width: int) -> Row:
+def _planned(view: BaselineView, since: float, width: int) -> Row:
     """`▼ DOWN for this run since 13:52  deepseek-r1  reference 10.9 tok/s`."""
-    since = f" since {time.strftime('%H:%M', time.localtime(down))}" if down else ""
-    row: list[Part] = [(f"{glyphs().down} DOWN for this run", "warn"), (since, "")]
+    begun = f" since {time.strftime('%H:%M', time.localtime(since))}" if since else ""
+    row: list[Part] = [(f"{glyphs().down} DOWN {view.detail}", "warn"), (begun, "")]
     row.append((f"  {view.name}", "bold"))
     reference = f"  reference {view.reference:g} tok/s" if view.reference else ""
     if width_of([*row, (reference, "")]) <= width:
@@ -238,31 +240,29 @@ def emergency(
             (rollback.upper(), "alarm" if rollback == "rolling back" else "warn"),
             (f" {key} shows it", ""),
         )
-    back = "" if restore_s is None else f", back in {format_duration(restore_s)}"
-    about = "" if restore_s is None else f" ~{_clock(restore_s)}"
+    back = "" if restore_s is None else f" ({about(restore_s)})"
     if live:
         lead: Part = (f" {key} ", "alarm")
-        unknown = ", time not measured yet"
+        known = back or " (not timed yet)"
         return _longest(
-            width, (lead, (f" stops candidates, restores the baseline{back or unknown}", "bold")),
-            (lead, (f" restores the baseline{back}", "bold")),
-            (lead, (f" {EMERGENCY.title}{about}", "bold")),
+            width, (lead, (f" stop candidates, restore baseline{known}", "bold")),
+            (lead, (f" restore baseline{back}", "bold")),
+            (lead, (f" {EMERGENCY.title}{back}", "bold")),
         )  # fmt: skip
     return _longest(
         width, ((f"{key} restores the baseline{back}", "dim"),),
-        ((f"{key} {EMERGENCY.title}{about}", "dim"),),
+        ((f"{key} {EMERGENCY.title}{back}", "dim"),),
     )  # fmt: skip
-
-
-def _clock(seconds: float) -> str:
-    """Minutes and seconds, or seconds alone: `1:14`, `8 s`."""
-    whole = round(seconds)
-    return f"{whole // 60}:{whole % 60:02d}" if whole >= 60 else f"{whole} s"
 
 
 def _longest(width: int, *rows: Row) -> Row:
     """The first row that fits, else the last."""
     return next((row for row in rows if width_of(row) <= width), rows[-1])
+
+
+def about(seconds: float) -> str:
+    """`~1 s`: a duration that only serves as a rough guide."""
+    return f"~{max(1, round(seconds))} s" if seconds < 100 else f"~{format_duration(seconds)}"
 
 
 class BaselineBadge(Rows):
@@ -282,16 +282,19 @@ class BaselineBadge(Rows):
 def status(
     view: RunView, word: str, mode: str, now: float, width: int, at: str = "", lease: str = ""
 ) -> Row:
-    """`RUNNING bench · auto  decision GO migrate  4/12 steps  12:05  …-trial-41ce`."""
+    """`RUNNING bench · to the end · decision GO migrate  4/12 steps · 12:05`; for a run that waits
+    `Gate go undecided: you decide`."""
     dot = f" {glyphs().pending} "
-    state = word.replace("_", " ").upper()
+    step = at or (view.current.id if view.current is not None else "")
+    waits = stands(view.state, view.reason, clean(step)) if word == view.state else ""
+    state = waits or word.replace("_", " ").upper()
     # first, where no width cuts it off
     left: list[Part] = [("REHEARSAL ", "warn")] if view.rehearsal else []
     left.append((state, STATE_TONE.get(word, "")))
-    if view.reason:
+    if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
-    current = view.current
-    if at and view.step(at) is not None and (current is None or at != current.id):
+    current = None if waits else view.current
+    if not waits and at and view.step(at) is not None and (current is None or at != current.id):
         left.append((f" before {clean(at)}", "bold"))
     elif current is not None and view.state not in ENDS:
         left.append((f" {clean(current.id)}", "bold"))
@@ -304,14 +307,14 @@ def status(
         left.append((f"{dot}BASELINE DOWN", "bad"))
     if lease:
         left.append((f"{dot}{lease}", "warn"))
-    if view.decision:
+    if view.decision and view.reason not in UNDECIDED:
         tone = DECISION_TONE.get(view.decision, "")
         left += [(f"{dot}decision ", "dim"), (view.decision.word, tone)]
         if view.outcome:
             left.append((f" {clean(view.outcome)}", "bold"))
         if view.mark and not view.rehearsal:
             left.append((f" {view.mark}", "warn"))
-    if mode and view.state in (RunState.RUNNING, RunState.PAUSED):
+    if mode and view.state is RunState.RUNNING:
         left.append((f"{dot}{MODES.get(mode, mode)}", "dim"))
     room = width - width_of(left) - 2
     right = run_progress(view, now, room) if view.state is RunState.RUNNING else ()

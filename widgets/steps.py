@@ -11,8 +11,8 @@ from textual.message import Message
 from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
-from console.journal.state import RunState, StepState
-from console.render.cells import SAID, glyphs
+from console.journal.state import UNDECIDED, RunState, StepState
+from console.render.cells import glyphs, outcome, standing
 from console.render.cutover import cut_over
 from console.render.measuring import measuring
 from console.render.progress import step_progress
@@ -26,6 +26,11 @@ VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
 EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
 """Figures that an approval is shown."""
+
+
+def tone_of(step: StepView) -> str:
+    """The tone of a step: that of its state, or that of a warning."""
+    return "warn" if step.warned else TONE.get(step.state, "")
 
 
 def short(seconds: float) -> str:
@@ -58,10 +63,10 @@ def step_row(
     edge, and a sign if the baseline is `down` for it. A gate that ran and said no has the sign of
     its verdict."""
     signs = glyphs()
-    tone = VERDICT_TONE.get(verdict) or TONE.get(step.state, "")
+    tone = VERDICT_TONE.get(verdict) or tone_of(step)
     again = f" #{step.attempt}" if step.attempt > 1 else ""
     left: list[Part] = [
-        (f"{signs.step(SAID.get(verdict, step.state))} ", tone),
+        (f"{signs.step(standing(step.state, verdict, warned=step.warned))} ", tone),
         (clean(step.id) + again, _name_tone(step)),
     ]
     if verdict:
@@ -176,10 +181,11 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int, now: 
     """What a step does and why, how far it is, its output, what went wrong, and what can be done;
     `now` in Unix seconds."""
     asked = view.state is RunState.WAITING_APPROVAL and step is view.current
-    state = "waits for an answer" if asked else str(step.state).replace("_", " ")
+    said = next((one.verdict for one in view.verdicts if one.step == step.id), "")
+    state = "waits for an answer" if asked else outcome(step.state, said, warned=step.warned)
     state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
     attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
-    tone = TONE.get(step.state, "")
+    tone = (VERDICT_TONE.get(said) if step.state is StepState.SUCCEEDED else "") or tone_of(step)
     rows = paragraph(clean(step.title), width, "bold")
     rows.append(((state, tone), (f"  {step.kind}{attempt} in {clean(step.phase)}", "dim")))
     if asked:
@@ -187,10 +193,10 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int, now: 
         if view.until:
             when = time.strftime("%H:%M:%S", time.localtime(view.until))
             rows.append(((f"expires at {when}", "dim"),))
-    if step.detail and not asked:
-        # what the engine said last follows below, line by line
-        words = clean(step.detail).split(" last lines of its log:")[0]
-        rows += paragraph(words, width, tone)
+    if view.reason in UNDECIDED and step is view.current:
+        rows += paragraph(clean(view.detail), width, "warn")
+    elif step.detail and not asked:
+        rows += paragraph(clean(step.detail), width, tone)
     if far := step_progress(step, now, width):
         rows.append(far)
     if step.said and step.state is StepState.RUNNING:
@@ -223,6 +229,9 @@ def summary_rows(view: RunView, width: int) -> list[Row]:
     rows += _verdict_rows(view, "", width)
     if view.cutover:
         rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
+    elif view.outage and view.state is RunState.ROLLBACK_FAILED:
+        words = ": mend that, then F12 tries again"
+        rows.append((("the baseline is DOWN", "bad"), (words, "bold")))
     elif view.outage:
         rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
     elif view.serving:
@@ -240,14 +249,15 @@ def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
     return (*bearing, *(map(str, asked) if isinstance(asked, list) else ()))
 
 
-def result_row(step: StepView, width: int) -> Row:
-    """The result of a step in one line, for a run that stands before the next one."""
+def result_row(step: StepView, width: int, verdict: str = "") -> Row:
+    """The result of a step in one line, for a run that waits before the next one."""
     took = f" {short(step.duration_s)}" if step.duration_s is not None else ""
-    tone = TONE.get(step.state, "")
+    tone = VERDICT_TONE.get(verdict) or tone_of(step)
     words = f" {clean(step.detail)}" if step.detail else ""
-    state = str(step.state).replace("_", " ")
+    state = outcome(step.state, verdict, warned=step.warned)
     parts: Row = (
-        (f"{glyphs().step(step.state)} ", tone), (clean(step.id), "bold"),
+        (f"{glyphs().step(standing(step.state, verdict, warned=step.warned))} ", tone),
+        (clean(step.id), "bold"),
         (f" {state}{took}", "dim"), (words, ""),
     )  # fmt: skip
     return fit(parts, width, glyphs().ellipsis)

@@ -204,7 +204,7 @@ class Surroundings:
         served = _family(after.processes, root) if root else set()
         known = {pid: o.name for o in self._others for pid in _family(after.processes, o.pid)}
         shares: dict[str, float] = {}
-        engines: set[str] = set()
+        engines: dict[str, str] = {}
         for one, cpu_s, faults in _gains(before, after):
             cores = cpu_s / took
             if one.pid in served:
@@ -216,7 +216,7 @@ class Surroundings:
                 name = known.get(one.pid) or self._called(one)
                 shares[name] = shares.get(name, 0.0) + cores
                 if one.pid in known or (root and self._is_engine(one, cores)):
-                    engines.add(name)
+                    engines[name] = name if one.pid in known else f"{name} pid {one.pid}"
         unseen = _unseen(before, after, took)
         if unseen > UNSEEN_CORES:
             shares[UNSEEN] = unseen
@@ -224,7 +224,7 @@ class Surroundings:
             seen = self._busy.setdefault(name, _Seen())
             seen.cores, seen.runs = max(seen.cores, cores), seen.runs + 1
             seen.engine = seen.engine or name in engines
-        return [f"{name} ({shares[name]:.1f} cores)" for name in sorted(engines)]
+        return [f"{engines[name]} ({shares[name]:.1f} cores)" for name in sorted(engines)]
 
     def _called(self, one: Process) -> str:
         """A readable name: `cc1plus`, or `python3 train.py` with an interpreter's script."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -267,6 +269,17 @@ def void_reason(reply: Reply, tokens: int | None, max_tokens: int, least: int) -
     if not any(event.is_text for event in reply.events):
         return "no text arrived"
     return ""
+
+
+def discarded(reasons: Iterable[str]) -> str:
+    """Why runs were discarded, the most frequent reasons first."""
+    found = Counter(alike(one) for one in reasons if one)
+    return "; ".join(reason for reason, _ in found.most_common(2))
+
+
+def alike(reason: str) -> str:
+    """A reason without its own figures, in parentheses at its end, which differ from run to run."""
+    return re.sub(r" \([^()]*\)$", "", reason)
 
 
 def repeated(count: int, asked: int) -> list[str]:

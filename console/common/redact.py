@@ -53,6 +53,11 @@ def argv(words: Iterable[str]) -> list[str]:
     return found
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable's value is to be hidden, by its name or by what it holds."""
+    return bool(value) and (_VARIABLE.fullmatch(name) is not None or text(value) != value)
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """Values that are secret everywhere, the longest first."""

@@ -7,12 +7,13 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from console.common.logs.cause import PORT, cause_of
 from console.common.text import one_line
 from console.host import process
 
@@ -45,6 +46,41 @@ class Listener:
         return f"kill {self.pid}"
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A TCP socket that listens on this machine: where it answers, and whose it is."""
+
+    address: str
+    port: int
+    inode: str
+    uid: int
+
+    @property
+    def url(self) -> str:
+        """How this machine reaches it; one at every address is reached by loopback."""
+        here = not self.address.strip("0.:") or self.address.startswith("127.")
+        host = "127.0.0.1" if here else self.address.removeprefix("::ffff:")
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+def doors(proc: Path = Path("/proc")) -> list[Door]:
+    """Every TCP socket that listens on this machine, the lowest port first."""
+    found = [Door(_readable(at), port, inode, int(uid)) for at, port, inode, uid in _rows(proc)]
+    return sorted(found, key=lambda one: (one.port, one.address))
+
+
+def sockets_of(pid: int, proc: Path = Path("/proc")) -> set[str]:
+    """The inodes of a process' sockets; empty where this user may not look."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for descriptor in os.listdir(proc / str(pid) / "fd"):
+            with contextlib.suppress(OSError):
+                link = os.readlink(proc / str(pid) / "fd" / descriptor)
+                if link.startswith("socket:["):
+                    found.add(link.removeprefix("socket:[").rstrip("]"))
+    return found
+
+
 def have_engine_client(pids: Iterable[int]) -> bool:
     """Whether one of these processes, or a descendant of theirs (`sudo` gives it a session of its
     own), is an engine's client. Only then may the engine's proxy hold their port for them: it may
@@ -62,6 +98,29 @@ def listener(url: str, proc: Path = Path("/proc")) -> Listener | None:
     """Who listens where a URL of this machine points; None if nobody does, if it is another user's,
     or if the URL names another machine."""
     return next(listeners(url, proc), None)
+
+
+def held_words(url: str, proc: Path = Path("/proc")) -> str:
+    """`pid 123, python3 -m http.server 8000, holds port 8000`, and what ends it; "" if nobody is
+    seen to listen there."""
+    who = listener(url, proc)
+    if who is None:
+        return ""
+    port = port_of(url)
+    return f"pid {who.pid}, {who.words}, holds port {port}: `{who.how_to_end(port)}` ends it"
+
+
+def ports_of(pids: Iterable[int]) -> list[int]:
+    """The ports on which these processes listen, as far as this user may look."""
+    held = {inode for pid in pids for inode in sockets_of(pid)}
+    return sorted({door.port for door in doors() if door.inode in held})
+
+
+def port_taken(url: str, lines: Sequence[str]) -> str:
+    """`; pid 123, …, holds port 8000`, if these lines of a server's log say that its port is taken
+    and somebody is seen to listen there; else ""."""
+    taken = cause_of(lines)[0] == PORT
+    return f"; {words}" if taken and (words := held_words(url)) else ""
 
 
 def listeners(url: str, proc: Path = Path("/proc"), *, here: bool = False) -> Iterator[Listener]:
@@ -189,16 +248,27 @@ def _hexadecimal(address: str) -> str:
     return "".join(f"{word:08X}" for word in words)
 
 
-def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:
-    """(address in hexadecimal, inode, user) of the sockets that listen on a port."""
-    found = set()
+def _readable(address: str) -> str:
+    """An address of the kernel's tables as a person writes it."""
+    words = (int(address[at : at + 8], 16) for at in range(0, len(address), 8))
+    data = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    return socket.inet_ntop(socket.AF_INET6 if len(data) > 4 else socket.AF_INET, data)
+
+
+def _rows(proc: Path) -> Iterator[tuple[str, int, str, str]]:
+    """(address in hexadecimal, port, inode, user) of every socket that listens."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for row in (proc / "net" / name).read_text().splitlines()[1:]:
                 fields = row.split()
-                if fields[3] == LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add((fields[1].rpartition(":")[0], fields[9], fields[7]))
-    return found
+                if fields[3] == LISTEN:
+                    address, _, port = fields[1].rpartition(":")
+                    yield address, int(port, 16), fields[9], fields[7]
+
+
+def _doors(port: int, proc: Path) -> set[tuple[str, str, str]]:
+    """(address in hexadecimal, inode, user) of the sockets that listen on a port."""
+    return {(at, inode, uid) for at, number, inode, uid in _rows(proc) if number == port}
 
 
 def _holders(sockets: set[str], proc: Path) -> Iterator[Listener]:

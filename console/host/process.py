@@ -29,7 +29,6 @@ from console.host.children import kept, start_error
 
 COOKIE = "OMNI_RUN"
 """Environment variable of every child of a run, by which strays are found without any record."""
-
 BASELINE_COOKIE = "baseline"
 """Value of it for a baseline process: never a run's, or a fence would take it for a stray."""
 STEP_COOKIE = "OMNI_STEP"
@@ -79,8 +78,7 @@ def stat(pid: int, *, sure: bool = False) -> Stat | None:
 
 def start_time(pid: int) -> int | None:
     """Field 22 of /proc/PID/stat in clock ticks since boot; None when there is no such process."""
-    found = stat(pid)
-    return found.start if found else None
+    return found.start if (found := stat(pid)) else None
 
 
 def alive(pid: int, start: int) -> bool:
@@ -108,8 +106,7 @@ def ancestry(pid: int) -> set[int]:
     seen: set[int] = set()
     while pid > 0 and pid not in seen:
         seen.add(pid)
-        found = stat(pid)
-        pid = found.parent if found else 0
+        pid = found.parent if (found := stat(pid)) else 0
     return seen
 
 
@@ -147,9 +144,7 @@ def spawn(
     `oom_score`: its oom_score_adj, if allowed.
 
     stdin is /dev/null, stdout and stderr are appended to `log`, argv goes through byte for byte. A
-    thread waits for it, so that it never stays a zombie of a long-lived caller. Raises ServiceError
-    (not found, not executable, bad directory, log not writable).
-    """
+    thread waits for it: it is never a zombie of a long-lived caller. Raises ServiceError."""
     if not spec.argv:
         raise ServiceError("nothing to start", "an empty argv")
     try:
@@ -271,8 +266,7 @@ def stop_group(
     clock, group = clock or SystemClock(), Group(pid, start, cookie, step)
     if not (alive := group.members()):
         return False
-    # known only while they live
-    kill_s = memory.kill_wait_s(memory.resident(one.pid for one in alive))
+    kill_s = memory.kill_wait_s(memory.resident(one.pid for one in alive))  # while they live
     for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, kill_s)):
         _signal_all(group.members(), number)
         if _wait_gone(group, limit_s, clock, again=number == signal.SIGKILL):
@@ -298,8 +292,7 @@ def _signal_all(stats: list[Stat], number: int) -> None:
 
 def _wait_gone(group: Group, limit_s: float, clock: Clock, *, again: bool) -> bool:
     """Wait until nobody of the group is left; `again` kills those that appear meanwhile."""
-    deadline = clock.monotonic() + limit_s
-    pause = 0.005
+    deadline, pause = clock.monotonic() + limit_s, 0.005
     while True:
         left = group.members()
         if not left:
@@ -313,10 +306,8 @@ def _wait_gone(group: Group, limit_s: float, clock: Clock, *, again: bool) -> bo
 
 
 def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
-    """(pid, start) of every process whose environment carries the run's cookie (and the step's).
-
-    Those of other users cannot be read without root and are not found.
-    """
+    """(pid, start) of every process whose environment carries the run's cookie (and the step's),
+    except those of other users, which only root can read."""
     found = (stat(pid) for pid in pids() if carries(pid, cookie, step))
     return [(one.pid, one.start) for one in found if one is not None and one.state not in "ZX"]
 
@@ -324,8 +315,7 @@ def by_cookie(cookie: str, step: str = "") -> list[tuple[int, int]]:
 def carries(pid: int, cookie: str, step: str = "") -> bool:
     """Whether a process has this cookie (and the step's) in its environment; False for "", and if
     this user may not read it."""
-    wanted = {f"{COOKIE}={cookie}".encode()}
-    wanted |= {f"{STEP_COOKIE}={step}".encode()} if step else set()
+    wanted = {f"{COOKIE}={cookie}".encode(), *([f"{STEP_COOKIE}={step}".encode()] if step else ())}
     return bool(cookie) and wanted <= set(files.read_bytes(f"/proc/{pid}/environ").split(b"\0"))
 
 
@@ -345,24 +335,34 @@ def record_path(records_dir: Path, name: str) -> Path:
 
 
 def write_record(records_dir: Path, name: str, spec: ProcessSpec, pid: int, start: int) -> None:
-    """Remember a started process for later runs, atomically. Raises OSError."""
+    """Remember a started process for later runs, atomically. The record of another one that still
+    runs, as a copied site file leaves it, is kept aside. Raises OSError."""
+    path, before = record_path(records_dir, name), _recorded(records_dir, name)
+    if (known := read_record(records_dir, name)) and known != (pid, start):
+        path.rename(record_path(records_dir, f"{name}.{Path(str(before.get('sha'))).name}"))
     paths.make(records_dir)
     value = {"pid": pid, "start": start, "boot_id": boot_id(), "sha": spec_sha(spec)}
-    text = json.dumps(value) + "\n"
-    files.write_atomically(record_path(records_dir, name), text, durable=False)
+    files.write_atomically(path, json.dumps(value) + "\n", durable=False)
+
+
+def _recorded(records_dir: Path, name: str) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return dict(json.loads(files.read_end(record_path(records_dir, name))[0]))
+    return {}
 
 
 def read_record(
     records_dir: Path, name: str, spec: ProcessSpec | None = None
 ) -> tuple[int, int] | None:
     """(pid, start) of the recorded process if it still runs in this boot (and is the same spec)."""
-    try:
-        value: Any = json.loads(files.read_end(record_path(records_dir, name))[0])
-        pid, start = int(value["pid"]), int(value["start"])
-        same = value["boot_id"] == boot_id() and (spec is None or value["sha"] == spec_sha(spec))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return (pid, start) if same and alive(pid, start) else None
+    for known in (name,) if spec is None else (name, f"{name}.{spec_sha(spec)}"):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            value = _recorded(records_dir, known)
+            pid, start = int(value["pid"]), int(value["start"])
+            same = spec is None or value["sha"] == spec_sha(spec)
+            if same and value["boot_id"] == boot_id() and alive(pid, start):
+                return pid, start
+    return None
 
 
 def mark(records_dir: Path, name: str, spec: ProcessSpec) -> tuple[str, str]:

@@ -33,6 +33,8 @@ class StepView:
     attempt: int = 0
     cause: str = ""
     detail: str = ""
+    warned: bool = False
+    """It succeeded, and not all of it went well: `detail` says what."""
     lines: list[str] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     lessons: list[str] = field(default_factory=list)
@@ -49,7 +51,8 @@ class StepView:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What a gate decided: `criteria` are {metric, verdict, why}."""
+    """What a gate decided: `criteria` are {metric, verdict, why}, and `lacks`, the step that
+    measured too few samples for it, if one did."""
 
     step: str
     verdict: str
@@ -84,6 +87,8 @@ class RunView:
     state: RunState = RunState.PENDING
     reason: str = ""
     detail: str = ""
+    offer: str = ""
+    """What a paused run can measure again, in words: `measure the baseline again`; or ""."""
     until: float = 0.0
     """When a pending approval expires, Unix seconds; 0.0 if none is pending."""
     outage: bool = False
@@ -130,6 +135,8 @@ class RunView:
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     """Nonsense in the journal, a line each; see console.journal.store."""
+    at: float = 0.0
+    """When the newest event was written, Unix seconds."""
     finished: bool = False
     """Whether the last event is there: `finally` steps and report included."""
     seq: int = 0
@@ -217,7 +224,7 @@ def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 words = one_line(f"{type(error).__name__} {error}", 120)
                 view.trouble.append(senseless(event.kind, words))
-        view.seq = max(view.seq, event.seq)
+        view.seq, view.at = max(view.seq, event.seq), max(view.at, event.at)
     return view
 
 
@@ -254,6 +261,7 @@ def _state(view: RunView, event: Event) -> None:
     view.reason = event.data.get("reason", "")
     view.detail = event.data.get("detail", "")
     view.until = event.data.get("until", 0.0)
+    view.offer = event.data.get("offer", "")
     if view.state in ENDS:
         view.ended = event.at
 
@@ -273,6 +281,18 @@ def _step(view: RunView, event: Event) -> None:
         step.lines = list(data.get("lines", []))
     step.cause = data.get("cause", "")
     step.detail = data.get("detail", "")
+    step.warned = data.get("warned", False)
+
+
+def _again(view: RunView, event: Event) -> None:
+    """Open steps again, all in one event: what they measured is measured anew, and a gate among
+    them has decided nothing any more."""
+    wanted = set(event.data["steps"])
+    for step in view.steps:
+        if step.id in wanted:
+            step.state, step.cause, step.detail, step.warned = StepState.PENDING, "", "", False
+            step.duration_s, step.exit_code, step.lines = None, None, []
+    view.verdicts = [one for one in view.verdicts if one.step not in wanted]
 
 
 def _say(view: RunView, event: Event) -> None:
@@ -381,6 +401,7 @@ _HANDLERS: dict[str, Callable[[RunView, Event], None]] = {
     "step.say": _say,
     "metrics": _metrics,
     "verdict": _verdict,
+    "again": _again,
     "envelope": lambda view, event: view.envelopes.update(
         {event.step: dict(event.data.get("envelope", {}))}
     ),

@@ -41,6 +41,8 @@ class Pause(StrEnum):
 
     STEP_FAILED = "step_failed"
     HOLD = "hold"
+    FEW_SAMPLES = "few_samples"
+    """A gate is HOLD because too few samples were valid, and they can be measured again."""
     OPERATOR = "operator"
     IN_DOUBT = "in_doubt"
     APPROVAL_EXPIRED = "approval_expired"
@@ -102,6 +104,7 @@ VERBS: dict[str, frozenset[RunState]] = {
     "approve": frozenset({R.WAITING_APPROVAL, R.PAUSED}),
     "reject": frozenset({R.WAITING_APPROVAL}),
     "retry": frozenset({R.PAUSED}),
+    "measure": frozenset({R.PAUSED}),
     "skip": frozenset({R.PAUSED}),
     "abort": frozenset({*_LIVE, R.PENDING}),
     "rollback": frozenset({*_LIVE, R.PENDING}),
@@ -116,8 +119,13 @@ PAUSE_VERBS: dict[str, frozenset[str]] = {
     Pause.IN_DOUBT: STILL,
     Pause.APPROVAL_EXPIRED: STILL,
     Pause.HOLD: frozenset({"approve", "retry", "abort", "rollback"}),
+    Pause.FEW_SAMPLES: frozenset({"approve", "retry", "measure", "abort", "rollback"}),
 }
 """Verbs that end a pause, by the reason of the pause."""
+
+
+UNDECIDED = (Pause.HOLD, Pause.FEW_SAMPLES)
+"""Reasons of a pause in which a person decides about a gate."""
 
 
 class ForbiddenTransition(ConsoleError):
@@ -147,6 +155,22 @@ def possible_verbs(state: RunState, reason: str = "") -> list[str]:
     """The verbs that a run in this state, paused for this reason, takes."""
     now = PAUSE_VERBS.get(reason) if state is R.PAUSED else None
     return [v for v, states in VERBS.items() if state in states and (now is None or v in now)]
+
+
+def stands(state: RunState, reason: str, step: str) -> str:
+    """What a run that waits for a person waits for: `Gate go undecided: you decide`; "" for one
+    that does not wait. `step`: the clean id of the step, or of the next one."""
+    if state is R.WAITING_APPROVAL:
+        return f"Waiting for you: {step}"
+    words: dict[str, str] = {
+        Pause.OPERATOR: f"Paused before {step}",
+        Pause.HOLD: f"Gate {step} undecided: you decide",
+        Pause.FEW_SAMPLES: f"Gate {step} undecided: too few samples",
+        Pause.STEP_FAILED: f"Step {step} failed: you decide",
+        Pause.IN_DOUBT: f"Step {step} in doubt: you decide",
+        Pause.APPROVAL_EXPIRED: f"Approval {step} expired: you decide",
+    }
+    return words.get(reason, "") if state is R.PAUSED else ""
 
 
 def exit_code(state: RunState, decision: Decision) -> Exit:

@@ -108,7 +108,7 @@ STEP = _fields(
     takes_s=MAYBE, takes_from=TEXT, limit_s=MAYBE, implicit=FLAG, final=FLAG, effects=TEXTS,
     lessons=TEXTS,
 )  # fmt: skip
-CRITERION = _fields({"verdict": JUDGED, "why": TEXT}, metric=TEXT)
+CRITERION = _fields({"verdict": JUDGED, "why": TEXT}, metric=TEXT, lacks=TEXT)
 FIGURES = {"done": NUMBER, "total": MAYBE, "unit": TEXT}
 """How far a step is; see console.common.progress.Figures."""
 MOVED = _fields({"gate": TEXT, "words": TEXT, "who": TEXT, "why": TEXT})
@@ -120,12 +120,14 @@ KINDS: dict[str, Check] = {
         baseline=TABLE, targets=TABLES, lint=TABLES, rehearsal=_or_none(TABLE),
         steps=_every(STEP),
     ),
-    "run.state": _fields({"state": _one_of(*RunState)}, reason=TEXT, detail=TEXT, until=AT),
+    "run.state": _fields(
+        {"state": _one_of(*RunState)}, reason=TEXT, detail=TEXT, until=AT, offer=TEXT,
+    ),
     "run.note": _fields({"text": TEXT}),
     "run.finished": _fields(),
     "step.state": _fields(
         {"state": _one_of(*StepState)}, effects=TEXTS, lines=TEXTS, log=TEXT, cause=TEXT,
-        detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE),
+        detail=TEXT, duration_s=MAYBE, exit_code=_or_none(CODE), warned=FLAG,
     ),
     "step.say": _fields({"text": TEXT}, run=TABLE, **FIGURES),
     "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
@@ -134,6 +136,7 @@ KINDS: dict[str, Check] = {
         {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
         criteria=_every(CRITERION),
     ),
+    "again": _fields({"steps": TEXTS}),
     "envelope": _fields({"envelope": TABLE}),
     "peaks": _fields(host=TABLE, gpu=TABLES_BY_NAME),
     "targets": _fields({"targets": TABLES}, moved=_every(MOVED)),

@@ -37,6 +37,7 @@ class Glyphs:
     cancelled: str
     in_doubt: str
     retry_wait: str
+    warned: str
     full: str
     empty: str
     levels: str
@@ -60,19 +61,33 @@ class Glyphs:
 
 UNICODE = Glyphs(
     pending="·", running="▶", succeeded="✓", failed="✗", skipped="–", cancelled="■",
-    in_doubt="?", retry_wait="↻", full="█", empty="░", levels="▁▂▃▄▅▆▇█", ellipsis="…",
-    dot="●", arrow="▸", more="›", mark="┃", up="▲", down="▼", line="─",
+    in_doubt="?", retry_wait="↻", warned="!", full="█", empty="░", levels="▁▂▃▄▅▆▇█",
+    ellipsis="…", dot="●", arrow="▸", more="›", mark="┃", up="▲", down="▼", line="─",
     corners=("╭", "╮", "╰", "╯"), side="│", celsius="°C", done="━", head="╸",
 )  # fmt: skip
 ASCII = Glyphs(
     pending=".", running=">", succeeded="+", failed="x", skipped="-", cancelled="#",
-    in_doubt="?", retry_wait="~", full="#", empty=".", levels="_.-=+*%#", ellipsis="~",
-    dot="*", arrow=">", more=">", mark="|", up="^", down="v", line="-",
+    in_doubt="?", retry_wait="~", warned="!", full="#", empty=".", levels="_.-=+*%#",
+    ellipsis="~", dot="*", arrow=">", more=">", mark="|", up="^", down="v", line="-",
     corners=("+", "+", "+", "+"), side="|", celsius="C", done="=", head=">",
 )  # fmt: skip
 
 SAID = {"NO-GO": "failed", "HOLD": "in_doubt"}
 """Verdicts that are no success, and the state whose sign they have."""
+
+
+def standing(state: str, verdict: str = "", *, warned: bool = False) -> str:
+    """The name of a step's sign: that of a verdict that is no GO, that of a success with a warning,
+    else that of its state."""
+    return SAID.get(verdict, "warned" if warned else state)
+
+
+def outcome(state: str, verdict: str = "", *, warned: bool = False) -> str:
+    """What became of a step, in words: `evaluated: HOLD` for one that judged."""
+    if verdict and state == "succeeded":
+        return f"evaluated: {verdict}"
+    return str(state).replace("_", " ") + (" with a warning" if warned else "")
+
 
 _current = UNICODE
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from console.common.text import clean, one_line
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
-from console.render.cells import SAID, Glyphs, Row, cut
+from console.render.cells import Glyphs, Row, cut, standing
 from console.render.guard import event_words
 
 TONES = {
     "running": "accent", "succeeded": "good", "failed": "bad", "cancelled": "warn",
-    "in_doubt": "warn", "retry_wait": "warn",
+    "in_doubt": "warn", "warned": "warn", "retry_wait": "warn",
 }  # fmt: skip
 GUARD = {"warn": "warn", "act": "bad", "breach": "bad", "gone": "bad"}
 Line = tuple[float, str, str, str]
@@ -61,7 +61,7 @@ def _of_step(view: RunView, step: StepView, signs: Glyphs) -> Iterator[Line]:
         return
     verdict = next((one for one in view.verdicts if one.step == step.id), None)
     word = clean(verdict.verdict, 10) if verdict is not None else ""
-    state = SAID.get(word, str(step.state))
+    state = standing(step.state, word, warned=step.warned)
     said = word + (f" {clean(verdict.outcome)}" if verdict is not None and verdict.outcome else "")
     words = said or one_line(step.detail, 200) or str(step.state).replace("_", " ")
     yield (

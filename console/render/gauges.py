@@ -227,7 +227,7 @@ def _figure(used: int, total: int, mark: float | None, width: int, signs: Glyphs
     figure = fitted(pair(used, total), FIGURE)
     drawn = bar(used / total, long, signs, mark)
     if mark is None:
-        words = ("no limit of its own", "dim")
+        words = ("no limit set", "dim")
     elif used / total >= mark:
         words = (f"PAST its limit {amount(mark * total)}", "bad")
     else:

@@ -29,14 +29,14 @@ UNIX = 1e9
 """Larger times are Unix times: no machine has been up for that many seconds."""
 PROTECTIONS = {
     "priority": "top priority", "oom_score_adj": "OOM protection", "memory": "locked memory",
-    "kill path": "a whole kill path",
+    "kill path": "complete kill path",
 }  # fmt: skip
 """First words of a message on a missing protection → the protection's name."""
 
 
 def line(view: GuardView, now: float, width: int = 0, key: str = "b") -> Row:
-    """`guard ok  RAM full in 41 s  RAM +1.2 GiB/s  acts at RAM left <32 GiB`; what does not fit in
-    `width` cells (0: no limit) is dropped from its end. `now`: monotonic seconds. `key` opens the
+    """`guard ok  RAM +1.2 GiB/s  kills candidate below 32 GiB free`; what does not fit in `width`
+    cells (0: no limit) is dropped from its end. `now`: monotonic seconds. `key` opens the
     details in the console; "" outside it."""
     view = replace(view, word=view.word_at(now))
     parts = [*_state(view, key)]
@@ -66,7 +66,7 @@ STATES: dict[str, list[Part]] = {
                       ("  the sentinel is there before the first effect", "dim")],
     guards.GONE: [("no guard: sentinel gone", "alarm"), ("  no load starts without it", "")],
     guards.SILENT: [("guard SILENT", "alarm"), (": the sentinel lives and says nothing", "bold")],
-    guards.ENDED: [("nothing guarded: this run is over or has no runner", "dim")],
+    guards.ENDED: [("Guard off: no active run", "dim")],
 }  # fmt: skip
 
 
@@ -97,23 +97,24 @@ def _facts(view: GuardView, key: str) -> list[Part]:
             # the forecast's own reason begins with what was just said
             again = told and text.startswith(f"{view.filling} full in")
             facts.append((text.partition(": ")[2] if again else text, ""))
-    elif filling(view):
-        facts.append((filling(view), ""))
     if view.rate is not None and view.rate >= 1 << 20:
         facts.append((f"{view.filling} +{rate(view.rate)}", "dim"))
-    lead = "acts at "
+    lead = "kills candidate "
     for words in nearest(view.limits):
         facts.append((f"{lead}{words}", "dim"))
         lead = ""
     facts += [(text, "warn") for text in (*view.spared, *view.trouble)]
     if view.missing:
-        facts.append((lacks(view.missing) + (f" ({key})" if key else ""), "warn"))
+        facts.append((lacks(view.missing) + (f" ({key}: details)" if key else ""), "warn"))
     return facts
 
 
 def filling(view: GuardView) -> str:
-    """`RAM full in 18 s`, or "" if nothing fills up soon."""
-    if view.tte_s is None or view.tte_s > SOON_S:
+    """`RAM full in 18 s`, or "" if nothing fills up soon, or while the sentinel does not warn of
+    it: far from its limits a load fills memory at any rate and harms nobody."""
+    if view.tte_s is None or view.tte_s > SOON_S or view.word != guards.WARN:
+        return ""
+    if view.reasons and not any(view.filling in text for text in view.reasons):
         return ""
     return f"{view.filling} full in {seconds(view.tte_s)}"
 
@@ -135,9 +136,9 @@ def age(view: GuardView, now: float) -> str:
 
 
 def lacks(missing: tuple[str, ...]) -> str:
-    """`lacks locked memory, top priority`: protections that the sentinel did not get."""
+    """`no locked memory, no top priority`: protections that the sentinel did not get."""
     names = [text.partition(":")[0] for text in missing]
-    return f"lacks {', '.join(PROTECTIONS.get(one, one) for one in names)}"
+    return ", ".join(f"no {PROTECTIONS.get(one, one)}" for one in names)
 
 
 def acted(breach: dict[str, Any], when: str = "") -> list[Part]:
@@ -160,17 +161,21 @@ def wall_of(breach: dict[str, Any]) -> float | None:
 
 
 def nearest(limits: tuple[Limit, ...]) -> list[str]:
-    """The nearest kill limit of each gauge: `RAM left <32 GiB`, `swap >11 GiB`."""
+    """The nearest kill limit of each gauge: `below 32 GiB free`, `swap above 11 GiB`."""
     found: dict[str, Limit] = {}
     for one in limits:
         if one.act == "kill" and one.metric and METRICS[one.metric].short and not one.scarce:
             before = found.setdefault(one.metric, one)
             nearer = max if one.below is not None else min
             found[one.metric] = nearer(before, one, key=_value)
-    return [
-        f"{METRICS[name].short} {'<' if one.below is not None else '>'}{amount(_value(one))}"
-        for name, one in found.items()
-    ]
+    return [_kill_words(name, one) for name, one in found.items()]
+
+
+def _kill_words(name: str, limit: Limit) -> str:
+    side = "below" if limit.below is not None else "above"
+    if name == "host.ram_available":
+        return f"{side} {amount(_value(limit))} free"
+    return f"{METRICS[name].short} {side} {amount(_value(limit))}"
 
 
 def _value(limit: Limit) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SCOPES = {
-    "app": "Everywhere", "run": "The run on show", "log": "The log pane, when it has the focus",
+    "app": "Everywhere", "run": "Current run", "log": "The log pane, when it has the focus",
     "runs": "The list of runs", "plan": "A playbook's plan", "preflight": "Preflight",
     "lessons": "The lessons",
 }  # fmt: skip
@@ -59,7 +59,7 @@ ACTIONS: tuple[Action, ...] = (
     EMERGENCY,
     Action("show_help", ("question_mark", "f1"), "Help", "What every key does, and what can be done now.", "app"),
     Action("command_palette", ("ctrl+p", "colon"), "Commands", "Find an action by its name.", "app", footer=False),
-    Action("operations", ("1",), "Run", "The run on show: steps, gauges, log.", "app", footer=False),
+    Action("operations", ("1",), "Run", "The current run: steps, gauges, log.", "app", footer=False),
     Action("playbooks", ("2",), "Playbooks", "Pick a playbook, fill its inputs, read its plan, start it.", "app"),
     Action("runs", ("3",), "Runs", "Every run, newest first; Enter shows one.", "app"),
     Action("host", ("4",), "Host", "What `omni-console doctor` says about this machine.", "app", footer=False),
@@ -76,7 +76,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("pause", ("p",), "Pause", "Pause after the current step.", "run", changes=True),
     Action("approve", ("y",), "Approve", "Answer an approval, or override a gate that holds (with a reason). Asks for a typed word if the playbook wants one.", "run", changes=True),
     Action("reject", ("N",), "Reject", "Turn an approval down.", "run", changes=True),
-    Action("retry", ("r",), "Retry", "Try the failed step again; an input may be changed first.", "run", changes=True),
+    Action("retry", ("r",), "Retry", "Try the failed step again, or measure again what a gate lacks; an input may be changed first.", "run", changes=True),
     Action("skip", ("s",), "Skip", "Leave the step out. Needs a reason.", "run", changes=True),
     Action("abort", ("x",), "Abort", "Stop the run and roll back what it started. Asks first.", "run", changes=True, dangerous=True),
     Action("resume", ("u",), "Resume", "Resume a run whose runner died.", "run", changes=True),

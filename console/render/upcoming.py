@@ -16,6 +16,8 @@ WAITS = {
     Pause.STEP_FAILED: "{step} failed: {retry} tries again, {skip} leaves it out, {abort} gives up",
     Pause.HOLD: "gate {step} is undecided: {retry} judges it again, {approve} overrides it with a "
     "reason, {abort} gives up",
+    Pause.FEW_SAMPLES: "gate {step} has too few samples: {retry} measures or judges it again, "
+    "{approve} overrides it with a reason",
     Pause.IN_DOUBT: "nobody saw how {step} ended: {retry} does it again, {skip} leaves it out",
     Pause.APPROVAL_EXPIRED: "nobody answered {step} in time: {retry} asks again, {abort} gives up",
 }  # fmt: skip

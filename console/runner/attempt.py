@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from console.common.errors import ConsoleError, EngineTimeout, InvalidFile
+from console.common.logs.cause import cause_of
 from console.common.text import clean, one_line
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
@@ -168,7 +169,8 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
     finally:
         attempt.close()
     state = StepState.SKIPPED if done.skipped else StepState.SUCCEEDED
-    _end(attempt, planned, state, detail=done.detail, exit_code=done.exit_code)
+    warned = {"warned": True} if done.warned else {}
+    _end(attempt, planned, state, detail=done.detail, exit_code=done.exit_code, **warned)
     point("after_result", planned.id)
     return None
 
@@ -215,10 +217,16 @@ def _fail(attempt: Attempt, planned: PlannedStep, failed: StepFailed) -> Cause:
     if guard is not None and failed.cause in LOSSES and guard.struck(attempt):
         failed = StepFailed(Cause.GUARD, f"the sentinel stopped the load; {failed.detail}")
     _end(
-        attempt, planned, StepState.FAILED, cause=str(failed.cause), detail=failed.detail,
+        attempt, planned, StepState.FAILED, cause=str(failed.cause), detail=_led(attempt, failed),
         exit_code=failed.exit_code, lines=[clean(line, 400) for line in failed.lines if line][-20:],
     )  # fmt: skip
     return failed.cause
+
+
+def _led(attempt: Attempt, failed: StepFailed) -> str:
+    """A failure's detail, led by the line of the log that explains it."""
+    said = cause_of([*failed.lines, *attempt.output()])[1] if failed.cause in LOSSES else ""
+    return f"{said}; {failed.detail}" if said and said not in failed.detail else failed.detail
 
 
 def _end(attempt: Attempt, planned: PlannedStep, state: StepState, **data: object) -> None:

@@ -63,11 +63,12 @@ class StepFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A step that succeeded, or was skipped with a reason."""
+    """A step that succeeded, or was skipped with a reason. `warned`: not all of it went well."""
 
     detail: str = ""
     skipped: bool = False
     exit_code: int | None = None
+    warned: bool = False
 
 
 @dataclass
@@ -108,7 +109,7 @@ class Context:
         """Record what has become of a step."""
         self.record("step.state", step, attempt, state=str(state), **data)
 
-    def enter(self, state: RunState, reason: str = "", detail: str = "") -> None:
+    def enter(self, state: RunState, reason: str = "", detail: str = "", offer: str = "") -> None:
         """Go to a state of the run: first for the judgement of verbs, then in the journal.
 
         In this order, because whoever reads the new state in the journal may answer it at once.
@@ -116,7 +117,8 @@ class Context:
         if self.view.state is not state:
             check_transition(self.view.state, state)
         self.control.set(state=state, reason=reason)
-        self.record("run.state", state=str(state), reason=reason, detail=detail)
+        offered: dict[str, Any] = {"offer": offer} if offer else {}
+        self.record("run.state", state=str(state), reason=reason, detail=detail, **offered)
 
     def alive(self, handle: Handle, *, kind: str = "") -> None:
         """Write an effect to live.jsonl as soon as it has a name: a rollback reads it there."""

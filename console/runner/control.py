@@ -159,7 +159,7 @@ class Control:
                 )
         if verb.verb in NEEDS_REASON and not verb.why.strip():
             return f"'{verb.verb}' needs a reason"
-        if verb.verb == "retry" and verb.args.get("inputs"):
+        if verb.verb in ("retry", "measure") and verb.args.get("inputs"):
             return self.check_inputs(verb.args["inputs"], verb.why)
         if verb.verb == "approve":
             return self._approve_why_not(verb, seen)

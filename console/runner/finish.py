@@ -121,6 +121,8 @@ class Flow(Enum):
     END = "end"
     ROLLBACK = "rollback"
     ABORT = "abort"
+    AGAIN = "again"
+    """Back to the first step that is open again."""
 
 
 class Ending:

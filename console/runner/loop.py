@@ -17,7 +17,7 @@ from console.journal.state import STEP_ENDS, Cause, Pause, RunState, StepState
 from console.runner.attempt import change_inputs, run_attempts
 from console.runner.context import Context
 from console.runner.control import Verb
-from console.runner.executors import preload
+from console.runner.executors import preload, remeasure
 from console.runner.executors.gate import evidence_hash, outcome_name
 from console.runner.fault import point
 from console.runner.finish import TAIL, Ending, Flow
@@ -73,24 +73,36 @@ class Runner:
             return Flow.ROLLBACK if self.context.view.outage else Flow.END
 
     def _walk(self) -> Flow:
-        for planned in list(self.context.plan.steps):
-            if planned.final or planned.id in TAIL:
-                break
-            view = self.context.view.step(planned.id)
-            if view is not None and view.state in STEP_ENDS:
-                # a gate that was judged before the runner died still decides; the rest is done
-                done = view.state is StepState.SUCCEEDED
-                flow = self._judged(planned) if done else Flow.ON
-            elif view is not None and view.state is StepState.IN_DOUBT:
-                flow = self._doubt(planned)
-            elif view is not None and view.state is StepState.FAILED:
-                flow = self._failed_before(planned, Cause(view.cause or Cause.INTERNAL))
+        rows, at = list(self.context.plan.steps), 0
+        ahead = [row for row in rows if not (row.final or row.id in TAIL)]
+        while at < len(ahead):
+            flow = self._at(ahead[at])
+            if flow is Flow.AGAIN:
+                at = self._first_open(ahead)
+            elif flow is Flow.ON:
+                at += 1
             else:
-                flow = self._before(planned)
-                flow = self._step(planned) if flow is Flow.ON else flow
-            if flow is not Flow.ON:
                 return flow
         return Flow.END
+
+    def _first_open(self, rows: list[PlannedStep]) -> int:
+        """Where to go on after steps were opened again."""
+        still = {v.id for v in self.context.view.steps if v.state is StepState.PENDING}
+        return next(at for at, row in enumerate(rows) if row.id in still)
+
+    def _at(self, planned: PlannedStep) -> Flow:
+        """One step of the plan, from what the journal says of it."""
+        view = self.context.view.step(planned.id)
+        if view is not None and view.state in STEP_ENDS:
+            # a gate that was judged before the runner died still decides; the rest is done
+            done = view.state is StepState.SUCCEEDED
+            return self._judged(planned) if done else Flow.ON
+        if view is not None and view.state is StepState.IN_DOUBT:
+            return self._doubt(planned)
+        if view is not None and view.state is StepState.FAILED:
+            return self._failed_before(planned, Cause(view.cause or Cause.INTERNAL))
+        flow = self._before(planned)
+        return self._step(planned) if flow is Flow.ON else flow
 
     def _before(self, planned: PlannedStep) -> Flow:
         """Pause, or stop for stepping; both take hold only between steps."""
@@ -155,10 +167,14 @@ class Runner:
         if verb.verb == "skip":
             return self._skip(planned, verb)
         if verb.verb == "retry":
-            change_inputs(self.context, verb.args.get("inputs") or {}, verb.who, verb.why)
-            if self.context.guard is not None:
-                self.context.guard.again()
+            self._take_inputs(verb)
         return None
+
+    def _take_inputs(self, verb: Verb) -> None:
+        """Go on with other inputs, where the verb brings any, and with a calm guard."""
+        change_inputs(self.context, verb.args.get("inputs") or {}, verb.who, verb.why)
+        if self.context.guard is not None:
+            self.context.guard.again()
 
     def _failed_before(self, planned: PlannedStep, cause: Cause) -> Flow:
         """Ask again about a step that failed before the runner died; do not repeat it."""
@@ -200,7 +216,13 @@ class Runner:
         if self.context.meta.headless:
             return Flow.END
         self.control.set(evidence=evidence_hash(self.context.view))
-        verb = self._pause(Pause.HOLD, f"{planned.kind} {planned.id} is HOLD")
+        again = remeasure.offer(self.context, planned)
+        reason = Pause.FEW_SAMPLES if again.steps else Pause.HOLD
+        verb = self._pause(reason, again.detail, again.words)
+        if verb.verb == "measure":
+            self._take_inputs(verb)
+            remeasure.begin(self.context, planned)
+            return Flow.AGAIN
         if verb.verb == "approve":
             from console.config.playbook.verdict import Verdict
 
@@ -221,9 +243,9 @@ class Runner:
         self.context.note(planned.id, self.control.attempt, StepState.SKIPPED, detail=detail)
         return Flow.ON
 
-    def _pause(self, reason: Pause, detail: str) -> Verb:
+    def _pause(self, reason: Pause, detail: str, offer: str = "") -> Verb:
         """Wait until a verb comes that moves on."""
-        self.context.enter(R.PAUSED, str(reason), detail)
+        self.context.enter(R.PAUSED, str(reason), detail, offer)
         while True:
             try:
                 verb = self.control.inbox.get(timeout=0.2)

@@ -288,6 +288,7 @@ def _can_be_stopped(context: Context) -> None:
         raise BaselineNotReady(
             "no run starts: the baseline could not be stopped",
             f"{what} answers at {url}; the console did not start it as the site file has it now",
+            "`omni-console adopt` takes it over, if it is what the site file starts; or "
             f"{end}, then `omni-console rollback` starts the baseline from the site file",
         )
 

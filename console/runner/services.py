@@ -17,7 +17,7 @@ from console.common.logs.tail import keep_end
 from console.common.text import one_line
 from console.host import cgroup, process
 from console.host.memory import pids_of_container
-from console.host.ports import foreign, have_engine_client, listeners
+from console.host.ports import foreign, have_engine_client, listeners, port_taken
 from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 
 CAP_INTERVAL_S = 2.0
+READ_BACK = 200
+"""Lines of a log in which the one that explains a failure is searched."""
 
 
 class RunServices:
@@ -247,8 +249,11 @@ class RunServices:
         except ServiceError as error:
             state = driver.status(held)
             cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY
-            lines = driver.last_lines(held, 20)
-            raise StepFailed(cause, one_line(str(error), 400), lines=lines) from error
+            lines = driver.last_lines(held, READ_BACK)
+            # what it said last follows line by line
+            words = ": ".join([error.title, *error.detail.splitlines()[:1]])
+            words += port_taken(spec.url, lines)
+            raise StepFailed(cause, one_line(words, 400), lines=lines) from error
         point("service_ready", name)
         return waited
 
@@ -261,8 +266,9 @@ class RunServices:
         state = driver.status(handle)
         if state.alive:
             return None
-        lines = driver.last_lines(handle, 20)
-        return StepFailed(_died(state), f"{name} died: {state.detail}", lines=lines)
+        lines = driver.last_lines(handle, READ_BACK)
+        words = f"{name} died: {state.detail}{port_taken(self.spec(name).url, lines)}"
+        return StepFailed(_died(state), words, lines=lines)
 
     def stop(self, name: str, attempt: Attempt | None = None) -> bool:
         """Stop a service gracefully; False when nothing was alive."""

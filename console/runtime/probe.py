@@ -248,7 +248,9 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
 
 
 def _message(body: bytes) -> str:
-    """The `error.message` of a JSON body, else its beginning; clean."""
+    """The `error.message` of a JSON body, else its beginning, but never a page's; clean."""
+    if body.lstrip()[:1] == b"<":
+        return "(a page, no answer of an engine)"
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError, ServiceError
-from console.common.logs.tail import read_last
+from console.common.logs.tail import read_last, size_of
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.runtime.spec import OOM_SCORE, Handle, Launch, ServiceSpec, Status
@@ -25,6 +25,8 @@ class ProcessDriver:
         self.clock = clock or SystemClock()
         self._log = records_dir / f"{spec.name}.log"
         self._cookie = ""
+        self._begin = 0
+        """Where in its log this start of the process begins."""
 
     def find(self) -> Handle | None:
         """The recorded process, if it still runs under the same specification."""
@@ -39,6 +41,7 @@ class ProcessDriver:
         running = self.find()
         if running is not None:
             return running
+        self._begin = size_of(launch.log)
         pid, start = process.spawn(
             self.process, log=launch.log, cookie=launch.run_id, enclosed=True,
             oom_score=None if self.spec.name == "baseline" else OOM_SCORE,
@@ -72,7 +75,7 @@ class ProcessDriver:
         )
 
     def last_lines(self, handle: Handle, count: int) -> list[str]:
-        return read_last(self._log, count)
+        return read_last(self._log, count, self._begin)
 
     def _handle(self, pid: int, start: int) -> Handle:
         return Handle(self.spec.name, "process", name=self.spec.name, pid=pid, start=start)

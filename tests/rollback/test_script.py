@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -227,6 +228,23 @@ def test_an_answer_beside_a_candidate_that_may_still_run_is_no_proof(stage: Stag
     stage.until_it_is()
     done = run_script(stage, path)
     assert done.returncode == 7, done.stdout
+
+
+def test_a_baseline_that_was_taken_over_is_known_beside_a_candidate(stage: Stage) -> None:
+    """It was started by hand, so it leads neither its session nor its process group."""
+    file = stage.root / "pid"
+    words = shlex.join(standin(stage.port).argv)
+    stage.spawn(["sh", "-c", f"{words} & echo $! >{file}; wait"], cookie="no")
+    stage.until_it_is()
+    pid = int(file.read_text())
+    start, spec = process.start_time(pid), stage.plan.baseline.process
+    assert start is not None
+    assert spec is not None
+    process.write_record(stage.plan.records_dir, "baseline", spec, pid, start)
+    stage.seal(engine=EngineAddress("/nowhere", "unix:///nowhere"))
+    done = run_script(stage, stage.tool("docker", "exit 1"))
+    assert done.returncode == 0, done.stdout
+    assert process.alive(pid, start), done.stdout
 
 
 @pytest.mark.parametrize("uid", [0, 1234])

@@ -107,7 +107,7 @@ def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
         for keys, words in (
             (["2"], "baseline-verify"), (["3"], "1 run "), (["4"], "kernel"), (["?"], "Everywhere"),
             (["1", "ctrl+p"], "Search for commands"), (["s"], "Skip this step"),
-            (["x"], "Abort the run"), (["o"], "There is no report yet"),
+            (["x"], "Abort the run"), (["o"], "Provisional report"),
             (["y"], "possible"), (["l", "/"], "/"),
         ):  # fmt: skip
             if len(keys[0]) == 1 and keys[0].isalpha():

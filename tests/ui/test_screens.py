@@ -114,6 +114,25 @@ async def test_a_retry_sends_only_what_was_changed(run: RunDir, asked: Asked) ->
         assert asked == [("retry", {"inputs": {"ctx": "4096"}})]
 
 
+async def test_a_gate_that_lacks_samples_offers_to_measure_again(run: RunDir, asked: Asked) -> None:
+    offer = "measure the baseline again"
+    few = "gate go is HOLD: bench.tok_s: 1 of 5 baseline runs valid; 3 needed"
+    paused = {"state": RunState.PAUSED, "reason": "few_samples", "offer": offer, "detail": few}
+    async with console(scene.view(8, **paused), run) as (app, pilot, _):
+        text = " ".join(app.screen.query_one("#detail", TextView).text.split())
+        assert f" r {offer}" in text
+        assert "1 of 5 baseline runs valid; 3 needed" in text
+        await pilot.press("r")
+        assert isinstance(app.screen, FormScreen)
+        assert app.screen.submit == "Measure the baseline again"
+        await pilot.press("enter", "enter", "enter", "enter")
+        await settled(pilot, lambda: asked)
+        assert asked == [("measure", {"inputs": {}})]
+        await pilot.press("r", "down", "enter", "enter", "enter", "enter")
+        await settled(pilot, lambda: len(asked) == 2)
+        assert asked[1] == ("retry", {"inputs": {}})
+
+
 async def test_a_retry_that_is_not_taken_keeps_what_was_typed(
     run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,9 @@ def app_of(name: str, place: Path) -> ConsoleApp:
     shot, base = scene.nothing(), scene.baseline("serving", proven_at=0.0, tok_s=None)
     if name != "none":
         shot = scene.snapshot(scene.run_dir(place), SCENES[name]())
-        base = scene.baseline("serving" if name == "ended" else "stopped", detail="exited (0)")
+        base = scene.baseline()
+        if name != "ended":
+            base = scene.baseline("down", detail="for this run")
     watchers = scene.StandInWatchers(shot, base, scene.sample())
     watchers.guard.latest = guard_of(name, shot)
     watchers.recorded = scene.recorded()

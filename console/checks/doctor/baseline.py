@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 
 PROBLEMS = 20
 RESTORE = "omni-console rollback brings the baseline back and proves it"
-EXAMPLE = """\
-a site file of your own, with your names in it:
-  schema: omni.site/v1
-  name: workstation
-  baseline:
-    container: deepseek-r1
-    url: http://127.0.0.1:8000
-    reference: {tok_s: 10.9}"""
+INIT = "omni-console init finds what serves on this machine and writes the file for it"
 _SERVICE = "com.docker.compose.service"
 _PROJECT = "com.docker.compose.project"
 _FILES = "com.docker.compose.project.config_files"
@@ -43,7 +36,7 @@ def site_file(facts: Facts, check: Check) -> Iterator[Finding]:
     file = facts.site_file()
     if file.demo:
         where = paths.default_site()
-        yield check.note(f"no site file: the demo site is used; {where} would be yours", EXAMPLE)
+        yield check.note(f"no site file: the demo site is used; {where} would be yours", INIT)
     for problem in file.problems[:PROBLEMS]:
         place = f"{problem.file}:{problem.line}:{problem.column}" if problem.line else problem.file
         expected = f"; expected {problem.expected}" if problem.expected else ""
@@ -192,6 +185,7 @@ def _serving(site: Site, check: Check) -> Finding:
         return check.warning(
             f"{what} serves at {spec.url}, which the console did not start as the site file has "
             "it now: no run will start",
+            "omni-console adopt takes it over, if it is what the site file starts; or "
             f"{who.how_to_end(port_of(spec.url)) if who else 'end it'}, then omni-console rollback",
         )
     return check.ok(f"serves at {spec.url}")

@@ -24,14 +24,24 @@ END_LIMIT = 8 * 1024 * 1024
 BLOCK = 256 * 1024
 
 
-def read_last(path: Path, count: int) -> list[str]:
-    """The last `count` lines of a log file, clean; only the end of the file is read.
+def size_of(path: Path) -> int:
+    """The size of a log file in bytes; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def read_last(path: Path, count: int, begin: int = 0) -> list[str]:
+    """The last `count` lines of a log file, clean; only the end of the file is read, and nothing
+    before the byte `begin`, unless the file has been cut off since.
 
     A missing or unreadable file gives no lines.
     """
     try:
         with path.open("rb") as file:
-            file.seek(end_start(file.fileno(), count))
+            begin = begin if begin <= os.fstat(file.fileno()).st_size else 0
+            file.seek(max(begin, end_start(file.fileno(), count)))
             data = file.read(END_LIMIT)
     except OSError:
         return []

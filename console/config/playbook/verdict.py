@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import Literal
 
 from console.bench.statistics import ENOUGH, interval, mean, median
 from console.common.text import one_line
@@ -81,6 +82,9 @@ class Evidence:
     estimated: bool = False
 
 
+Lacks = Literal["", "own", "baseline"]
+
+
 class _Reach(Enum):
     """How much of a figure's interval meets a threshold."""
 
@@ -91,11 +95,13 @@ class _Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CriterionVerdict:
-    """The answer for one criterion, and why in an operator's words."""
+    """The answer for one criterion, and why in an operator's words. `lacks`: whose samples are too
+    few, so that measuring it again may decide."""
 
     verdict: Verdict
     why: str
     metric: str = ""
+    lacks: Lacks = ""
 
 
 def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
@@ -113,9 +119,13 @@ def judge(criterion: Criterion, evidence: Evidence) -> CriterionVerdict:
     it; against the baseline, its most demanding sample counts. Fewer runs never pass more
     easily.
     """
-    obstacle = _obstacle(criterion, evidence)
+    lacks, few = _too_few(criterion, evidence)
+    obstacle = _no_figure(criterion, evidence) or few or _unfit(criterion, evidence)
     if obstacle:
-        return CriterionVerdict(Verdict.HOLD, f"{criterion.name}: {obstacle}", criterion.metric)
+        said = f"{criterion.name}: {obstacle}"
+        return CriterionVerdict(
+            Verdict.HOLD, said, criterion.metric, lacks if obstacle == few else ""
+        )
     verdict, why = _decide(criterion, evidence)
     value = format_figure(evidence.value or 0.0, evidence.unit, criterion.thresholds[0].written)
     if evidence.unit == "count":
@@ -133,10 +143,9 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     return Verdict.GO if seen == {Verdict.GO} else Verdict.HOLD
 
 
-def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
-    """Why no verdict is possible, or "" if one is."""
-    thresholds = criterion.thresholds
-    if not thresholds:
+def _no_figure(criterion: Criterion, evidence: Evidence) -> str:
+    """Why there is nothing to judge, or ""."""
+    if not criterion.thresholds:
         return "has neither go nor no_go"
     if evidence.reason_missing:
         return f"no usable figure, {one_line(evidence.reason_missing)}"
@@ -144,9 +153,12 @@ def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
         return f"no figure was measured{_counts(evidence)}"
     if not math.isfinite(evidence.value):
         return f"the figure is {evidence.value}, not a number to compare"
-    few = _too_few(criterion, evidence)
-    if few:
-        return few
+    return ""
+
+
+def _unfit(criterion: Criterion, evidence: Evidence) -> str:
+    """Why figures of enough samples cannot be judged, or ""."""
+    thresholds = criterion.thresholds
     for threshold in thresholds:
         wrong = compatible(threshold, evidence.unit)
         if wrong:
@@ -157,30 +169,30 @@ def _obstacle(criterion: Criterion, evidence: Evidence) -> str:
     return _odd_samples(evidence, relative) or _below_nothing(criterion, evidence, relative)
 
 
-def _too_few(criterion: Criterion, evidence: Evidence) -> str:
-    """Says that the figure, or a baseline it is compared with, has too few samples; or ""."""
-    needed = max(1, criterion.min_samples)
-    if evidence.n < needed:
-        return f"{_samples(evidence.n)} of the {needed} needed{_void(evidence)}"
+def _too_few(criterion: Criterion, evidence: Evidence) -> tuple[Lacks, str]:
+    """Whose samples are too few, the figure's own or those of the baseline that it is compared
+    with, and the words for it; two empty texts if there are enough."""
+    needed, noun = max(1, criterion.min_samples), "run" if evidence.requests is None else "sample"
+    if few := _lacking(evidence.n, evidence.void, needed, "", noun):
+        return "own", few
     if (evidence.requests or 0) < criterion.min_requests:
         sent = plural(evidence.requests or 0, "request")
-        return f"{sent} in the soak, {criterion.min_requests} needed"
-    runs = "runs" if evidence.requests is None else "requests"
-    if evidence.void > evidence.n:
-        return f"more void than valid {runs}, {evidence.void} void and {evidence.n} valid"
-    if not any(threshold.relative for threshold in criterion.thresholds):
-        return ""
-    counted = evidence.baseline_n
-    if evidence.baseline is None or counted is None:
-        return ""
-    if counted < needed:
-        return f"of the baseline {_samples(counted)} of the {needed} needed"
-    if evidence.baseline_void > counted:
-        return (
-            f"of the baseline more void than valid {runs}, {evidence.baseline_void} void and "
-            f"{counted} valid"
-        )
-    return ""
+        return "own", f"{sent} in the soak, {criterion.min_requests} needed"
+    relative = any(threshold.relative for threshold in criterion.thresholds)
+    if not relative or evidence.baseline is None or evidence.baseline_n is None:
+        return "", ""
+    few = _lacking(evidence.baseline_n, evidence.baseline_void, needed, "baseline ", noun)
+    return ("baseline", few) if few else ("", "")
+
+
+def _lacking(valid: int, void: int, needed: int, whose: str, noun: str) -> str:
+    """`1 of 5 baseline runs valid; 3 needed`; "" if that is enough."""
+    if valid < needed and not void:
+        return f"{plural(valid, f'valid {whose}sample')}; {needed} needed"
+    found = f"{valid} of {valid + void} {whose}{noun}s valid"
+    if valid < needed:
+        return f"{found}; {needed} needed"
+    return f"{found}; more were discarded than counted" if void > valid else ""
 
 
 def _below_nothing(criterion: Criterion, evidence: Evidence, relative: bool) -> str:
@@ -363,7 +375,7 @@ def _samples(n: int) -> str:
 
 
 def _void(evidence: Evidence) -> str:
-    return f", {evidence.void} void left out" if evidence.void else ""
+    return f", {evidence.void} discarded" if evidence.void else ""
 
 
 def _counts(evidence: Evidence) -> str:

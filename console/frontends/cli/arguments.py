@@ -8,6 +8,7 @@ from typing import Any
 
 from console.common.errors import EXIT_MEANING
 from console.frontends.cli.parser import SITE_HELP, Parser, add_command, add_input, add_start
+from console.frontends.cli.site.arguments import NAMES, site_commands
 
 VERSION = "0.1.0"
 INTERNAL = "(internal)"
@@ -66,14 +67,12 @@ def _run_commands(commands: Any) -> None:
     tell.add_argument("run", metavar="RUN")
     tell.add_argument(
         "verb",
-        choices=["next", "auto", "continue", "pause", "approve", "reject", "retry", "skip",
-                 "abort", "rollback", "status"],
+        choices=["next", "auto", "continue", "pause", "approve", "reject", "retry", "measure",
+                 "skip", "abort", "rollback", "status"],
     )  # fmt: skip
     tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
     tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
-    tell.add_argument(
-        "--input", action="append", default=[], metavar="NAME=VALUE", help="change an input (retry)"
-    )
+    _several(tell, "--input", "NAME=VALUE", "change an input (retry, measure)")
     tell.add_argument("--step", help="only if this is the current step")
     tell.add_argument("--attempt", type=int, metavar="N", help="only if this is its attempt")
     tell.add_argument("--evidence", metavar="HASH", help="only if the evidence is still this")
@@ -381,6 +380,7 @@ GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (_machine_commands, frozenset({"doctor", "gauges", "recorder", "bench"})),
     (_check_commands, frozenset({"check"})),
     (_clean_commands, frozenset({"clean"})),
+    (site_commands, NAMES),
     (_boot_commands, frozenset({"boot"})),
     (_emergency_commands, frozenset({"rollback", "promote", "demo"})),
 )  # fmt: skip

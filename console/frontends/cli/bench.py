@@ -25,7 +25,7 @@ def bench(args: Namespace) -> int:
 
     def progress(number: int, planned: int, sample: Sample) -> None:
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
-        what = f"void: {sample.void}" if sample.void else rate
+        what = f"discarded: {sample.void}" if sample.void else rate
         twice = " (sent twice)" if sample.transport_retries else ""
         _say(f"{run_words(number, planned)} {what}{twice}")
 
@@ -86,7 +86,7 @@ def _print(result: BenchmarkResult) -> None:
     for level in result.levels:
         print(_level(level))
     for void in result.voids:
-        print(f"void: {clean(str(void.get('reason', '')))}")
+        print(f"discarded: {clean(str(void.get('reason', '')))}")
     for flag in result.flags:
         print(f"note: {clean(flag)}")
 

@@ -21,7 +21,7 @@ from console.checks.lint.unit import Severity
 from console.checks.preflight import Finding, Level, worst
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
 from console.common.text import clean
-from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
+from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate, plural
 from console.config.locate import NAMES, playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
 from console.config.playbook.verdict import Verdict
@@ -287,8 +287,10 @@ def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
         print(clean(str(problem), 1000))
     for line in text.lines(outcome.open):
         print(line)
-    said = f"{outcome.looked} file(s), {text.count(outcome.findings)}"
-    said += f"; {len(problems)} of the format" if problems else ""
+    count = plural(outcome.looked, "file")
+    found = [plural(len(problems), "error")] if problems else []
+    found += [text.count(outcome.findings)] if outcome.findings or not problems else []
+    said = ", ".join([count, *found])
     quiet = not (outcome.open or problems or outcome.refused)
     print(said, file=sys.stdout if quiet else sys.stderr)
 

@@ -47,7 +47,7 @@ def lines(site: str | None = None) -> list[str]:
     watch.start()
     try:
         snapshot = watch.first(RUN_S) or Snapshot()
-        baseline.follow(snapshot.sealed)
+        baseline.follow(snapshot.sealed, snapshot.alive and snapshot.view.outage)
         baseline.start()
         view = baseline.first(BASELINE_S)
     finally:

@@ -21,6 +21,7 @@ from console.journal.run_view import RunView, StepView, fold
 from console.journal.state import RunState, StepState, exit_code, possible_verbs
 from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
+from console.render.cells import outcome
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words
 from console.render.progress import step_words
@@ -178,7 +179,8 @@ class Follow:
         try:
             words = shlex.split(line)
             now = self.seen
-            inputs = dict(w.split("=", 1) for w in words[1:] if "=" in w and words[0] == "retry")
+            takes = words[0] in ("retry", "measure")
+            inputs = dict(w.split("=", 1) for w in words[1:] if "=" in w and takes)
             rest = [w for w in words[1:] if w not in [f"{k}={v}" for k, v in inputs.items()]]
             confirm = now.get("confirm") or ""
             given = rest.pop(0) if confirm and words[0] == "approve" and rest else ""
@@ -218,7 +220,9 @@ class Follow:
             return
         took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
         cause = f" [{step.cause}]" if step.cause else ""
-        self._line(f"{head} {step.state}{took}{cause} {clean(step.detail)}".rstrip())
+        said = next((one.verdict for one in self.view.verdicts if one.step == step.id), "")
+        words = outcome(step.state, said, warned=step.warned)
+        self._line(f"{head} {words}{took}{cause} {clean(step.detail)}".rstrip())
         for line in step.lines:
             self._line(f"        | {clean(line, 300)}")
 
@@ -243,6 +247,8 @@ class Follow:
             verbs = " · ".join(possible_verbs(view.state, view.reason))
             how = "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
             self._line(f"   {how}{verbs}")
+            if view.offer:
+                self._line(f"   {how}measure: {clean(view.offer)}, then judge again")
 
     def _on_run_note(self, event: Event) -> None:
         self._line(f"   {clean(event.data.get('text', ''))}")

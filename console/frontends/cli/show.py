@@ -28,7 +28,7 @@ from console.journal.recording import Recorded, ending, find
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
-from console.journal.state import Decision, exit_code, possible_verbs
+from console.journal.state import Decision, RunState, exit_code, possible_verbs
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
 from console.render.breach import cause_of
@@ -90,6 +90,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
     print(f"{run.id}  {clean(view.title)}")
     decision = " ".join(x for x in (str(view.decision) or "none", view.outcome, view.mark) if x)
     print(f"state {state}{reason}   decision {clean(decision)}")
+    if view.detail and state == RunState.PAUSED:
+        print(clean(view.detail))
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.created))
     print(f"started {started} by {clean(view.owner)}, site {clean(view.site)}")
     for text in view.trouble[:MOST_TROUBLE]:
@@ -166,6 +168,9 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
             f"the journal ends with the baseline down, but {clean(url)} answers now: "
             "omni-console rollback makes sure that it is the baseline"
         )
+    elif view.outage and view.state is RunState.ROLLBACK_FAILED:
+        out.append(f"BASELINE DOWN, and the rollback failed: {clean(view.detail, 400)}")
+        out.append("once that is mended, omni-console rollback tries it again")
     elif view.outage:
         out.append("BASELINE DOWN: omni-console rollback brings it back")
     elif view.back_at:
@@ -174,6 +179,8 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
     verbs = possible_verbs(view.state, view.reason) if not (view.over or gone) else []
     if verbs:
         out.append(f"to go on, type: omni-console tell {short} {' | '.join(verbs)}")
+    if view.offer and "measure" in verbs:
+        out.append(f"omni-console tell {short} measure: {clean(view.offer)}, then judge again")
     if gone:
         up = ", ".join(clean(name) for name in view.services)
         left = f"; omni-console rollback ends what may be up ({up})" if up else ""

@@ -10,7 +10,14 @@ from console.common.clock import SystemClock
 from console.common.errors import EngineError
 from console.host import process
 from console.host.memory import pids_of_container
-from console.host.ports import engine_proxies, foreign, have_engine_client, listeners, port_of
+from console.host.ports import (
+    engine_proxies,
+    foreign,
+    have_engine_client,
+    listeners,
+    port_of,
+    ports_of,
+)
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
@@ -126,6 +133,19 @@ class Observed:
             foreign(url, here=here, published=published) is not None
             and foreign(url, self._users(pids), here=here, published=published) is not None
         )
+
+    def other_port(self) -> int | None:
+        """Where a process baseline answers its health path instead of at its URL; None if it does
+        not. An engine may listen at several ports: only one that answers counts."""
+        if self.plan.kind != "process" or self.process is None:
+            return None
+        for port in ports_of(self._pids()):
+            at = f"http://127.0.0.1:{port}"
+            if port != port_of(self.plan.url) and (
+                health(at, self.plan.ready_path, 1.0)[0] is Health.SERVING
+            ):
+                return port
+        return None
 
     def may_be_published(self) -> bool:
         """Whether the engine's proxy at the port may belong to a process baseline although no

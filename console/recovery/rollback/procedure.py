@@ -175,7 +175,8 @@ class Procedure:
             if still_serves:
                 return result
             context.report.note("serving", "not any more: the baseline ended after its completion")
-        return self._failed_result(context)
+        # a baseline that answers elsewhere is well: what starts it by hand would end it first
+        return self._failed_result(context, by_hand=readiness.elsewhere_since is None)
 
     def _stage(
         self, context: RollbackContext, name: StageName, act: Callable[[], bool | None]
@@ -233,12 +234,12 @@ class Procedure:
             detail=("DEGRADED: " if degraded else "") + words,
         )
 
-    def _failed_result(self, context: RollbackContext) -> Result:
+    def _failed_result(self, context: RollbackContext, *, by_hand: bool) -> Result:
         detail = context.failures[-1] if context.failures else "the baseline does not serve"
         return Result(
             serving=False,
             reference=self.plan.baseline.reference_tok_s,
-            manual=commands(self.plan),
+            manual=commands(self.plan) if by_hand else (),
             detail=detail,
         )
 
@@ -269,7 +270,8 @@ def _report_unrecorded(context: RollbackContext) -> None:
         end = f"`{who.how_to_end(port_of(url))}`" if who else "end it"
         context.report.note(
             "start", f"{pid} serves, but the console did not start it from this site file, so no "
-            f"run will start; {end}, then roll back again"
+            "run will start; `omni-console adopt` takes it over, if it is what the site file "
+            f"starts; or {end}, then roll back again"
         )  # fmt: skip
 
 

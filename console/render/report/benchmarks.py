@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from console.bench.metrics import METRICS
+from console.bench.metrics import METRICS, alike
 from console.common import redact
 from console.common.text import clean
 from console.common.units import format_bytes, format_number, number, plural
@@ -143,10 +143,10 @@ def target_cell(wanted: list[dict[str, Any]], base: Figures | None = None) -> st
 
 
 def count_cell(found: Figures) -> str:
-    """`9 (2 void)`: samples that count, and those left out."""
+    """`9 (2 discarded)`: samples that count, and those left out."""
     if not found:
         return "–"
-    void = f" ({found['void']} void)" if found.get("void") else ""
+    void = f" ({found['void']} discarded)" if found.get("void") else ""
     return f"{found.get('n', 1)}{void}"
 
 
@@ -162,7 +162,7 @@ def figures_line(metrics: Figures) -> str:
 def voids(bench: Figures) -> dict[str, int]:
     """Why runs were left out, with the number of runs for each reason."""
     return Counter(
-        clean(str(one.get("reason", "") if isinstance(one, dict) else one), 300)
+        clean(alike(str(one.get("reason", "") if isinstance(one, dict) else one)), 300)
         for one in bench.get("voids") or []
     )
 
@@ -294,7 +294,7 @@ def _levels(view: RunView, scope: str, names: list[tuple[str, str]]) -> list[str
 
 
 def _remarks(view: RunView, scope: str, names: list[tuple[str, str]]) -> Iterator[str]:
-    """The cold run, void runs with their reasons, and the benchmark's own warnings."""
+    """The cold run, discarded runs with their reasons, and the benchmark's own warnings."""
     lines = []
     for tail, name in names:
         bench = view.benchmarks.get(scope + tail) or {}
@@ -305,7 +305,7 @@ def _remarks(view: RunView, scope: str, names: list[tuple[str, str]]) -> Iterato
             words.append(f"the very first request, not counted: {rate}, first token after {first}")
         words += [prose(flag, 300) for flag in bench.get("flags") or []]
         for reason, count in voids(bench).items():
-            words.append(f"**{plural(count, 'run')} void**: {prose(reason, 300)}")
+            words.append(f"**{plural(count, 'run')} discarded**: {prose(reason, 300)}")
         words += _machine(bench)
         if words:
             lines.append(f"- {name[0].upper()}{name[1:]}: {'; '.join(words)}")

@@ -131,7 +131,7 @@ def headline(view: RunView) -> list[str]:
     elif view.serving.get("degraded"):
         lines.append(f"**The baseline is DEGRADED**: {prose(slower(view))}.")
     if not view.over:
-        lines.append("Written while the run was going on: this is not its final state.")
+        lines.append("**Provisional report**: the run goes on, and this is not its final state.")
     return [text for line in lines for text in (line, "")]
 
 

@@ -103,8 +103,8 @@ def _of_voids(view: RunView) -> Iterator[str]:
     for scope, bench in view.benchmarks.items():
         for reason, count in voids(bench).items():
             yield (
-                f"Attempted: measuring {plain(scope, 60)}. Result: {plural(count, 'run')} void. "
-                f"Cause: {plain(reason)}."
+                f"Attempted: measuring {plain(scope, 60)}. Result: {plural(count, 'run')} "
+                f"discarded. Cause: {plain(reason)}."
             )
 
 

@@ -100,7 +100,7 @@ def memory_lines(view: RunView, gauges: Sequence[Gauge]) -> Iterator[str]:
     if rows:
         looks = int(number(view.peaks.get("n")) or 0)
         yield from (
-            f"Over the whole run, baseline included; {plural(looks, 'look')}, about one a second.",
+            f"Over the whole run, baseline included; {plural(looks, 'sample')}, ~1/s.",
             "",
         )
     for step, data in view.envelopes.items():

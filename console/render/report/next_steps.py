@@ -32,7 +32,7 @@ TRY = {
     "CPU, a smaller quantisation; `omni-console check checkpoint` shows where the weights lie",
     "prompt_tok_s": "larger batch and ubatch, flash attention, more of the model on the cards",
     "ttft_s": "larger batch and ubatch; on a cold server the weights are still being read",
-    "error_rate": "errors by class and the reasons of void runs, then the server's log",
+    "error_rate": "errors by class and the reasons of discarded runs, then the server's log",
     "peak_used": "less context, a smaller quantisation, fewer layers or experts on the cards",
     "rss_growth": "a longer soak shows whether it levels off: prompt cache, context checkpoints",
     "restarts": "the server's log before the restart; memory limit of its container",
@@ -46,7 +46,7 @@ CAUSES = {
     "oom_kill": "it ran out of memory: compare the prediction with what was there",
     "precondition": "what it asks for was not there; nothing was done",
     "start_error": "the service's definition, its image and its ports",
-    "output_invalid": "the output or the runs that were void, with their reasons",
+    "output_invalid": "the output, or the runs that were discarded, with their reasons",
     "expired": "nobody answered in time; a longer `expires`, or somebody who waits",
     "guard": "a limit of the machine was passed",
     "internal": "not the trial's fault: `runner.log` in the run's directory has the trace",
@@ -110,7 +110,12 @@ def _after_tuning(view: RunView) -> Iterator[str]:
 def _urgent(view: RunView) -> Iterator[str]:
     if view.cutover:
         yield next_words(view)
-    elif view.outage or view.state is RunState.ROLLBACK_FAILED:
+    elif view.state is RunState.ROLLBACK_FAILED:
+        yield (
+            "First: the baseline does not serve, and the rollback failed: "
+            f"{plain(view.detail, 400)}. Mend that, then `omni-console rollback` tries it again."
+        )
+    elif view.outage:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."
     elif view.serving.get("degraded"):
         yield (
@@ -121,7 +126,12 @@ def _urgent(view: RunView) -> Iterator[str]:
 
 def _open_run(view: RunView) -> Iterator[str]:
     run = view.run_id[-4:]
-    if view.state is RunState.PAUSED:
+    if view.state is RunState.PAUSED and view.offer:
+        yield (
+            f"{plain(view.detail, 400)}. `omni-console tell {run} measure` (in the console `r`) "
+            f"goes on with: {plain(view.offer, 80)}, then judge again."
+        )
+    elif view.state is RunState.PAUSED:
         yield (
             f"The run is paused ({plain(view.reason, 40)}): `omni-console attach {run}`, or "
             f"`omni-console tell {run} retry`, `skip`, `abort` or `rollback`."
@@ -233,18 +243,26 @@ def _how_to_get(view: RunView, gate: str, metric: str) -> str:
         if step is not None and step.state is not StepState.SUCCEEDED:
             return f"step {plain(owner, 60)} is {step.state}; it has to succeed"
         if reasons:
-            return f"remove what made runs void ({plain(reasons, 200)}), then measure again"
+            return f"remove what spoilt the runs ({plain(reasons, 200)}), then measure again"
         return f"see the output of step {plain(owner, 60)} for why there is none"
     least = max((int(number(target.get("min_samples")) or 1) for target in wanted), default=1)
     if (number(found.get("n")) or 0) < least:
         if step is not None and step.kind == "soak":
             return f"a longer soak, or a shorter `every` in {plain(owner, 60)}"
-        return f"raise `runs` of {plain(owner, 60)}, or remove what makes its runs void"
+        return f"raise `runs` of {plain(owner, 60)}, or remove {_spoilt(view, owner)}"
     relative = any("baseline" in f"{target.get('go')}{target.get('no_go')}" for target in wanted)
     base = of_metric(view, f"{owner}.baseline.{name}")
     if relative and number(base.get("value")) is None:
         return "the baseline has to be measured too: `against: baseline`, and it must serve"
+    if relative and (number(base.get("n")) or 0) < least:
+        return f"remove {_spoilt(view, f'{owner}.baseline')}, then measure the baseline again"
     return "more runs narrow it down, or a person decides with the figures below"
+
+
+def _spoilt(view: RunView, scope: str) -> str:
+    """`what spoils its runs (another engine was busy)`."""
+    reasons = plain(", ".join(voids(view.benchmarks.get(scope, {}))), 200)
+    return "what spoils its runs" + (f" ({reasons})" if reasons else "")
 
 
 def not_shown(view: RunView) -> list[str]:
@@ -276,7 +294,7 @@ def not_shown(view: RunView) -> list[str]:
             found.append(f"The baseline was not measured again after {scope}: drift is unknown.")
         void = int(number(rates[0].get("void")) or 0)
         if void:
-            found.append(f"{plural(void, 'run')} of {scope} had to be left out as void.")
+            found.append(f"{plural(void, 'run')} of {scope} had to be discarded.")
     for one in drifts(view):
         if one.large and not one.moved:
             moved = change(one.after, one.before)

@@ -9,7 +9,7 @@ from console.common import redact
 from console.common.units import format_bytes, format_duration, number, plural
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
-from console.render.cells import SAID, UNICODE
+from console.render.cells import UNICODE, standing
 from console.render.report.benchmarks import drift_words, drifts
 from console.render.report.decision import baseline_words, decision_words, settled
 from console.render.report.markdown import block, code, figure, prose, table, took, when
@@ -46,7 +46,7 @@ def sign(view: RunView, step: StepView) -> str:
         return UNICODE.failed
     done = step.state is StepState.SUCCEEDED
     said = {one.step: one.verdict for one in view.verdicts if done}.get(step.id, "")
-    return UNICODE.step(SAID.get(said, step.state))
+    return UNICODE.step(standing(step.state, said, warned=done and step.warned))
 
 
 def summary(view: RunView) -> list[str]:
@@ -86,14 +86,14 @@ def planned_s(view: RunView) -> tuple[float, float, int]:
 
 
 def spent(view: RunView) -> str:
-    """`42 min 10 s; 5 steps with a planned duration took 40 min 03 s of 38 min 00 s`."""
+    """`42 min 10 s; 4 of 9 steps had estimates: 38 min 00 s planned, 40 min 03 s actual`."""
     whole = format_duration(view.ended - view.created) if view.ended else "–"
     planned, actual, count = planned_s(view)
     if not count:
         return whole
     return (
-        f"{whole}; planned {format_duration(planned)} for {count} of {len(view.steps)} steps, "
-        f"which took {format_duration(actual)}"
+        f"{whole}; {count} of {len(view.steps)} steps had estimates: {format_duration(planned)} "
+        f"planned, {format_duration(actual)} actual"
     )
 
 

@@ -10,11 +10,12 @@ from typing import Any
 from console.bench.benchmark import PROMPTS, Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.client import Waiting
 from console.bench.interference import Engine, Surroundings
-from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample
+from console.bench.metrics import MOST_SAMPLES, PER_SAMPLE, PROMPT_ROUNDS, Sample, discarded
 from console.common import redact
 from console.common.errors import ConsoleError
 from console.common.progress import Figures
 from console.common.text import clean, decode, one_line
+from console.common.units import format_number, plural
 from console.config.playbook.measuring_steps import BenchmarkStep
 from console.host.children import Cancelled
 from console.journal.state import Cause
@@ -105,7 +106,7 @@ def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -
     """
     done: dict[str, BenchmarkResult] = {}
     again = planned.id == BASELINE_AGAIN
-    details: list[str] = []
+    details: list[Done] = []
     for _, step in context.plan.playbook.steps():
         bench = step.benchmark
         if bench is None or bench.against != "baseline":
@@ -116,8 +117,9 @@ def measure_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -
         if key not in done:
             done[key] = _measure(context, "baseline", bench, attempt)
         scope = f"{step.id}.baseline{'-after' if again else ''}"
-        details.append(_keep(context, done[key], attempt, planned.id, scope).detail)
-    return Done(details[-1] if details else "")
+        details.append(_keep(context, done[key], attempt, planned.id, scope))
+    worst = [one for one in details if one.warned] or details
+    return worst[-1] if worst else Done()
 
 
 def _measure(
@@ -143,7 +145,7 @@ def _measure(
         point("in_benchmark", attempt.step)
         attempt.remaining()
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
-        what = f"void: {sample.void}" if sample.void else rate
+        what = f"discarded: {sample.void}" if sample.void else rate
         run, most = run_words(number, planned), planned if number <= planned else bench.most_runs
         far = Figures(number, max(most, number), "run")
         figures = {"tok_s": sample.tok_s, "ttft_s": sample.ttft_s, "void": sample.void}
@@ -200,12 +202,22 @@ def _keep(
     )  # fmt: skip
     tok_s = result.metrics["tok_s"]
     planned = int(result.protocol.get("runs", 0))
+    reasons = [str(one.get("reason", "")) for one in result.voids]
     if not tok_s.n or len(result.runs) < planned:
         # figures of a server that died on the way are kept, but no gate may call them GO
         what = f"ended early: {tok_s.n} of {planned} runs" if tok_s.n else "no run was valid"
-        reasons = sorted({str(v.get("reason", "")) for v in result.voids})
-        raise StepFailed(Cause.OUTPUT_INVALID, what, lines=reasons[:5])
-    spread = f" ± {tok_s.std:.2f}" if tok_s.std is not None else ""
-    void = f", {len(result.voids)} void" if result.voids else ""
+        why = f": {discarded(reasons)}" if reasons else ""
+        raise StepFailed(Cause.OUTPUT_INVALID, what + why, lines=sorted(set(reasons))[:5])
+    spread = f" ± {_digits(tok_s.std, 2)}" if tok_s.std is not None else ""
+    rate = f"{_digits(tok_s.mean or 0.0, 3)}{spread} tok/s"
     twice = f", {result.transport_retries} requests sent twice" if result.transport_retries else ""
-    return Done(f"{tok_s.mean:.2f}{spread} tok/s over {tok_s.n} runs{void}{twice}")
+    void = ""
+    if result.voids:
+        void = f", {len(result.voids)} discarded: {discarded(reasons)}"
+    words = f"{rate}, {plural(tok_s.n, 'valid run')}{twice}{void}"
+    return Done(words, warned=bool(result.voids))
+
+
+def _digits(value: float, count: int) -> str:
+    """A figure with that many significant digits, never with an exponent."""
+    return format_number(float(f"{value:.{count}g}"))

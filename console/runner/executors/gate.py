@@ -100,8 +100,17 @@ def decide(
         wanted = as_criterion(criterion, made_of(view, criterion.metric))
         found = judge(wanted, evidence(view, criterion, cards))
         verdicts.append(found.verdict)
-        rows.append({"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why})
+        row = {"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why}
+        if found.lacks:
+            row["lacks"] = measured_by(criterion.metric, baseline=found.lacks == "baseline")
+        rows.append(row)
     return combine(verdicts), rows
+
+
+def measured_by(metric: str, *, baseline: bool) -> str:
+    """The step that measures a metric, or the baseline's figure that it is compared with."""
+    owner, _, name = metric.partition(".")
+    return BASELINE_MEASURE if baseline or name.startswith("baseline.") else owner
 
 
 def made_of(view: RunView, metric: str) -> str:

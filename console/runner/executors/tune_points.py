@@ -19,6 +19,7 @@ from console.checks.preflight import of_site
 from console.checks.preflight.architecture.check import command_of
 from console.common.errors import ConsoleError
 from console.common.files import append_line, read_bytes
+from console.common.logs.cause import HARMLESS, ON_CARD, ON_HOST
 from console.common.text import one_line
 from console.config.playbook.steps import Step
 from console.config.playbook.tuning_step import TuneStep
@@ -45,18 +46,7 @@ MARK = "--- tune: "
 PATIENCE, LEAST_S = 5.0, 60.0
 """A point may take so many times the longest before it, and this at least, seconds."""
 NO_RATE = "the rate that counts was not measured"
-_CARD = re.compile(
-    r"CUDA error: out of memory|cudaMalloc failed: out of memory|CUDA out of memory"
-    r"|OutOfDeviceMemory|failed to allocate (?:CUDA|ROCm|Vulkan|SYCL)\d* ?(?:_\w+)? ?buffer",
-    re.IGNORECASE,
-)
-_HOST = re.compile(
-    r"bad_alloc|cannot allocate memory|failed to allocate (?:CPU|CUDA_Host)\w* ?buffer"
-    r"|\bMemoryError\b|\bout of memory\b|(?-i:\bOOM\b)",
-    re.IGNORECASE,
-)
-_HARMLESS = re.compile("mlock", re.IGNORECASE)
-"""A line on memory that is only a warning."""
+_CARD, _HOST = (re.compile(words, re.IGNORECASE) for words in (ON_CARD, ON_HOST))
 
 
 class Rig(Protocol):
@@ -313,7 +303,7 @@ def ended(cause: Cause, detail: str, said: list[str], *, oom: bool = False) -> O
     """What became of a point by how it ended and by the last lines that it `said`: out of the
     card's memory, of the host's, or broken otherwise. `oom`: the kernel has killed something for
     memory since it began; a SIGKILL alone says nothing, as anybody may send one."""
-    lines = [line for line in said if not _HARMLESS.search(line)]
+    lines = [line for line in said if not HARMLESS.search(line)]
     card = next((line for line in reversed(lines) if _CARD.search(line)), "")
     host = next((line for line in reversed(lines) if _HOST.search(line)), "")
     fate: Fate = "failed"

@@ -15,6 +15,7 @@ from console.common.errors import BaselineNotReady, ConsoleError
 from console.common.text import one_line
 from console.config.site.site import Site
 from console.host import children
+from console.host.ports import held_words
 from console.host.process import ProcessSpec
 from console.recovery.rollback import observe, proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
@@ -72,7 +73,7 @@ def written(site: Site) -> Baseline:
         environment = tuple(sorted(children.kept().items()))
         return replace(
             common, kind="process", process=spec.runs, log=str(log),
-            program=_program(spec.runs), environment=environment,
+            program=program_of(spec.runs), environment=environment,
         )  # fmt: skip
     if isinstance(spec.runs, ComposeSpec):
         from console.runtime.docker.compose import up_argv
@@ -85,7 +86,7 @@ def written(site: Site) -> Baseline:
     return replace(common, container_name=spec.runs.name)
 
 
-def _program(spec: ProcessSpec) -> str:
+def program_of(spec: ProcessSpec) -> str:
     """The absolute path at which a program would be found now; "" if it is not found."""
     first = spec.argv[0]
     if "/" in first:
@@ -156,7 +157,9 @@ def prove(site: Site) -> Completion:
         )
     state, detail = health(spec.url, spec.ready.path)
     if state is not Health.SERVING:
-        raise _silent("does not serve", f"{spec.url}: {state} {detail}".rstrip())
+        # another server in its place, which no rollback ends
+        held = held_words(spec.url) if detail.startswith("HTTP") else ""
+        raise _silent("does not serve", f"{spec.url}: {state}, {detail}".rstrip(", "), held)
     try:
         done = complete(
             spec.url, model=ask.model, prompt=ask.prompt, max_tokens=ask.max_tokens,
@@ -169,8 +172,10 @@ def prove(site: Site) -> Completion:
     return done
 
 
-def _silent(what: str, why: str) -> BaselineNotReady:
+def _silent(what: str, why: str, held: str = "") -> BaselineNotReady:
     hint = "omni-console rollback brings the baseline back and proves it"
+    if held:
+        why, hint = f"{why}; {held}", f"if that is not the baseline, end it first; then {hint}"
     return BaselineNotReady(f"no run starts: the baseline {what}", why, hint)
 
 

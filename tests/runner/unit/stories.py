@@ -206,7 +206,7 @@ ASKED: tuple[Row, ...] = (
     ("verb", "go", {"verb": "abort", "who": "ann", "why": "the power goes at noon"}),
 )  # fmt: skip
 TIGHT = ("TIGHT", "HOLD", "TIGHT: less than a tenth of the 5090 is left")
-FEW = ("bench.tok_s", "HOLD", "bench.tok_s: 2 valid samples of the 3 needed")
+FEW = ("bench.tok_s", "HOLD", "bench.tok_s: 2 valid samples; 3 needed")
 DOUBT = "bench.tok_s 21.34 tok/s misses >= 1.5 x baseline (60 tok/s)"
 NO_CARDS = {
     "machine": {"cards_why": "no NVIDIA driver", "ram": GIB}, "baseline": {}, "digest": "",

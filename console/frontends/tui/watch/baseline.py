@@ -37,7 +37,7 @@ ENOUGH = 64
 
 SERVING, LOADING, STOPPED, UNHEALTHY = "serving", "loading", "stopped", "unhealthy"
 DEGRADED, UNKNOWN, NONE = "degraded", "unknown", "none"
-CUT_OVER = "cut over"
+CUT_OVER, DOWN = "cut over", "down"
 HEALTH_S = 1.5
 ENGINE_S = 1.0
 OWNER_S = 10.0
@@ -85,7 +85,8 @@ class BaselineView:
     """What is known of the baseline; texts are clean, rates in tokens a second.
 
     `word`: serving, loading, stopped, unhealthy, degraded, cut over (a candidate answers in its
-    place), unknown or none (no baseline is configured). `proven_at`: Unix time, 0.0 for never.
+    place), down (the run on show has stopped it), unknown or none (no baseline is configured).
+    `proven_at`: Unix time, 0.0 for never.
     """
 
     word: str = NONE
@@ -109,13 +110,15 @@ class BaselineWatch(Watch[BaselineView]):
     ) -> None:
         super().__init__("baseline-watch", deliver, poll_s)
         self._target = _Target(site)
+        self._planned = False
         self._owner_looked = float("-inf")
         self._stranger = ""
 
-    def follow(self, plan: SealedPlan | None) -> None:
-        """Look at this plan's baseline; None: at the configured one."""
-        if plan != self._target.aimed:
-            self._target.aimed = plan
+    def follow(self, plan: SealedPlan | None, planned: bool = False) -> None:
+        """Look at this plan's baseline; None: at the configured one. `planned`: a run that lives
+        has stopped it and will bring it back."""
+        if plan != self._target.aimed or planned != self._planned:
+            self._target.aimed, self._planned = plan, planned
             self._wake.set()
 
     @property
@@ -186,6 +189,8 @@ class BaselineWatch(Watch[BaselineView]):
             word, detail = self._serving(plan)
         else:
             word, detail = self._check_again(plan)
+        if self._planned and word == STOPPED and detail != self._stranger:
+            word, detail = DOWN, "for this run"
         name = base.container_name or plan.site_name or base.name
         view = BaselineView(
             word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s
@@ -320,7 +325,7 @@ def _owner(plan: SealedPlan) -> tuple[str, str]:
         if running is not None:
             return LOADING, f"pid {running[0]} is up"
     known = process.record_path(plan.records_dir, base.name).exists()
-    return STOPPED, "its process has ended" if known else "connection refused"
+    return STOPPED, "it crashed, or was ended by hand" if known else "connection refused"
 
 
 def _answers(url: str, path: str) -> bool:

@@ -23,6 +23,7 @@ from console.host import process
 from console.journal.breach import tell
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import (
+    INTERRUPTED,
     LogFile,
     Source,
     cleaned,
@@ -34,7 +35,7 @@ from console.journal.run_files import (
     word_of,
 )
 from console.journal.run_view import RunView
-from console.journal.state import STANDING
+from console.journal.state import STANDING, RunState
 from console.recovery.rollback import records as pointers
 from console.recovery.rollback.progress import is_of_runner
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -54,11 +55,12 @@ SELDOM = 4
 class Snapshot:
     """The run on show at one moment; immutable.
 
-    `word`: the state, or `interrupted` (the runner is gone and it is not over), `unreadable`, or
-    `none`. `live`: it is this user's live run. `control`: the runner's own word on where it stands
-    (state, reason, step, attempt, evidence, mode, confirm), {} without an answer; `silent`: it
-    lives but gave none. `rungs`: the newest emergency's lines. `trouble`: why the journal cannot be
-    read. `logs`: the log files, the most interesting first. All text is clean.
+    `word`: the state, or `interrupted` (the runner is gone and it is not over; `rolling_back` while
+    the rollback that ended it goes on), `unreadable`, or `none`. `live`: it is this user's live
+    run. `control`: the runner's own word on where it stands (state, reason, step, attempt,
+    evidence, mode, confirm), {} without an answer; `silent`: it lives but gave none. `rungs`: the
+    newest emergency's lines. `trouble`: why the journal cannot be read. `logs`: the log files, the
+    most interesting first. All text is clean.
     """
 
     run: RunDir | None = None
@@ -74,6 +76,10 @@ class Snapshot:
     trouble: str = ""
     silent: bool = False
     logs: tuple[LogFile, ...] = ()
+
+    def clock(self, now: float) -> float:
+        """Until when clocks of steps count, Unix seconds: a step ends with its runner."""
+        return now if self.alive else min(now, self.view.at or now)
 
     @property
     def at(self) -> str:
@@ -213,6 +219,8 @@ class RunWatch(Watch[Snapshot]):
     def _say_source(self, source: Source) -> None:
         unread = source.trouble and not source.view.seq
         word = UNREADABLE if unread else word_of(source.run, source.view, source.alive)
+        if word == INTERRUPTED and source.is_rolling_back:
+            word = str(RunState.ROLLING_BACK)
         live = source.alive and self._choice.is_live(source.run)
         control, silent = self._asker.answer(source)
         back_at = served_since(source.run, source.view, source.alive)

@@ -141,7 +141,9 @@ class Watchers:
         configured site's, whatever run is on show. The same baseline's log can be read, even
         without a run. The guard is that of the run on show."""
         self.guard.follow(snapshot.run, snapshot.alive, snapshot.view.over)
-        self.baseline.follow(snapshot.sealed if snapshot.live or snapshot.alive else None)
+        lives = snapshot.live or snapshot.alive
+        planned = lives and snapshot.view.outage
+        self.baseline.follow(snapshot.sealed if lives else None, planned)
         plan = snapshot.sealed or self.baseline.plan
         self.logs = snapshot.logs
         if plan is not None and plan.baseline.log and not self.logs:

@@ -116,11 +116,14 @@ recorded_pid() {
   [ -n "$pid" ] && [ -n "$start" ] && alive "$pid" "$start" && echo "$pid"
 }
 
-# The pids of the baseline's session, and of all processes with its mark.
+# The pids of the baseline's session or group, and of all processes with its mark. One that was
+# taken over leads no session, and perhaps no group.
 own_pids() {
   mine=${SPAWNED:-$(baseline_pid)}
   [ -n "$mine" ] || return 0
-  sed -n "s/^\([0-9]*\) .*) [^ ]* [^ ]* [^ ]* $mine .*/\1/p" /proc/[0-9]*/stat 2>/dev/null
+  echo "$mine"
+  group='\([^ ]* \)\{0,1\}'
+  sed -n "s/^\([0-9]*\) .*) [^ ]* [^ ]* $group$mine .*/\1/p" /proc/[0-9]*/stat 2>/dev/null
   pids_with environ "/^$MARK\$/F"
 }
 

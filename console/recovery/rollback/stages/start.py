@@ -10,7 +10,7 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
-from console.common.logs.tail import read_last
+from console.common.logs.tail import read_last, size_of
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import RollbackContext, log_path
@@ -52,6 +52,8 @@ class Baseline(Observed):
         """The engine answers that the container does not exist, and nothing can create it again."""
         self._give_up_at: float | None = None
         """When to stop waiting for an engine that is away; None before the wait has begun."""
+        self._log_begin = 0
+        """Where in its log the last start of the process begins."""
 
     def start(self) -> str:
         """Start the baseline; return how, in clean words. Raises EngineError or ServiceError."""
@@ -82,7 +84,7 @@ class Baseline(Observed):
     def last_lines(self, count: int = 5) -> list[str]:
         """The last lines of the baseline's log, clean; empty when they are unknown."""
         if self.plan.kind == "process":
-            return read_last(log_path(self.context.plan), count)
+            return read_last(log_path(self.context.plan), count, self._log_begin)
         try:
             engine = self.context.engine
             return engine.last_lines(self.container, count) if engine and self.container else []
@@ -103,6 +105,7 @@ class Baseline(Observed):
             # A server may end because it cannot write its log.
             self.context.report.note("start", f"the disk of {log.parent} is full: no log is kept")
             log = Path("/dev/null")
+        self._log_begin = size_of(log)
         try:
             pid, start = self._spawn(spec, log)
         except ServiceError as error:

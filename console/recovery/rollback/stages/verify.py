@@ -6,10 +6,11 @@ import contextlib
 from pathlib import Path
 
 from console.common.errors import ConsoleError
+from console.common.logs.cause import PORT, cause_of
 from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_duration
-from console.host.ports import listener
+from console.host.ports import held_words
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback.context import RollbackContext
 from console.recovery.rollback.observe import OWNER_S
@@ -29,6 +30,9 @@ HUNG_S = 60.0
 """Seconds without an answer after which a server that ran before this rollback counts as hung. The
 first completion gets no more time, either. If it fails, and the health path does not answer either,
 the server counts as hung; one that is only slow is asked again, with its whole timeout."""
+ELSEWHERE_S = 10.0
+"""Seconds for which a process answers at another port, and nothing at its URL, before its URL
+counts as wrong: a start script's engine may be ready before the proxy in front of it."""
 FAILED_S = 10.0
 """Seconds to wait for a container whose start failed, as the engine may just have been late."""
 BETWEEN_S = 5.0
@@ -36,6 +40,8 @@ BETWEEN_S = 5.0
 NOTE_S = 2.0
 """Seconds between two reports of how far a load is."""
 COMPLETION_TRIES = 2
+READ_BACK, LAST_LINES = 200, 5
+"""Lines of the baseline's log in which its end is explained, and that are shown if none does."""
 MEASURED_RUNS = 2
 MEASURED_TOKENS = 64
 
@@ -50,6 +56,10 @@ class Readiness:
         self.restarted = False
         self.served = False
         """It was proven since its last start, so that silence does not mean loading any more."""
+        self.elsewhere_since: float | None = None
+        """Since when the baseline answers at another port; None while it does not."""
+        self.looked_at = 0.0
+        """When it was last looked at whether it runs, and where."""
         self.misplaced = False
         """The baseline runs, but at another port, or something else has its port. A restart would
         only load the model again and change nothing."""
@@ -87,8 +97,9 @@ class Readiness:
         clock, report, plan = self.context.clock, self.context.report, self.plan
         limit_s = self._limit_s()
         report.begin("ready", f"waiting for up to {format_duration(limit_s)}")
-        begun = checked = clock.monotonic()
+        begun = self.looked_at = clock.monotonic()
         hung_since, pause, said = begun, FIRST_PAUSE_S, ""
+        self.elsewhere_since = None
         while True:
             state, detail = health(plan.url, plan.ready_path)
             now = clock.monotonic()
@@ -109,17 +120,25 @@ class Readiness:
                 hung_since = now
             if now - hung_since >= HUNG_S:
                 return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
-            if plan.kind == "process" or now - checked >= LOOK_S:
-                checked = now
-                if self.baseline.running() is False:
-                    return "ready", self._ended_words()
-                if elsewhere := self._where_published():
-                    return "ready", elsewhere
+            looks = plan.kind == "process" or now - self.looked_at >= LOOK_S
+            if looks and (ended_or_elsewhere := self._in_vain(state, now)):
+                return "ready", ended_or_elsewhere
             if now - begun >= limit_s:
                 waited = format_duration(limit_s)
                 return "ready", f"not ready after {waited}: {state}, {detail}"
             clock.sleep(min(pause, max(0.001, begun + limit_s - now)))
             pause = min(LAST_PAUSE_S, pause * 1.1)
+
+    def _in_vain(self, state: Health, now: float) -> str:
+        """Why waiting is in vain: it has ended, or answers elsewhere; "" if it is not."""
+        due = now - self.looked_at >= LOOK_S
+        self.looked_at = now if due else self.looked_at
+        if self.baseline.running() is False:
+            return self._ended_words()
+        elsewhere = self._where_published()
+        if not elsewhere and due and state is Health.REFUSED:
+            elsewhere = self._where_it_answers(now)
+        return elsewhere
 
     def _tell(self, said: str, state: Health, detail: str) -> Health:
         """Report a state that has changed, and every NOTE_S how far the load is. A fault here must
@@ -184,19 +203,42 @@ class Readiness:
         hint = elsewhere_hint(port)
         return f"the container is published at {port}, and not at {self.plan.url}: {hint}"
 
+    def _where_it_answers(self, now: float) -> str:
+        """Say at which port the process answers instead of at its URL, once that has lasted; "" if
+        it does not. Nothing is wrong with the process then, and no restart would help."""
+        port = self.baseline.other_port()
+        if port is None:
+            self.elsewhere_since = None
+            return ""
+        self.elsewhere_since = self.elsewhere_since or now
+        if now - self.elsewhere_since < ELSEWHERE_S:
+            return ""
+        self.misplaced = True
+        return (
+            f"the baseline runs and answers at port {port}, and the site file's url is "
+            f"{self.plan.url}: correct `url`; it was left as it is"
+        )
+
     def _explain_stranger(self) -> str:
         # A container that its engine is just restarting is not misplaced.
         runs = self.baseline.can_answer(OWNER_S) is True
         self.misplaced = runs and not self.baseline.is_ours(OWNER_S)
         if self.misplaced and (elsewhere := self._where_published()):
             return elsewhere
-        who = listener(self.plan.url)
-        name = f": pid {who.pid}, {who.words}" if who else ""
+        held = held_words(self.plan.url)
+        name = f": {held}" if held else ""
         return f"something else answers at the baseline's address, {self.plan.url}{name}"
 
     def _ended_words(self) -> str:
-        lines = " | ".join(self.baseline.last_lines())
-        return "the baseline ended" + (f"; its last lines: {one_line(lines, 300)}" if lines else "")
+        """Why it ended: who has its port, or the line of its log that explains, before the rest."""
+        lines = self.baseline.last_lines(READ_BACK if self.baseline.started else LAST_LINES)
+        kind, cause = cause_of(lines)
+        held = held_words(self.plan.url) if kind == PORT else ""
+        # nothing of its own listens any more: whoever does keeps a restart from serving, too
+        self.misplaced = bool(held)
+        words = "; ".join(filter(None, (cause, held, "the baseline ended")))
+        last = " | ".join(lines[-LAST_LINES:])
+        return words + (f"; its last lines: {one_line(last, 300)}" if last and not cause else "")
 
     def _completion(self) -> tuple[StageName, str] | None:
         """Ask for a completion. Return None if one came, or if a busy slot makes token progress;

@@ -1,0 +1,1 @@
+"""The commands that describe this machine's baseline: `init` and `adopt`."""

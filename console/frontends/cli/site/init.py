@@ -1,0 +1,350 @@
+"""`init`: finds what serves on this machine, writes the site file for it, and proves it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common import paths
+from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
+from console.common.files import write_atomically
+from console.common.text import clean, one_line
+
+if TYPE_CHECKING:
+    from console.config.site.draft import Draft
+    from console.config.site.site import Site
+    from console.runtime.discovery.servers import Search, Server
+
+RUNS, TOKENS = 3, 64
+RATE_FORM = "`measure`, `none`, or tok/s like 10.9"
+CARDS_S = 3.0
+SCHEMA = "site.schema.json"
+
+
+def init(args: Namespace) -> int:
+    """0 when the baseline of the new site file has answered a completion, 5 when it has not or
+    nothing was found; 2 when nothing could be written."""
+    from console.runtime.discovery.servers import search
+
+    path = _output(args.output)
+    if not args.list:
+        _may_write(path, args.force)
+        _rate(args.reference or "none")
+    say = _Voice(args.json)
+    found = search()
+    say.found(found)
+    if args.list:
+        say.end({"servers": [_as_json(one) for one in found.servers]})
+        return int(Exit.OK)
+    if not found.servers:
+        say.end({"servers": [], "written": ""})
+        return int(Exit.FAILED)
+    server = _picked(found, args)
+    reference = _reference(args, path)
+    tok_s, source = _known_rate(reference, server, say)
+    draft = _drafted(server, found, path, tok_s, source)
+    site = _write(draft, path, args.force)
+    say.line("wrote", f"{path} (mode 0600), site {site.name}")
+    for name in draft.left_out:
+        say.line("left out", f"{name}: it is secret; write it into the file yourself")
+    notes = _adopt(site, server, draft, say)
+    proof = _prove(site, say)
+    say.next(args, path, proof)
+    say.end({
+        "servers": [_as_json(one) for one in found.servers], "written": str(path),
+        "baseline": _as_json(server), "left_out": list(draft.left_out), "tok_s": tok_s,
+        "notes": notes, "proof": proof,
+    })  # fmt: skip
+    return int(Exit.OK if proof["ok"] else Exit.FAILED)
+
+
+class _Voice:
+    """What is told on the way: on stdout, or with --json on stderr, where one object follows."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.out = sys.stderr if as_json else sys.stdout
+
+    def line(self, word: str, text: str = "") -> None:
+        print(f"{word:<11} {clean(text, 600)}".rstrip() if text else word, file=self.out)
+
+    def end(self, value: dict[str, Any]) -> None:
+        if self.as_json:
+            print(json.dumps(value))
+
+    def found(self, search: Search) -> None:
+        """The numbered list, and what was looked at."""
+        print("\n".join(listing(search)), file=self.out, flush=True)
+
+    def next(self, args: Namespace, path: Path, proof: dict[str, Any]) -> None:
+        named = path != paths.default_site() and str(path) != os.environ.get("OMNI_SITE")
+        site = f" --site {path}" if named else ""
+        if proof["ok"]:
+            self.line("next", f"omni-console{site} opens the console; "
+                      f"omni-console doctor{site} says what else it lacks")  # fmt: skip
+        else:
+            self.line("next", f"{proof['hint']}; then omni-console doctor{site}")
+
+
+def listing(search: Search) -> list[str]:
+    """What was found, each server with a number by which it can be picked, in clean lines."""
+    looked = f"looked at {', '.join(search.looked)}"
+    if not search.servers:
+        return [
+            f"No model server runs on this machine ({looked}).",
+            *(f"  {one}" for one in search.trouble),
+            "  known are llama-server, vLLM, SGLang, ollama, and any program that listens and "
+            "names a .gguf or .safetensors file",
+            "  next: start your server as you always do, then omni-console init again; "
+            "or omni-console demo shows a whole run without one",
+        ]
+    rows = [f"Model servers on this machine ({looked}):", ""]
+    for number, one in enumerate(search.servers, 1):
+        model = clean(one.model, 60) or "model unknown"
+        mark = "-" if one.unfit else str(number)
+        rows.append(f"{mark:>3}  {one.engine.name:<10} {one.url:<28} {_state(one):<12} {model}")
+        rows.append(f"     {one.words}")
+        if one.unfit:
+            hint = f"; {one.hint}" if one.hint else ""
+            rows.append(f"     cannot be the baseline: {clean(one.unfit + hint, 400)}")
+    return [*rows, *(f"     {one}" for one in search.trouble), ""]
+
+
+def _state(one: Server) -> str:
+    from console.runtime.probe import Health
+
+    words = {Health.REFUSED: "no answer", Health.UNHEALTHY: "unhealthy"}
+    return words.get(one.state, str(one.state))
+
+
+def _output(given: str) -> Path:
+    named = given or os.environ.get("OMNI_SITE") or str(paths.default_site())
+    return Path(os.path.realpath(os.path.expanduser(named)))
+
+
+def _may_write(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise UsageError(
+            f"nothing was written: {one_line(str(path))} exists", "",
+            "--force replaces it, --output FILE writes another, --list only shows what serves; "
+            "omni-console adopt takes over a server that the file describes already",
+        )  # fmt: skip
+
+
+def _picked(search: Search, args: Namespace) -> Server:
+    """The server that is the baseline, as `--pick` says or the operator answers."""
+    fit = [one for one in search.servers if not one.unfit]
+    if args.pick:
+        return _named(search, args.pick)
+    if not fit:
+        first = search.servers[0]
+        raise UsageError(
+            "nothing was written: none of them can be the baseline", one_line(first.unfit, 400),
+            first.hint,
+        )  # fmt: skip
+    if args.yes or not _can_ask(args):
+        if len(fit) > 1 or not args.yes:
+            raise UsageError(
+                "nothing was written: it has to be said which one is the baseline",
+                "several serve" if len(fit) > 1 else "this is not a terminal, so nothing is asked",
+                "omni-console init --pick N --yes, with a number, a URL, a pid or a name",
+            )
+        return fit[0]
+    number = search.servers.index(fit[0]) + 1
+    answer = _ask(f"Which one is the baseline? [{number}] ").strip()
+    return _named(search, answer or str(number))
+
+
+def _named(search: Search, word: str) -> Server:
+    """The server with this number or name. Raises UsageError if it is none, or cannot be used."""
+    servers = search.servers
+    found = [one for one in servers if word.rstrip("/") in one.names]
+    if word.isascii() and word.isdigit() and 0 < int(word) <= len(servers):
+        found = [servers[int(word) - 1]]
+    if len(found) != 1:
+        why = "several have this name" if found else "none of those that were found"
+        raise UsageError(
+            f"nothing was written: {one_line(word, 60)}", why,
+            "a number of the list, a URL, a pid, a container or a unit",
+        )  # fmt: skip
+    if found[0].unfit:
+        raise UsageError(
+            f"nothing was written: {found[0].words} cannot be the baseline",
+            one_line(found[0].unfit, 400), found[0].hint,
+        )  # fmt: skip
+    return found[0]
+
+
+def _can_ask(args: Namespace) -> bool:
+    return sys.stdin.isatty() and not args.json
+
+
+def _ask(question: str) -> str:
+    try:
+        return input(question)
+    except EOFError:
+        raise UsageError(
+            "nothing was written", "no answer was given", "--yes asks nothing"
+        ) from None
+
+
+def _rate(word: str) -> float | None:
+    """A rate in tok/s, None for `none` and `measure`. Raises UsageError."""
+    if word in ("none", "measure"):
+        return None
+    try:
+        rate = float(word.removesuffix("tok/s").strip())
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < 1e6:
+        raise UsageError(f"--reference {one_line(word, 40)}", f"expected {RATE_FORM}")
+    return rate
+
+
+def _reference(args: Namespace, path: Path) -> str:
+    """Where the reference rate comes from; the question confirms the writing, too."""
+    if not args.yes and not _can_ask(args):
+        raise UsageError("nothing was written: this is not a terminal", "", "--yes confirms")
+    if args.yes or args.reference:
+        return args.reference or "measure"
+    print(f"{path} is written next. Its reference is the speed that the baseline is known to have.")
+    answer = _ask(f"Enter measures it ({RUNS} answers), a number is tok/s, `none`, `q` writes "
+                  "nothing: ").strip()  # fmt: skip
+    if answer.lower() in ("q", "quit", "n", "no"):
+        raise UsageError("nothing was written", "as you said")
+    _rate(answer or "measure")
+    return answer or "measure"
+
+
+def _known_rate(word: str, server: Server, say: _Voice) -> tuple[float | None, str]:
+    """The reference rate in tok/s, and where it comes from in words."""
+    if word != "measure":
+        return _rate(word), "as told"
+    from console.bench.statistics import median
+    from console.runtime.probe import Health, complete
+
+    model = server.model if server.engine.names_model else ""
+    answers = [
+        complete(server.url, model=model, max_tokens=TOKENS)
+        for _ in range(RUNS if server.state is Health.SERVING else 0)
+    ]
+    rates = [one.decode_tok_s for one in answers if one.ok and one.decode_tok_s is not None]
+    found = median(rates)
+    if found is None:
+        why = answers[0].detail if answers else "it does not serve now"
+        say.line("measured", f"nothing: {why}; the file has no reference")
+        return None, ""
+    say.line("measured", f"{found:.4g} tok/s, median of {len(rates)} answers of {TOKENS} tokens")
+    day = time.strftime("%Y-%m-%d")
+    return found, f"measured on {day}"
+
+
+def _drafted(server: Server, search: Search, path: Path, tok_s: float | None, source: str) -> Draft:
+    from console.config.site.draft import Told, draft, site_name
+    from console.host.gpu import inventory
+
+    others = [one.box.name for one in search.servers if one.box is not None and one is not server]
+    told = Told(
+        site_name(socket.gethostname()), _schema(path), time.strftime("%Y-%m-%d"), tok_s, source,
+        inventory.ask(CARDS_S).cards, others,
+    )  # fmt: skip
+    return draft(server, told)
+
+
+def _schema(path: Path) -> str:
+    """Write the schema beside the user's site files; return how the new file names it."""
+    from console.config.site.site import SiteModel
+    from console.config.validation import json_schema
+
+    schema = paths.config_dir() / SCHEMA
+    paths.make(schema.parent)
+    write_atomically(
+        schema, json.dumps(json_schema(SiteModel, "omni-console site"), indent=1) + "\n"
+    )
+    beside = os.path.realpath(schema.parent) == str(path.parent)
+    return SCHEMA if beside else str(schema)
+
+
+def _write(draft: Draft, path: Path, force: bool) -> Site:
+    """Write the file and load it. Raises UsageError where it cannot be written."""
+    from console.config.site.site import load_site
+
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        paths.make(path.parent)
+        write_atomically(beside, draft.text, 0o600)
+        load_site(beside)
+        if force:
+            os.replace(beside, path)
+        else:
+            os.link(beside, path)  # never over a file that has appeared meanwhile
+        return load_site(path)
+    except InvalidFile as error:
+        raise ConsoleError("no valid site file can be made of it", error.detail) from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"nothing was written: {one_line(str(path))}", why) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> list[str]:
+    """Take the process over, so that runs and rollbacks work on it from the start."""
+    if server.kind != "process" or server.running is None:
+        return []
+    from console.runner.prepare import adopt as adoption
+
+    if draft.left_out:
+        say.line("not taken", f"over: write what was left out into {site.path}, then "
+                 f"omni-console adopt --site {site.path}")  # fmt: skip
+        return []
+    try:
+        notes = adoption.adopt(site, server.running)
+    except ConsoleError as error:
+        say.line("not taken", f"over: {error.detail or error.title}")
+        return []
+    say.line("taken over", f"pid {server.running.pid}: it goes on serving; a run can stop it, and "
+             "a rollback brings it back")  # fmt: skip
+    for note in notes:
+        say.line("note", note)
+    return notes
+
+
+def _prove(site: Site, say: _Voice) -> dict[str, Any]:
+    """One completion of the new baseline: whether it came, and what to do if it did not."""
+    from console.runner.prepare import adopt as adoption
+
+    try:
+        done = adoption.prove(site)
+    except ConsoleError as error:
+        hint = _remedy(error.detail)
+        say.line("proof", f"FAILED: {error.detail or error.title}")
+        return {"ok": False, "detail": clean(error.detail or error.title), "hint": hint}
+    say.line("proof", f"ok: {done.detail}")
+    return {"ok": True, "detail": done.detail, "hint": ""}
+
+
+def _remedy(detail: str) -> str:
+    if "HTTP 401" in detail or "HTTP 403" in detail:
+        return "it wants a key, and the console sends none: serve it on loopback without one"
+    if "HTTP 4" in detail:
+        return "correct `completion.model` or `ready.http` in the file"
+    if "loading" in detail.lower():
+        return "wait until it has loaded"
+    return "see what the server's own log says"
+
+
+def _as_json(one: Server) -> dict[str, Any]:
+    running, box = one.running, one.box
+    return {
+        "kind": one.kind, "engine": one.engine.name, "url": one.url, "state": str(one.state),
+        "model": clean(one.model), "pid": running.pid if running and not box else None,
+        "container": clean(box.name) if box else "", "unit": one.unit.name if one.unit else "",
+        "unfit": one.unfit, "hint": one.hint,
+    }  # fmt: skip

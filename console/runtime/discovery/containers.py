@@ -1,0 +1,140 @@
+"""The running containers that serve a model, as their engine describes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from console.common.errors import EngineError
+from console.common.text import one_line
+from console.host.memory import pids_of_container
+from console.runtime.discovery import processes
+from console.runtime.discovery.engines import Engine, engine_of, engine_of_image, port_of
+from console.runtime.engine_api import (
+    COMPOSE_PROJECT,
+    COMPOSE_SERVICE,
+    RawEngine,
+    unfit_as_baseline,
+)
+from console.runtime.spec import role_of
+
+FILES = f"{COMPOSE_PROJECT}.config_files"
+
+
+@dataclass(frozen=True, slots=True)
+class Compose:
+    """From which file compose made a container."""
+
+    file: str
+    service: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A running container that serves a model; its texts are foreign, `unfit` and `hint` clean.
+
+    `models` are the files that its command names, by their paths on this machine."""
+
+    id: str
+    name: str
+    image: str
+    engine: Engine
+    url: str
+    argv: tuple[str, ...] = ()
+    compose: Compose | None = None
+    models: tuple[str, ...] = ()
+    unfit: str = ""
+    hint: str = ""
+
+    @property
+    def words(self) -> str:
+        made = self.compose
+        of = f" (compose {one_line(made.project, 40)}/{one_line(made.service, 40)})" if made else ""
+        return f"container {one_line(self.name, 60)}{of}"
+
+
+def boxes(engine: RawEngine) -> list[Box]:
+    """The containers that serve a model. Raises EngineError if the engine gives no list."""
+    found = []
+    for row in engine.list_containers():
+        try:
+            made = _box(engine.inspect(row.id))
+        except EngineError:
+            continue  # it ended meanwhile, or hangs
+        if made is not None:
+            found.append(made)
+    return found
+
+
+def _box(container: dict[str, Any]) -> Box | None:
+    config, identity = _table(container, "Config"), str(container.get("Id", ""))
+    argv = (str(container.get("Path", "")), *map(str, container.get("Args") or ()))
+    image = str(config.get("Image", ""))
+    engine = engine_of(argv) or engine_of_image(image)
+    if engine is None:  # a start script, perhaps: what it has started says more
+        for pid in pids_of_container(identity):
+            inside = processes.argv_of(pid)
+            if engine := engine_of(inside):
+                argv = inside
+                break
+    if engine is None:
+        return None
+    labels = {str(key): str(value) for key, value in _table(config, "Labels").items()}
+    url, why = _url(container, engine, argv)
+    hint = "make it again with a published port (-p 127.0.0.1:HOST:CONTAINER)" if why else ""
+    if role_of(labels):
+        why, hint = "a run of this console made it, and ends it", ""
+    if not why:
+        why, hint = unfit_as_baseline(container, url)
+    name = str(container.get("Name", "")).lstrip("/")
+    models = tuple(_models(container, argv))
+    return Box(identity, name, image, engine, url, argv, _compose(labels), models, why, hint)
+
+
+def _url(container: Mapping[str, Any], engine: Engine, argv: tuple[str, ...]) -> tuple[str, str]:
+    """Where this machine reaches it; and why it does not, in clean words."""
+    port = port_of(engine, argv)
+    if _table(container, "HostConfig").get("NetworkMode") == "host":
+        return f"http://127.0.0.1:{port}", ""
+    published = _table(_table(container, "NetworkSettings"), "Ports")
+    doors = [
+        (inner, str(one.get("HostIp") or ""), str(one.get("HostPort") or ""))
+        for inner, rows in published.items() if inner.endswith("/tcp")
+        for one in rows or () if isinstance(one, dict)
+    ]  # fmt: skip
+    doors.sort(key=lambda one: (one[0] != f"{port}/tcp", ":" in one[1]))
+    for _, address, outer in doors:
+        host = "127.0.0.1" if address in ("", "0.0.0.0", "::") else address
+        return f"http://{f'[{host}]' if ':' in host else host}:{outer}", ""
+    return f"http://127.0.0.1:{port}", "none of its ports is published on this machine"
+
+
+def _compose(labels: Mapping[str, str]) -> Compose | None:
+    """The one file that compose made it from; None for several files, or one that is gone."""
+    made_from = labels.get(FILES, "").split(",")
+    service, project = labels.get(COMPOSE_SERVICE, ""), labels.get(COMPOSE_PROJECT, "")
+    if len(made_from) != 1 or not service or not os.path.isfile(made_from[0]):
+        return None
+    return Compose(made_from[0], service, project)
+
+
+def _models(container: Mapping[str, Any], argv: tuple[str, ...]) -> list[str]:
+    """The files with weights that a command names, where they are outside of the container."""
+    found = []
+    for word in argv:
+        path = word.rpartition("=")[2] if word.startswith("-") else word
+        for mount in container.get("Mounts") or ():
+            inside, outside = str(mount.get("Destination", "")), str(mount.get("Source", ""))
+            if path == inside or path.startswith(f"{inside.rstrip('/')}/"):
+                at = os.path.normpath(outside + path[len(inside.rstrip("/")) :])
+                if inside and outside and os.path.exists(at):
+                    found.append(at)
+    return list(dict.fromkeys(found))
+
+
+def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,174 @@
+"""What /proc says of a model server's process: how it was started, and by whom it is kept up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from console.common import files
+from console.common.text import one_line
+from console.host import process
+from console.host.memory import container_of
+from console.host.process import COOKIE
+from console.runtime.discovery.engines import value_of
+
+PROC = Path("/proc")
+DELETED = " (deleted)"
+_UNIT = re.compile(r"/([^/]+)\.service(?:/|$)")
+_MANAGER = re.compile(r"user@\d+|init|systemd-.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A systemd unit: of the machine's own systemd, or (`user`) of a user's."""
+
+    name: str
+    user: bool
+
+    @property
+    def words(self) -> str:
+        return f"{'user unit' if self.user else 'unit'} {one_line(self.name, 80)}"
+
+    def argv(self, verb: str) -> list[str]:
+        return ["systemctl", *(["--user"] if self.user else []), verb, self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process at one moment; its texts are foreign and not clean.
+
+    `program` is the absolute path that starts it again, "" if there is none. `environ` is None
+    where this user may not read it.
+    """
+
+    pid: int
+    start: int
+    uid: int
+    argv: tuple[str, ...]
+    program: str
+    cwd: str
+    environ: Mapping[str, str] | None = field(default=None, hash=False, repr=False)
+    unit: Unit | None = None
+    container: str = ""
+    terminal: bool = False
+    """It ends when the terminal closes from which it was started."""
+
+    @property
+    def run(self) -> str:
+        """The run of this console that started it, `baseline` for a rollback; "" for nobody."""
+        return (self.environ or {}).get(COOKIE, "")
+
+
+def read(pid: int, proc: Path = PROC) -> Running | None:
+    """One process; None if it is gone."""
+    found, uid = process.stat(pid), process.user_of(pid)
+    argv = argv_of(pid, proc)
+    if found is None or uid is None or not argv or found.state in "ZX":
+        return None
+    environ = _environ(pid, proc)
+    cwd, exe = _link(pid, "cwd", proc), _link(pid, "exe", proc)
+    return Running(
+        pid, found.start, uid, argv, _program(argv[0], exe, cwd, environ or {}), cwd, environ,
+        unit_of(files.read_text(proc / str(pid) / "cgroup")), container_of(pid),
+        _hangs_on_a_terminal(pid, proc),
+    )  # fmt: skip
+
+
+def argv_of(pid: int, proc: Path = PROC) -> tuple[str, ...]:
+    """The words of a process' command line; bytes that are not UTF-8 are kept as surrogates."""
+    data = files.read_bytes(proc / str(pid) / "cmdline").removesuffix(b"\0")
+    return tuple(os.fsdecode(word) for word in data.split(b"\0")) if data else ()
+
+
+def unit_of(groups: str) -> Unit | None:
+    """The service that a process belongs to, by the text of its /proc/PID/cgroup. A login's scope
+    is no service, and neither are the managers themselves."""
+    for row in groups.splitlines():
+        _, kind, path = [*row.split(":", 2), "", ""][:3]
+        if kind not in ("", "name=systemd"):
+            continue
+        names = [one for one in _UNIT.findall(path) if not _MANAGER.fullmatch(one)]
+        if names:
+            return Unit(f"{names[-1]}.service", "/user@" in path)
+    return None
+
+
+def not_again(one: Running) -> str:
+    """Why the command line of a process could not start it again; "" if it could."""
+    first = one_line(one.argv[0], 60)
+    if not one.cwd or one.cwd.endswith(DELETED):
+        return "its working directory is gone, or hidden from this user"
+    if not one.program:
+        return (
+            f"no program is found by the first word of its command line ({first}): the process has "
+            "overwritten it, or the program was moved"
+        )
+    if value_of(one.argv, "--port") == "0":
+        return "it asks for any free port, so it would answer at another one (--port 0)"
+    try:
+        for word in (*one.argv, one.cwd):
+            word.encode()
+    except UnicodeEncodeError:
+        return "its command line or directory is not UTF-8 text"
+    return ""
+
+
+def outside(one: Running) -> list[int]:
+    """Descendants of a process that a signal to its group would not reach."""
+    stats = process.all_stats()
+    inside = {member.pid for member in process.members(one.pid, one.start, stats)}
+    below, found = {one.pid}, list[int]()
+    for stat in sorted(stats, key=lambda stat: stat.start):
+        if stat.parent in below and stat.state not in "ZX":
+            below.add(stat.pid)
+            if stat.pid not in inside:
+                found.append(stat.pid)
+    return found
+
+
+def _program(first: str, exe: str, cwd: str, environ: Mapping[str, str]) -> str:
+    """The path that starts the program of a process again: the one that its first word names, if
+    that is what runs. A virtual environment's python is a link, so the word comes first."""
+    gone = exe.removesuffix(DELETED)
+    if "/" in first:
+        named = os.path.join(cwd, first)
+    else:
+        named = shutil.which(first, path=environ.get("PATH", os.defpath)) or ""
+    if named and os.access(named, os.X_OK) and os.path.realpath(named) == gone:
+        return os.path.normpath(named)
+    python = os.path.basename(gone).startswith(("python", "pypy"))
+    return gone if exe and not python and os.access(gone, os.X_OK) else ""
+
+
+def _environ(pid: int, proc: Path) -> dict[str, str] | None:
+    try:
+        data = (proc / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    pairs = (os.fsdecode(word).partition("=") for word in data.split(b"\0") if b"=" in word)
+    return {name: value for name, _, value in pairs}
+
+
+def _link(pid: int, name: str, proc: Path) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(proc / str(pid) / name)
+    return ""
+
+
+def _hangs_on_a_terminal(pid: int, proc: Path) -> bool:
+    """Whether it has a terminal, and neither ignores nor handles the signal of its end."""
+    fields = files.read_bytes(proc / str(pid) / "stat").rpartition(b") ")[2].split()
+    if len(fields) < 5 or fields[4] == b"0":
+        return False
+    bit = 1 << (signal.SIGHUP - 1)
+    for row in files.read_text(proc / str(pid) / "status").splitlines():
+        name, _, value = row.partition(":")
+        if name in ("SigIgn", "SigCgt") and int(value, 16) & bit:
+            return False
+    return True

@@ -1,0 +1,238 @@
+"""Every model server that runs on this machine, as a host process, a unit or a container."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from console.common.errors import EngineError
+from console.common.text import one_line
+from console.host import process
+from console.host.ports import Door, doors, sockets_of
+from console.host.process import BASELINE_COOKIE
+from console.runtime.discovery import processes
+from console.runtime.discovery.containers import Box, boxes
+from console.runtime.discovery.engines import LLAMA, OTHER, Engine, engine_of, port_of
+from console.runtime.discovery.processes import Running, Unit
+from console.runtime.engine_api import RawEngine
+from console.runtime.probe import Health, ProbeError, fetch, health
+
+PROBE_S = 2.0
+MODELS = "/v1/models"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A model server: a container, or else the process that answers. `model`, the name under which
+    it serves, is foreign and not clean. `unfit` says why it cannot be the baseline as it is, and
+    `hint` what to do; both are clean."""
+
+    engine: Engine
+    url: str
+    running: Running | None = None
+    box: Box | None = None
+    model: str = ""
+    ready: str = ""
+    state: Health = Health.REFUSED
+    said: str = ""
+    unfit: str = ""
+    hint: str = ""
+
+    @property
+    def unit(self) -> Unit | None:
+        return self.running.unit if self.running is not None and self.box is None else None
+
+    @property
+    def kind(self) -> str:
+        """The kind of baseline that it would be."""
+        if self.box is not None:
+            return "compose" if self.box.compose is not None else "container"
+        return "process"
+
+    @property
+    def words(self) -> str:
+        """What it is on this machine, in a few clean words."""
+        if self.box is not None:
+            return self.box.words
+        if self.running is None:
+            return "nothing"
+        user = f" of {user_name(self.running.uid)}" if self.running.uid != os.getuid() else ""
+        return f"pid {self.running.pid}{user}" + (f", {self.unit.words}" if self.unit else "")
+
+    @property
+    def names(self) -> set[str]:
+        """By which it may be picked, besides its number in the list and its URL."""
+        port = self.url.rpartition(":")[2]
+        found = {self.url, self.url.replace("127.0.0.1", "localhost"), port, f":{port}"}
+        if self.box is not None:
+            return found | {self.box.name, self.box.id, self.box.id[:12]}
+        if self.running is not None:
+            unit = {self.unit.name, self.unit.name.removesuffix(".service")} if self.unit else set()
+            return found | {str(self.running.pid), *unit}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What was found, and in clean words what was looked at and what could not be."""
+
+    servers: tuple[Server, ...]
+    looked: tuple[str, ...]
+    trouble: tuple[str, ...]
+
+
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def search(socket: str = "") -> Search:
+    """Look for servers; `socket`: where the container engine listens, if not at its usual place.
+    Each is asked whether it serves, all at the same time."""
+    listening, pids, trouble = doors(), process.pids(), list[str]()
+    try:
+        engine: RawEngine | None = RawEngine(socket)
+        found_boxes = boxes(engine) if engine is not None else []
+    except EngineError as error:
+        found_boxes, engine = [], None
+        trouble.append(f"containers were not looked at: {one_line(str(error))}")
+    found = [_of_box(one) for one in found_boxes]
+    known = {one.id for one in found_boxes}
+    found += [one for one in _of_processes(pids, listening) if _container(one) not in known]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        asked = list(pool.map(look, found))
+    looked = [f"{len(pids)} processes", f"{len(listening)} ports that listen"]
+    if engine is not None:
+        looked.append(f"the running containers of {one_line(engine.path, 80)}")
+    return Search(tuple(sorted(asked, key=_order)), tuple(looked), tuple(trouble))
+
+
+def of_process(running: Running) -> Server | None:
+    """The server that one process is; None if it is none that is known."""
+    found = _server(running, doors())
+    return look(found) if found is not None else None
+
+
+def look(server: Server) -> Server:
+    """Ask a server whether it serves and what; a program that was not known may say what it is."""
+    ready = server.ready or server.engine.ready
+    state, said = health(server.url, ready, PROBE_S)
+    engine, model = server.engine, ""
+    if state is not Health.REFUSED:
+        engine, model = _asked(server)
+    if engine is OTHER and state is Health.UNHEALTHY and model:
+        ready, state, said = MODELS, *health(server.url, MODELS, PROBE_S)
+    return replace(server, engine=engine, model=model, ready=ready, state=state, said=said)
+
+
+def _asked(server: Server) -> tuple[Engine, str]:
+    """The engine and the first model as `/v1/models` tells; "" if it does not."""
+    try:
+        reply = fetch(f"{server.url}{MODELS}", timeout_s=PROBE_S)
+        rows = json.loads(reply.body)["data"]
+        model = str(rows[0]["id"])
+    except (ProbeError, ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return server.engine, ""
+    llama = rows[0].get("owned_by") == "llamacpp" or reply.headers.get("Server") == "llama.cpp"
+    return (LLAMA if llama and server.engine is OTHER else server.engine), model
+
+
+def _order(one: Server) -> tuple[bool, bool, str]:
+    """Those that can be the baseline and serve come first."""
+    return bool(one.unfit), one.state is not Health.SERVING, one.url
+
+
+def _of_box(box: Box) -> Server:
+    return Server(box.engine, box.url, box=box, unfit=box.unfit, hint=box.hint)
+
+
+def _container(one: Server) -> str:
+    return one.running.container if one.running is not None else ""
+
+
+def _of_processes(pids: Iterable[int], listening: list[Door]) -> Iterator[Server]:
+    """The servers among these processes; of a server and its workers only the first process."""
+    found: dict[int, Server] = {}
+    for pid in sorted(pids):
+        if engine_of(processes.argv_of(pid)) is None:
+            continue
+        running = processes.read(pid)
+        made = _server(running, listening) if running is not None else None
+        if made is not None:
+            found[pid] = made
+    for pid, one in found.items():
+        if not (process.ancestry(pid) - {pid}) & found.keys():
+            yield one
+
+
+def _server(running: Running, listening: list[Door]) -> Server | None:
+    engine = engine_of(running.argv)
+    if engine is None:
+        return None
+    port = port_of(engine, running.argv)
+    own = _own_doors(running, listening, port)
+    if engine is OTHER and not own:
+        return None  # a program that merely names a model's file: a copy, a download, an editor
+    door = next((one for one in own if one.port == port), next(iter(own), None))
+    unfit, hint = unfit_process(running)
+    return Server(engine, door.url if door else f"http://127.0.0.1:{port}", running,
+                  unfit=unfit, hint=hint)  # fmt: skip
+
+
+def _own_doors(running: Running, listening: list[Door], port: int) -> list[Door]:
+    """Where a process or one of its workers listens. Of another user's process only the user of the
+    socket is known, and the port that the command line names."""
+    inodes = sockets_of(running.pid)
+    for member in process.members(running.pid, running.start):
+        inodes |= sockets_of(member.pid)
+    if inodes:
+        return [one for one in listening if one.inode in inodes]
+    return [one for one in listening if one.uid == running.uid and one.port == port]
+
+
+def unfit_process(running: Running) -> tuple[str, str]:
+    """Why a process cannot be the baseline, and what to do; ("", "") if it can."""
+    tests: tuple[Callable[[Running], tuple[str, str]], ...] = (
+        _in_a_container, _of_another_user, _of_a_run, _not_again,
+    )  # fmt: skip
+    return next(filter(any, (test(running) for test in tests)), ("", ""))
+
+
+def _in_a_container(running: Running) -> tuple[str, str]:
+    if not running.container or running.container == process_container():
+        return "", ""
+    what = f"it runs in the container {running.container[:12]}, which no engine told of"
+    return what, "where its engine answers (DOCKER_HOST), the container itself can be chosen"
+
+
+def process_container() -> str:
+    """The container that the console itself runs in."""
+    from console.host.memory import container_of
+
+    return container_of(os.getpid())
+
+
+def _of_another_user(running: Running) -> tuple[str, str]:
+    if os.getuid() in (0, running.uid):
+        return "", ""
+    name = one_line(user_name(running.uid), 40)
+    what = f"it belongs to {name}, and this user may neither stop nor start it"
+    return what, f"use the console as {name}"
+
+
+def _of_a_run(running: Running) -> tuple[str, str]:
+    if running.run in ("", BASELINE_COOKIE):
+        return "", ""
+    return f"run {one_line(running.run, 60)} of this console started it, and ends it", ""
+
+
+def _not_again(running: Running) -> tuple[str, str]:
+    why = processes.not_again(running)
+    hint = "start it by its whole path, from a directory that stays; then look again"
+    return (f"nothing could start it again: {why}", hint) if why else ("", "")

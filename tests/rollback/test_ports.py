@@ -1,0 +1,59 @@
+"""A port that somebody else holds, and a url that names the wrong one: each is said once, and
+nothing that serves is ended for it."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from console.host import process
+from console.recovery.rollback.stages import verify
+from tests.ports import free_port
+from tests.rollback.conftest import Stage
+from tests.waiting import some, until
+
+
+def test_who_holds_the_port_is_named_first_and_its_page_is_not_pasted(stage: Stage) -> None:
+    argv = [sys.executable, "-u", "-m", "http.server", str(stage.port), "--bind", "127.0.0.1"]
+    pid, _ = stage.spawn(argv, "theirs")
+    until(lambda: "Serving HTTP" in (stage.root / "log").read_text(), "it serves")
+    result = stage.roll_back()
+    assert not result.serving
+    held = f"pid {pid}, {' '.join(argv)}, holds port {stage.port}: `kill {pid}` ends it"
+    assert result.detail.startswith("ready: OSError: [Errno 98] Address already in use"), result
+    assert held in result.detail
+    assert "restart" not in result.detail, "it would find its port taken, too"
+    assert len(stage.said("start", "ok")) == 1
+    assert "<" not in "".join(line["detail"] for line in stage.lines), "no page is pasted"
+
+
+def test_a_baseline_that_answers_at_another_port_than_the_url_is_left_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copied site file with another port in its url: the correct one still finds the process."""
+    monkeypatch.setattr(verify, "ELSEWHERE_S", 0.0)
+    right = stage.plan
+    before = stage.start_baseline()
+    stage.until_it_is()
+    stage.base(url=f"http://127.0.0.1:{free_port()}", ready_timeout_s=60.0)
+    result = stage.roll_back()
+    assert not result.serving
+    assert f"answers at port {right.baseline.url.rpartition(':')[2]}" in result.detail
+    assert result.manual == (), "what starts it by hand would end it first"
+    assert process.alive(*before)
+    stage.plan = right
+    assert stage.roll_back().nothing_to_do
+    assert stage.baseline_process() == before
+
+
+def test_a_copy_in_another_directory_hides_no_process(stage: Stage) -> None:
+    """Its specification differs, and the record that it writes is not the only one."""
+    records, spec = stage.plan.records_dir, some(stage.plan.baseline.process)
+    mine, other = stage.sleeper(), stage.sleeper()
+    process.write_record(records, "baseline", spec, *mine)
+    process.write_record(records, "baseline", replace(spec, cwd="/tmp"), *other)
+    assert process.read_record(records, "baseline", spec) == mine
+    assert process.read_record(records, "baseline", replace(spec, cwd="/tmp")) == other
+    assert process.read_record(records, "baseline") == other
+    process.write_record(records, "baseline", spec, *mine)
+    assert process.read_record(records, "baseline", replace(spec, cwd="/tmp")) == other

@@ -1,0 +1,242 @@
+"""Model servers are found by their command lines, their sockets, their groups and their engine."""
+
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.host import ports, process
+from console.host.process import ProcessSpec
+from console.runtime.discovery import processes
+from console.runtime.discovery.engines import (
+    LLAMA,
+    OLLAMA,
+    OTHER,
+    SGLANG,
+    VLLM,
+    Engine,
+    engine_of,
+    port_of,
+    weights,
+)
+from console.runtime.discovery.processes import Running, Unit, unit_of
+from console.runtime.discovery.servers import Server, of_process, search, unfit_process
+from console.runtime.probe import Health
+from console.runtime.spec import role_label
+from tests.children import running
+from tests.ports import free_port
+from tests.rollback.conftest import STANDIN
+from tests.runtime.test_engine_raw import Answer, daemon, reply
+from tests.waiting import some, until
+
+
+@pytest.mark.parametrize(
+    ("line", "engine", "port"),
+    [
+        ("/opt/llama.cpp/build/bin/llama-server -m a.gguf --port 8000", LLAMA, 8000),
+        ("llama-server-cuda -m a.gguf", LLAMA, 8080),
+        ("llama serve -m a.gguf --port=81", LLAMA, 81),
+        ("llama-cli -m a.gguf", OTHER, 8080),
+        ("/venv/bin/python3 /venv/bin/vllm serve Qwen/Q", VLLM, 8000),
+        ("python3 -m vllm.entrypoints.openai.api_server --model Q --port 9", VLLM, 9),
+        ("/c/bin/python3.11 -O -m sglang.launch_server --model-path Q", SGLANG, 30000),
+        ("ollama serve", OLLAMA, 11434),
+        ("ollama runner --model /blobs/sha256-1 --port 35001", None, 0),
+        ("VLLM::EngineCore", None, 0),
+        ("sglang::scheduler_TP0", None, 0),
+        ("python3 serve.py /nvme/model.safetensors", OTHER, 8080),
+        ("python3", None, 0),
+        ("bash -c sleep", None, 0),
+    ],
+)
+def test_the_engine_of_a_command_line(line: str, engine: Engine | None, port: int) -> None:
+    argv = line.split()
+    assert engine_of(argv) is engine
+    assert engine is None or port_of(engine, argv) == port
+
+
+def test_weights_that_are_there(tmp_path: Path) -> None:
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).touch()
+    (tmp_path / "hub").mkdir()
+    argv = ["s", "-m", "a.gguf", f"--draft={tmp_path}/b.gguf", "--lora", "gone.gguf"]
+    assert weights(argv, str(tmp_path)) == [str(tmp_path / "a.gguf"), str(tmp_path / "b.gguf")]
+    argv = ["vllm", "serve", f"{tmp_path}/hub", "--log-dir", str(tmp_path)]
+    assert weights(argv, "/") == [str(tmp_path / "hub")]
+
+
+@pytest.mark.parametrize(
+    ("groups", "unit"),
+    [
+        ("0::/system.slice/llama.service\n", Unit("llama.service", False)),
+        ("1:name=systemd:/system.slice/llama.service\n0::/\n", Unit("llama.service", False)),
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/llm.service\n",
+         Unit("llm.service", True)),
+        ("0::/system.slice/system-llama.slice/llama@big.service\n",
+         Unit("llama@big.service", False)),
+        ("0::/user.slice/user-1000.slice/session-3.scope\n", None),
+        ("0::/user.slice/user-1000.slice/user@1000.service/tmux-spawn-1.scope\n", None),
+        ("4:memory:/system.slice/llama.service\n0::/\n", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_the_unit_of_a_process(groups: str, unit: Unit | None) -> None:
+    assert unit_of(groups) == unit
+
+
+def test_a_real_server_is_found_by_its_socket(tmp_path: Path) -> None:
+    """It names a model's file and answers; only then it counts, and its workers do not."""
+    port = free_port()
+    (tmp_path / "m.gguf").touch()
+    argv = [sys.executable, "-S", str(STANDIN), str(port), "--once", "m.gguf"]
+    with running(argv, cwd=tmp_path) as child:
+        until(lambda: ports.listener(f"http://127.0.0.1:{port}"), "it listens")
+        (found,) = [one for one in search().servers if one.url.endswith(f":{port}")]
+        assert (found.engine, found.state, found.kind) == (OTHER, Health.SERVING, "process")
+        assert (some(found.running).pid, found.unfit) == (child.pid, "")
+        assert {str(child.pid), str(port), f"http://localhost:{port}"} <= found.names
+        assert some(found.running).program == os.path.normpath(sys.executable)
+    assert [one for one in search().servers if one.url.endswith(f":{port}")] == []
+
+
+def test_a_copy_of_a_model_is_no_server() -> None:
+    with running(["tail", "-f", "/dev/null", "m.gguf"], stderr=-3) as child:
+        until(lambda: processes.argv_of(child.pid)[:1] == ("tail",), "it is started")
+        assert of_process(some(processes.read(child.pid))) is None
+
+
+WAITS = ("-c", "import time; time.sleep(600)")
+
+
+def seen(argv: list[str], **more: Any) -> Running:
+    with running(argv, **more) as child:
+        until(lambda: processes.argv_of(child.pid) == tuple(argv), "it is what was started")
+        return some(processes.read(child.pid))
+
+
+def test_what_a_process_was_started_with(tmp_path: Path) -> None:
+    program = str(shutil.which("sleep"))
+    found = seen([program, "600"], cwd=tmp_path, env={"A": "b"})
+    assert found.argv == (program, "600")
+    assert (found.cwd, found.environ, found.terminal) == (str(tmp_path), {"A": "b"}, False)
+    assert (found.uid, found.unit, found.run) == (os.getuid(), None, "")
+    assert processes.not_again(found) == ""
+
+
+def test_a_program_is_known_by_its_first_word_and_what_runs(tmp_path: Path) -> None:
+    """A virtual environment's python is a link: what it leads to would lose the environment."""
+    link = tmp_path / "python"
+    link.symlink_to(os.path.realpath(sys.executable))
+    assert seen([str(link), *WAITS]).program == str(link)
+    assert seen(["./python", *WAITS], cwd=tmp_path).program == str(link)
+    titled = seen(["VLLM::EngineCore", *WAITS], executable=sys.executable)
+    assert "overwritten" in processes.not_again(titled)
+    copy = tmp_path / "llama-server"
+    shutil.copy(str(shutil.which("sleep")), copy)
+    assert seen(["renamed", "600"], executable=str(copy)).program == str(copy)
+    with running([str(copy), "600"]) as child:
+        until(lambda: processes.argv_of(child.pid)[:1] == (str(copy),), "it is started")
+        copy.unlink()
+        gone = some(processes.read(child.pid))
+    assert "no program is found" in processes.not_again(gone)
+
+
+@pytest.mark.parametrize("word", ["\udcff", "--port=0"])
+def test_a_command_line_that_starts_something_else_next_time(word: str) -> None:
+    argv = ["tail", "-f", "/dev/null", "--", word]
+    assert processes.not_again(seen(argv, stderr=-3)) != ""
+
+
+def test_what_a_signal_to_the_group_does_not_reach(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    body = f"sleep 600 & setsid sleep 600 & echo $! >{file}; wait"
+    with running(["sh", "-c", body], start_new_session=True) as child:
+        pid = int(until(lambda: file.exists() and file.read_text(), "it has two children"))
+        until(lambda: some(process.stat(pid)).session == pid, "one is in its own session")
+        found = some(processes.read(child.pid))
+        assert processes.outside(found) == [pid]
+        process.stop_group(pid, some(process.start_time(pid)), grace_s=1.0)
+        process.stop_group(child.pid, found.start, grace_s=1.0)
+
+
+def test_a_candidate_of_a_run_is_never_the_baseline(tmp_path: Path) -> None:
+    pid, start = process.spawn(ProcessSpec(("sleep", "600")), log=tmp_path / "log", cookie="run-1")
+    try:
+        until(lambda: processes.argv_of(pid)[:1] == ("sleep",), "it is started")
+        why, _ = unfit_process(some(processes.read(pid)))
+    finally:
+        process.stop_group(pid, start, grace_s=0.0)
+    assert "run-1" in why
+
+
+LABELS = {
+    "com.docker.compose.project": "llm", "com.docker.compose.service": "r1",
+    "com.docker.compose.project.config_files": "FILE",
+}  # fmt: skip
+
+
+def container(tmp_path: Path, port: int, **more: Any) -> dict[str, Any]:
+    """As an engine describes a llama-server whose port is published."""
+    bound = {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(port)}]}
+    labels = {key: value.replace("FILE", f"{tmp_path}/c.yaml") for key, value in LABELS.items()}
+    host = {"PortBindings": bound, "AutoRemove": False, "NetworkMode": "bridge"}
+    return {
+        "Id": "c" * 64, "Name": "/r1", "Path": "/app/llama-server",
+        "Args": ["-m", "/models/a.gguf", "--port", "8080", "--host", "0.0.0.0"],
+        "Config": {"Image": "ghcr.io/ggml-org/llama.cpp:server", "Labels": labels},
+        "HostConfig": host, "State": {"Running": True, "Pid": 1},
+        "NetworkSettings": {"Ports": bound},
+        "Mounts": [{"Source": str(tmp_path), "Destination": "/models"}], **more,
+    }  # fmt: skip
+
+
+def in_engine(tmp_path: Path, one: dict[str, Any]) -> Server:
+    """What is found where an engine has this one container."""
+
+    def answer(peer: socket.socket, request: str) -> None:
+        listed = [{"Id": one["Id"], "Names": [one["Name"]], "State": "running"}]
+        peer.sendall(reply(200, listed if "/containers/json" in request else one))
+
+    talk: Answer = answer
+    path = tmp_path / "e.sock"
+    path.unlink(missing_ok=True)
+    with daemon(path, talk):
+        (found,) = [x for x in search(f"unix://{path}").servers if x.box is not None]
+    return found
+
+
+def test_a_container_is_found_with_its_compose_file_and_models(tmp_path: Path) -> None:
+    port = free_port()
+    for name in ("a.gguf", "c.yaml"):
+        (tmp_path / name).touch()
+    found = in_engine(tmp_path, container(tmp_path, port))
+    box = some(found.box)
+    assert (found.kind, found.url, found.unfit) == ("compose", f"http://127.0.0.1:{port}", "")
+    assert (some(box.compose).service, some(box.compose).project) == ("r1", "llm")
+    assert (box.models, found.engine) == ((str(tmp_path / "a.gguf"),), LLAMA)
+    assert {"r1", "c" * 64, "c" * 12} <= found.names
+    (tmp_path / "c.yaml").unlink()
+    assert in_engine(tmp_path, container(tmp_path, port)).kind == "container"
+
+
+@pytest.mark.parametrize("fault", ["rm", "unpublished", "candidate"])
+def test_a_container_that_cannot_be_the_baseline(tmp_path: Path, fault: str) -> None:
+    one = container(tmp_path, free_port())
+    if fault == "rm":
+        one["HostConfig"]["AutoRemove"] = True
+    elif fault == "unpublished":
+        one["NetworkSettings"]["Ports"] = one["HostConfig"]["PortBindings"] = {}
+    else:
+        one["Config"]["Labels"] = {role_label(): "candidate"}
+    words = {"rm": "--rm", "unpublished": "published", "candidate": "a run of this console"}
+    assert words[fault] in in_engine(tmp_path, one).unfit
+
+
+def test_an_engine_that_is_away_is_told_of(tmp_path: Path) -> None:
+    found = search(f"unix://{tmp_path}/none.sock")
+    assert "containers were not looked at" in found.trouble[0]
+    assert not any("containers" in one for one in found.looked)
