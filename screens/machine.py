@@ -16,8 +16,7 @@ from console.common.units import plural
 from console.config.locate import site as load_site
 from console.models.hub.reference import typed
 from console.render.cells import glyphs
-from console.render.gauges import marked_rows
-from console.render.guard import line
+from console.render.guard import line, marked_rows
 from screens.base import ReadingPage
 from screens.dialogs import FormField, FormScreen
 from widgets.bars import bindings

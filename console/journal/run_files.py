@@ -19,9 +19,10 @@ from console.common.clock import Clock
 from console.common.errors import ConsoleError
 from console.common.text import clean, one_line
 from console.host import process
+from console.journal.fold import fold
 from console.journal.lock import ladder_busy, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView, fold
+from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.journal.store import Event, Reader, events
 from console.recovery.rollback import live, proof

@@ -48,9 +48,6 @@ GAP = 2
 PATH_CELLS = 12
 NARROW = 76
 
-NAME, FIGURE = 14, 16
-LONGEST, SHORTEST = 40, 8
-
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -190,49 +187,6 @@ def _disk(disk: DiskSample, signs: Glyphs) -> Field:
         words = fitted(disk.why or "not known", 18, signs.ellipsis).rstrip()
         return _field(f"DISK {path}", words, 13, Level.UNKNOWN, tone="warn")
     return _field(f"DISK {path}", f"{amount(disk.free)} free", 13, disk_level(disk))
-
-
-def marked_rows(sample: Sample, marks: Marks, width: int, signs: Glyphs) -> list[Row]:
-    """Each figure that a guard may watch as a bar with its mark, its limit and the remaining
-    margin: a row each for RAM, swap, cards and disks; unknown figures are words."""
-    rows: list[Row] = []
-
-    def add(name: str, used: int | None, total: int | None, mark: float | None, why: str) -> None:
-        label = (fitted(name, NAME - 1) + " ", "dim")
-        if used is None or not total:
-            rows.append((label, (why or "not known", "dim" if why == "none" else "warn")))
-        else:
-            rows.append((label, *_figure(used, total, mark, width, signs)))
-
-    memory = sample.memory
-    if memory is None:
-        add("RAM", None, None, None, sample.memory_why)
-    else:
-        add("RAM", memory.total - memory.available, memory.total, marks.ram(memory), "")
-        mark = marks.swap(memory)
-        add("swap", memory.swap_used, memory.swap_total, mark, "none")
-        if memory.swap_total and mark is None and marks.swap_growth is not None:
-            words = f"acts when it grows by {amount(marks.swap_growth)}"
-            rows[-1] = (*rows[-1][:-1], (words, ""))
-    for gpu in sample.gpu.gpus if sample.gpu is not None else ():
-        add(f"GPU{gpu.index}", gpu.used_bytes, gpu.total_bytes, marks.card(gpu), memory_of(gpu))
-    for disk in sample.disks:
-        used = None if disk.free is None or not disk.total else disk.total - disk.free
-        add(f"disk {disk.path}", used, disk.total, marks.disk(disk), disk.why)
-    return [cut(row, width, signs) for row in rows]
-
-
-def _figure(used: int, total: int, mark: float | None, width: int, signs: Glyphs) -> Row:
-    long = min(LONGEST, max(SHORTEST, width - NAME - FIGURE - 33))
-    figure = fitted(pair(used, total), FIGURE)
-    drawn = bar(used / total, long, signs, mark)
-    if mark is None:
-        words = ("no limit set", "dim")
-    elif used / total >= mark:
-        words = (f"PAST its limit {amount(mark * total)}", "bad")
-    else:
-        words = (f"acts at {amount(mark * total)}, {amount(mark * total - used)} left", "")
-    return ((drawn + " ", ""), (figure + " ", ""), words)
 
 
 def all_rows(

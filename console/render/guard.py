@@ -14,6 +14,7 @@ from typing import Any
 
 from console.common.text import clean, one_line
 from console.common.units import format_bytes, format_duration, number
+from console.host.sample import Marks, Sample
 from console.journal import guard_status as guards
 from console.journal.breach import each, killed_row, limit_in
 from console.journal.guard_status import OLD_S, GuardView, Lease
@@ -21,7 +22,8 @@ from console.journal.run_view import GuardEvent
 from console.recovery.guard.config import Limit
 from console.recovery.guard.metrics import METRICS
 from console.recovery.guard.record.read import utc
-from console.render.cells import Part, Row, amount, cells, rate
+from console.render.cells import Glyphs, Part, Row, amount, bar, cells, cut, fitted, pair, rate
+from console.render.gauges import memory_of
 
 SOON_S = 600.0
 """A time to exhaustion longer than this is not shown."""
@@ -303,3 +305,50 @@ def gap_words(breach: Mapping[str, Any]) -> str:
 def soon(seconds: float) -> str:
     """A duration, in milliseconds if below a second."""
     return f"{seconds * 1000:.0f} ms" if 0 <= seconds < 1 else format_duration(seconds)
+
+
+NAME, FIGURE = 14, 16
+LONGEST, SHORTEST = 40, 8
+
+
+def marked_rows(sample: Sample, marks: Marks, width: int, signs: Glyphs) -> list[Row]:
+    """Each figure that a guard may watch as a bar with its mark, its limit and the remaining
+    margin: a row each for RAM, swap, cards and disks; unknown figures are words."""
+    rows: list[Row] = []
+
+    def add(name: str, used: int | None, total: int | None, mark: float | None, why: str) -> None:
+        label = (fitted(name, NAME - 1) + " ", "dim")
+        if used is None or not total:
+            rows.append((label, (why or "not known", "dim" if why == "none" else "warn")))
+        else:
+            rows.append((label, *_figure(used, total, mark, width, signs)))
+
+    memory = sample.memory
+    if memory is None:
+        add("RAM", None, None, None, sample.memory_why)
+    else:
+        add("RAM", memory.total - memory.available, memory.total, marks.ram(memory), "")
+        mark = marks.swap(memory)
+        add("swap", memory.swap_used, memory.swap_total, mark, "none")
+        if memory.swap_total and mark is None and marks.swap_growth is not None:
+            words = f"acts when it grows by {amount(marks.swap_growth)}"
+            rows[-1] = (*rows[-1][:-1], (words, ""))
+    for gpu in sample.gpu.gpus if sample.gpu is not None else ():
+        add(f"GPU{gpu.index}", gpu.used_bytes, gpu.total_bytes, marks.card(gpu), memory_of(gpu))
+    for disk in sample.disks:
+        used = None if disk.free is None or not disk.total else disk.total - disk.free
+        add(f"disk {disk.path}", used, disk.total, marks.disk(disk), disk.why)
+    return [cut(row, width, signs) for row in rows]
+
+
+def _figure(used: int, total: int, mark: float | None, width: int, signs: Glyphs) -> Row:
+    long = min(LONGEST, max(SHORTEST, width - NAME - FIGURE - 33))
+    figure = fitted(pair(used, total), FIGURE)
+    drawn = bar(used / total, long, signs, mark)
+    if mark is None:
+        words = ("no limit set", "dim")
+    elif used / total >= mark:
+        words = (f"PAST its limit {amount(mark * total)}", "bad")
+    else:
+        words = (f"acts at {amount(mark * total)}, {amount(mark * total - used)} left", "")
+    return ((drawn + " ", ""), (figure + " ", ""), words)

@@ -17,8 +17,9 @@ from console.common.text import clean, decode
 from console.config.playbook.inputs import Secret
 from console.host import cgroup, matching
 from console.host.children import Cancelled
+from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta
-from console.journal.run_view import RunView, fold
+from console.journal.run_view import RunView
 from console.journal.state import Cause, RunState, StepState, check_transition
 from console.journal.store import Event, Journal
 from console.recovery.rollback import live, proof

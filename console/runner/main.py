@@ -22,10 +22,11 @@ from console.common.text import one_line
 from console.config.site.site import load_site
 from console.host.ports import listener, port_of
 from console.host.privileges import operator
+from console.journal.fold import fold
 from console.journal.history import usual
 from console.journal.lock import HostLock
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView, fold
+from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.journal.store import Journal, events
 from console.recovery.rollback import live, standby

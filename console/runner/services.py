@@ -238,14 +238,10 @@ class RunServices:
 
         try:
             waited = ReadyWait(
-                spec,
-                status=status,
-                last_lines=lambda count: driver.last_lines(held, count),
-                clock=self.context.clock,
-                cancelled=attempt.cancelled,
-                progress=attempt.say,
+                spec, status=status, last_lines=lambda count: driver.last_lines(held, count),
+                clock=self.context.clock, cancelled=attempt.cancelled, progress=attempt.say,
                 far=load.look,
-            ).run()
+            ).run()  # fmt: skip
         except ServiceError as error:
             state = driver.status(held)
             cause = Cause.OOM_KILL if state.oom_killed else Cause.NOT_READY

@@ -22,8 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.journal.fold import fold
 from console.journal.run_files import cleaned_event
-from console.journal.run_view import fold
 from console.journal.store import (
     KINDS,
     SCHEMA_VERSION,

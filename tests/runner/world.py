@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from console.common.errors import ConsoleError, ControlError
 from console.common.logs.tail import read_last
 from console.host import process
+from console.journal.fold import fold
 from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView, StepView, fold
+from console.journal.run_view import RunView, StepView
 from console.journal.store import Event, Reader
 from console.recovery.rollback import live
 from console.runner import control

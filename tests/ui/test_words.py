@@ -23,7 +23,7 @@ from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.recovery.rollback.progress import Result
 from console.render.cells import ASCII, UNICODE, use_ascii
-from console.render.gauges import marked_rows
+from console.render.guard import marked_rows
 from console.render.keymap import ACTIONS, EMERGENCY, action, of_scope
 from console.runner.prepare.catalog import Entry
 from screens.base import FineUpdate

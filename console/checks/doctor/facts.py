@@ -344,8 +344,8 @@ def _runs() -> list[Seen]:
 
 
 def _seen(run: RunDir) -> Seen:
+    from console.journal.fold import fold
     from console.journal.lock import runner_alive
-    from console.journal.run_view import fold
     from console.journal.store import events
 
     try:

@@ -14,10 +14,11 @@ from console.common.text import clean
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import bound
 from console.frontends.tui.watch.watchers import Attendance
+from console.journal.fold import fold
 from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import served_since, settle, word_of
-from console.journal.run_view import RunView, StepView, fold
+from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState, exit_code, possible_verbs
 from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
@@ -82,8 +83,7 @@ class Follow:
         self.attendance = Attendance()
         self.dead_since: float | None = None
         self.seen: dict[str, Any] = {}
-        """The runner's own word of its place when the newest line was printed; verbs are bound to
-        it. Empty if it has moved on since."""
+        """The runner's word of its place at the newest line, if it still holds: verbs need it."""
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
         """Follow to the end; the exit code and the run as JSON."""

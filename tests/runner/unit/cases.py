@@ -7,7 +7,8 @@ from typing import Any
 from console.bench.soak_stats import Tally
 from console.host.gpu.inventory import Cards
 from console.host.process import ProcessSpec
-from console.journal.run_view import RunView, fold
+from console.journal.fold import fold
+from console.journal.run_view import RunView
 from console.journal.state import RunState
 from console.journal.store import Event
 from console.recovery.guard.config import Limit

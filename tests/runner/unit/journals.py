@@ -5,8 +5,9 @@ from itertools import groupby
 from typing import Any
 
 from console.common import paths
+from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta
-from console.journal.run_view import RunView, fold
+from console.journal.run_view import RunView
 from console.journal.store import Event, Journal
 from tests.common.harmful import harmful
 

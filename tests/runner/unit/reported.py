@@ -6,9 +6,10 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta, create
 from console.journal.run_files import read_view
-from console.journal.run_view import RunView, fold
+from console.journal.run_view import RunView
 from console.journal.store import Event, Journal
 
 GIB = 2**30

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from console.config.playbook.steps import CriterionModel, Step
 from console.config.playbook.verdict import Evidence, Verdict
-from console.journal.run_view import RunView, fold
+from console.journal.fold import fold
+from console.journal.run_view import RunView
 from console.journal.state import Decision
 from console.journal.store import Event
 from console.runner.executors.gate import decide, doubt, evidence

@@ -13,8 +13,9 @@ import pytest
 from console.host import sampler
 from console.host.gpu.nvml import LOST
 from console.host.sample import GpuReport, GpuSample, MemorySample, Sample
+from console.journal.fold import fold
 from console.journal.run_dir import RunDir
-from console.journal.run_view import RunView, fold
+from console.journal.run_view import RunView
 from console.journal.samples import gauge_lines
 from console.journal.store import Event
 from console.runner.peaks import GAP_S, Peaks, differs, record

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from console.common.progress import Figures, Progress, advanced
 from console.frontends.cli.follow import Pace
-from console.journal.run_view import RunView, StepView, fold
+from console.journal.fold import fold
+from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
 from console.journal.store import Event
 from console.render import progress

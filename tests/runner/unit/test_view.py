@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.common.errors import Exit
-from console.journal.run_view import RunView, StepView, fold
+from console.journal.fold import fold
+from console.journal.run_view import RunView, StepView
 from console.journal.state import (
     ENDS,
     Decision,
