@@ -171,7 +171,7 @@ async def test_the_run_stands_on_every_screen(run: RunDir) -> None:
             await settled(
                 pilot, lambda: len(app.screen_stack) == 2 and app.screen.query(StatusLine)
             )
-            await settled(pilot, lambda: "WAITING APPROVAL look" in screen(pilot))
+            await settled(pilot, lambda: "Waiting for you: look" in screen(pilot))
             await pilot.press("1")
 
 

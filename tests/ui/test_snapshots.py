@@ -27,7 +27,7 @@ PICTURES = [
     ("warned", (120, 40), ()), ("breached", (80, 24), ("b",)),
 ]  # fmt: skip
 SAYS = {
-    "r": "Try up again", "s": "Skip this step", "f12": "THE BASELINE SERVES",
+    "r": "Retry up", "s": "Skip this step", "f12": "THE BASELINE SERVES",
     "question_mark": "Everywhere", "z": "task 72", "b": "killed candidate",
 }  # fmt: skip
 """What stands on the screen that a key opens."""
@@ -79,7 +79,9 @@ def app_of(name: str, place: Path) -> ConsoleApp:
 async def drawn(pilot: Any, keys: tuple[str, ...]) -> None:
     """Press these, and wait until the screen says where they lead and changes no more."""
     app, last, looks = pilot.app, "", 0
-    pane, words = app.screen_stack[0].query_one(LogPane), "".join(SAYS[key] for key in keys)
+    words = "".join(SAYS[key] for key in keys)
+    await settled(pilot, lambda: app.screen_stack[0].query(LogPane))
+    pane = app.screen_stack[0].query_one(LogPane)
 
     def stands() -> bool:
         nonlocal last, looks

@@ -247,7 +247,7 @@ def test_every_sign_is_one_cell_and_ascii_where_it_has_to_be() -> None:
         for name in UNICODE.__slots__:
             value = getattr(signs, name)
             assert all(cell_len(char) == 1 for char in value)
-            assert signs is UNICODE or value.isascii()
+            assert signs is UNICODE or "".join(value).isascii()
 
 
 def test_the_key_table_is_the_registry() -> None:
