@@ -250,36 +250,47 @@ def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
     """Errors of the strict readers of playbooks and sites, in their words."""
     if not outcome.strict:
         return []
-    work = partial(_refused, services(site), (shipped() / "demo.yaml").resolve())
+    own = site_of(site) if site_file(site) is not None else None
+    work = partial(_refused, services(site), own, (shipped() / "demo.yaml").resolve())
     return [problem for found in run.each(work, outcome.strict) for problem in found]
 
 
-def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[Problem]:
-    """Errors of one file. `known`: services of the site; the demo's playbook uses the demo's."""
+def _refused(
+    known: frozenset[str], own: Site | None, demo: Path, item: tuple[Path, str]
+) -> list[Problem]:
+    """Errors of one file. `known`: services of the site; the demo's playbook uses the demo's.
+    `own`: the site, if one is configured: this machine is then where a playbook is to run."""
     path, schema = item
     if path.resolve() == demo:
-        known = frozenset(NAMES[1:])
+        known, own = frozenset(NAMES[1:]), None
     try:
-        _load(path, schema, known)
+        return _load(path, schema, known, own)
     except InvalidFile as error:
         return error.problems
-    return []
 
 
-def _load(path: Path, schema: str, site_services: frozenset[str]) -> None:
-    """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
-    if schema.startswith("omni.site/"):
-        from console.config.site.site import load_site
-
-        load_site(path)
-    elif schema.startswith("omni.lesson/"):
+def _load(
+    path: Path, schema: str, site_services: frozenset[str], own: Site | None
+) -> list[Problem]:
+    """A site file or a lesson by its schema line, else a playbook: services of it that could not
+    start. Raises InvalidFile."""
+    if schema.startswith("omni.lesson/"):
         from console.config.lessons.registry import load_lesson
 
         load_lesson(path)
-    else:
-        from console.config.playbook.load import load_playbook
+        return []
+    from console.runner.prepare import startable
 
-        load_playbook(path, planning=True, site_services=site_services)
+    if schema.startswith("omni.site/"):
+        from console.config.site.site import load_site
+
+        mine = own is not None and path.resolve() == own.path.resolve()
+        return startable.of_site(load_site(path), here=mine)
+    from console.config.playbook.load import load_playbook
+
+    aliases = own.model.names if own is not None else None
+    made = load_playbook(path, planning=True, site_services=site_services, aliases=aliases)
+    return startable.look(made, own, here=own is not None, now=False).problems
 
 
 def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
@@ -312,7 +323,9 @@ def _rules(args: Namespace) -> int:
 
 
 def plan(args: Namespace) -> int:
-    """Print every argv, effect and planned duration, outages of the baseline, lint findings."""
+    """Print every argv, effect and planned duration, outages of the baseline, lint findings. Exit 2
+    if a run would be refused because a service cannot start."""
+    from console.runner.prepare import startable
     from console.runner.prepare.admission import records, told
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan
@@ -327,11 +340,14 @@ def plan(args: Namespace) -> int:
         playbook = playbook_of(args.playbook, args.input, site, planning=True)
         made = make_plan(playbook, site, restore_time(site.name))
     found = told(made.playbook, facts_of(made.site))
+    looked = startable.look(made.playbook, made.site) if made.rehearsal is None else None
+    refused = [made.known.text(str(one)) for one in (looked.problems if looked else ())]
     if args.json:
-        print(json.dumps({**as_json(made), "lint": made.known.data(records(found))}))
+        known = made.known.data(records(found))
+        print(json.dumps({**as_json(made), "lint": known, "refused": refused}))
     else:
-        print("\n".join(lines(made, found)))
-    return int(Exit.OK)
+        print("\n".join(lines(made, found, looked)))
+    return int(Exit.USAGE if refused else Exit.OK)
 
 
 def schema(args: Namespace) -> int:

@@ -146,7 +146,7 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     """The plan for these inputs; missing ones are no error here. Raises InvalidFile, UsageError."""
     from console.checks.lint.rule import facts_of
     from console.config.playbook.load import load_playbook
-    from console.runner.prepare import plan_text
+    from console.runner.prepare import plan_text, startable
     from console.runner.prepare.admission import told
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan
@@ -157,7 +157,7 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
     )
     made = make_plan(playbook, site, restore_time(site.name))
     return Preview(
-        lines=plan_text.lines(made, told(playbook, facts_of(site))),
+        lines=plan_text.lines(made, told(playbook, facts_of(site)), startable.look(playbook, site)),
         missing=playbook.missing,
         digest=digest(playbook, site),
         lessons=(
