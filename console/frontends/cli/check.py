@@ -20,7 +20,7 @@ from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
 from console.checks.preflight import Finding, Level, worst
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
-from console.common.text import clean
+from console.common.text import clean, columns
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate
 from console.config.locate import NAMES, playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
@@ -44,11 +44,12 @@ def gguf(args: Namespace) -> int:
     from console.models.hub.reference import typed
     from console.models.sizing.assessment import wrapped
 
+    width = columns(sys.stdout)
     engine, why = _engine(args)
     answer = check_architecture(typed(args.what), engine, include=tuple(args.include))
-    lines = answer.lines()
+    lines = answer.lines(width)
     if engine is None:
-        lines += wrapped(f"unknown whether a build accepts it: {why}", "        ")
+        lines += wrapped(f"unknown whether a build accepts it: {why}", "        ", width)
     _print(args, lines, answer.to_json())
     finding = answer.finding()
     return int(Exit.HOLD if finding is None else EXIT[LEVELS[finding.level]])
@@ -67,7 +68,7 @@ def checkpoint(args: Namespace) -> int:
         line_bps=_parsed("--line", args.line, parse_rate),
         build=lambda: of_site.build_here(site, lambda: _docker(site)),
     )  # fmt: skip
-    _print(args, found.lines(), found.to_json())
+    _print(args, found.lines(columns(sys.stdout)), found.to_json())
     return int(EXIT[of_site.FITS[found.verdict]])
 
 
@@ -113,7 +114,7 @@ def build(args: Namespace) -> int:
         found = of_site.build(site, ask, lambda: _docker(site))
         good = worst(found) is Level.OK
         lines += [f"{words}: no fault is known" if good else f"{words}:"]
-        lines += [line for one in found for line in finding_lines(one)]
+        lines += [line for one in found for line in finding_lines(one, columns(sys.stdout))]
         rows += found
     return _findings(args, rows, lines)
 
@@ -155,7 +156,8 @@ def _findings(args: Namespace, rows: Sequence[Finding], lines: list[str] | None 
     from console.checks.preflight.of_site import LEVELS
 
     level = worst(rows)
-    lines = lines or [line for one in rows for line in finding_lines(one)]
+    width = columns(sys.stdout)
+    lines = lines or [line for one in rows for line in finding_lines(one, width)]
     data = {"level": str(level), "findings": [{**asdict(x), "level": str(x.level)} for x in rows]}
     _print(args, lines, data)
     return int(EXIT[LEVELS[level]])
