@@ -253,7 +253,7 @@ def _head(result: Result | None, trouble: str) -> Row:
         return ((" ROLLBACK FAILED ", "alarm"),) if trouble else ((" ROLLING BACK ", "alarm"),)
     if result.nothing_to_do:
         words = "Nothing to roll back" + (": the baseline serves" if result.serving else "")
-        return ((words, "good"),)
+        return ((words, "good" if result.serving else "warn"),)
     if not result.serving:
         return ((" ROLLBACK FAILED ", "alarm"),)
     return (("THE BASELINE SERVES", "good"),) if not result.degraded else (("DEGRADED", "warn"),)

@@ -173,8 +173,8 @@ def test_a_whole_plan_draws_nothing(tmp_path: Path) -> None:
     site.write_text(
         "schema: omni.site/v1\nname: ws\nbaseline: {container: b, url: 'http://127.0.0.1:1'}\n"
         "services:\n"
-        "  fast: {process: {argv: [x]}, url: 'http://127.0.0.1:2'}\n"
-        "  slow: {process: {argv: [x]}, url: 'http://127.0.0.1:3'}\n"
+        "  fast: {process: {argv: [cat]}, url: 'http://127.0.0.1:2'}\n"
+        "  slow: {process: {argv: [cat]}, url: 'http://127.0.0.1:3'}\n"
     )
     (modules,) = loaded(
         f"from console.cli import main; assert main(['plan', 'demo', '--site', {str(site)!r}]) == 0"

@@ -110,8 +110,15 @@ def restore_file(site: str) -> Path:
     return state_dir() / "restore" / f"{site}.json"
 
 
-def default_site() -> Path:
-    return config_dir() / "site.yaml"
+SYSTEM_SITE = Path("/etc/omni-console/site.yaml")
+"""The site file of every user of this machine who has none."""
+
+
+def default_site(config: Path | None = None) -> Path:
+    """The site file where none is named: the user's (`config`: that user's directory of
+    configuration), else the machine's; the user's where there is neither."""
+    own = (config or config_dir()) / "site.yaml"
+    return own if os.path.exists(own) or not os.path.exists(SYSTEM_SITE) else SYSTEM_SITE
 
 
 def host_dir() -> Path:

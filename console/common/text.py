@@ -5,8 +5,13 @@ A string that went through `clean()` holds no control byte a terminal could act 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from typing import TextIO
 
+UNLIMITED = 1 << 20
+"""The width of what nobody wraps."""
 LINE_LIMIT = 4096
 """Characters kept of one line, so that a 100 MB line cannot stall a reader."""
 
@@ -61,6 +66,19 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
 def clean_lines(text: str, limit: int = LINE_LIMIT, most: int = 1000) -> list[str]:
     """Foreign text as at most `most` harmless lines; `\\r` counts as a line end."""
     return [clean(line, limit) for line in re.split(r"\r\n|\n|\r", text)[:most]]
+
+
+def columns(out: TextIO, piped: int = UNLIMITED) -> int:
+    """How wide a line may be that is printed to `out`: COLUMNS if it is set, else the width of the
+    terminal. What reads a pipe or a file wants whole lines; `piped` is for what is drawn as wide as
+    there is room."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and int(given):
+        return int(given)
+    with contextlib.suppress(OSError, ValueError):  # closed, or none of the system's files
+        if out.isatty():
+            return os.get_terminal_size(out.fileno()).columns or 80
+    return piped
 
 
 def decode(data: bytes) -> str:

@@ -25,15 +25,16 @@ NAMES = ("baseline", "fast", "slow")
 
 
 def site(given: str | None) -> Site:
-    """The site: given, OMNI_SITE, the user's, else the embedded demo's. Raises InvalidFile."""
+    """The site: given, OMNI_SITE, the user's, the machine's, else the embedded demo's. Raises
+    InvalidFile."""
     from console.config.site.site import load_site
 
     return load_site(site_file(given) or demo_site())
 
 
 def site_file(given: str | None) -> Path | None:
-    """`--site`, then `OMNI_SITE`, then the user's site file, if it exists; None means the embedded
-    demo. Creates and parses nothing."""
+    """`--site`, then `OMNI_SITE`, then the user's site file or the machine's, if one exists; None
+    means the embedded demo. Creates and parses nothing."""
     for named in (given, os.environ.get("OMNI_SITE")):
         if named:
             return Path(named)

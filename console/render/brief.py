@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from console.common.text import clean
+from console.common.text import UNLIMITED, clean
 from console.config.lessons.registry import Lesson
 from console.render.cells import cells, fitted
 
@@ -52,8 +52,8 @@ def _line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
-def page(lessons: Iterable[Lesson], width: int | None) -> list[str]:
-    """The page in lines of at most `width` cells; of any width for None."""
+def page(lessons: Iterable[Lesson], width: int) -> list[str]:
+    """The page in lines of at most `width` cells."""
     every = advices(lessons)
     groups = [[one for one in every if one.avoid], [one for one in every if not one.avoid]]
     heads = (f"{AVOID}, and what to do instead", WORKS)
@@ -64,18 +64,19 @@ def page(lessons: Iterable[Lesson], width: int | None) -> list[str]:
     return [_within(line, width) for line in out]
 
 
-def _rows(found: Sequence[Advice], width: int | None) -> list[str]:
+def _rows(found: Sequence[Advice], width: int) -> list[str]:
     """Two columns; a part that is too long for its column ends with a sign."""
     longest = max(cells(one.what) for one in found)
-    left = min(longest, WIDE if width is None else max(12, (width - ID_CELLS - GAP) * 9 // 20))
+    wide = WIDE if width == UNLIMITED else max(12, (width - ID_CELLS - GAP) * 9 // 20)
+    left = min(longest, wide)
     return [
         f"{one.id:<{ID_CELLS}}{_column(one.what, left, width)}{' ' * GAP}{one.do}" for one in found
     ]
 
 
-def _column(text: str, left: int, width: int | None) -> str:
-    return fitted(text, max(left, cells(text)) if width is None else left, "…")
+def _column(text: str, left: int, width: int) -> str:
+    return fitted(text, max(left, cells(text)) if width == UNLIMITED else left, "…")
 
 
-def _within(line: str, width: int | None) -> str:
-    return line.rstrip() if width is None else fitted(line, width, "…").rstrip()
+def _within(line: str, width: int) -> str:
+    return line.rstrip() if width == UNLIMITED else fitted(line, width, "…").rstrip()

@@ -222,10 +222,14 @@ def begin(
     `expect`: digest of the plan that was shown; a playbook or site changed since is refused.
     `lease_s`: replaces the playbook's lease. `overrides`: lint rules to override, each with a
     reason. `rehearsal`: a rehearsal's mapping, as JSON. Blocks until the baseline has answered one
-    completion. Raises NotStarted (the runner refused), LintRefused or another ConsoleError; no
-    trace is left.
+    completion. Raises NotStarted (the runner refused), LintRefused, InvalidFile (a service could
+    not start) or another ConsoleError; no trace is left.
     """
     _same(playbook, site, expect)
+    if not rehearsal:  # it has stand-ins for programs and models, at ports of its own
+        from console.runner.prepare import startable
+
+        startable.refuse(playbook, site)
     found = _linted(playbook, site, overrides or {}, say, lease_s, blockers=not rehearsal)
     meta = RunMeta(
         run_id="", playbook=str(playbook.path.resolve()), base=str(playbook.base),

@@ -1,11 +1,25 @@
 """Foreign text: nothing that goes through clean() can act on a terminal."""
 
+import os
+import pty
 import re
+import sys
+import termios
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from console.common.text import LINE_LIMIT, clean, clean_lines, decode, one_line, one_of
+from console.common.text import (
+    LINE_LIMIT,
+    UNLIMITED,
+    clean,
+    clean_lines,
+    columns,
+    decode,
+    one_line,
+    one_of,
+)
 from tests.common.harmful import BIDI, INVISIBLE, harmful
 
 ESC, BEL, ST = "\x1b", "\x07", "\x1b\\"
@@ -165,3 +179,21 @@ def test_an_ordinary_line_is_not_copied() -> None:
     """What passes untouched costs a scan and nothing more."""
     line = "INFO 11-05 12:00:00 " + "x" * 100
     assert clean(line) is line
+
+
+def test_how_wide_a_line_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal has its width, a pipe none, and COLUMNS comes before both."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = pty.openpty()
+    reading, writing = os.pipe()
+    with os.fdopen(ours), os.fdopen(theirs, "w") as terminal, os.fdopen(reading), \
+         os.fdopen(writing, "w") as pipe:  # fmt: skip
+        termios.tcsetwinsize(terminal, (24, 132))
+        assert (columns(terminal), columns(pipe), columns(pipe, 100)) == (132, UNLIMITED, 100)
+        termios.tcsetwinsize(terminal, (0, 0))
+        assert columns(terminal) == 80, "a terminal that does not say"
+        for given, wide in (("70", 70), ("0", UNLIMITED), ("wide", UNLIMITED), ("", UNLIMITED)):
+            monkeypatch.setenv("COLUMNS", given)
+            assert columns(pipe) == wide, given
+    assert columns(pipe) == UNLIMITED, "a closed file"
+    assert columns(sys.stdin) == UNLIMITED

@@ -134,7 +134,7 @@ schema: omni.site/v1
 name: ws
 baseline: {{container: deepseek-r1, url: "http://127.0.0.1:8000"}}
 gpus: [{{uuid: GPU-a}}, {{uuid: GPU-b}}]
-services: {{new-engine: {{process: {{argv: [serve]}}, url: "http://127.0.0.1:8004"}}}}
+services: {{new-engine: {{process: {{argv: [cat]}}, url: "http://127.0.0.1:8004"}}}}
 aliases: {ALIASES}
 """
 BOOK = """\

@@ -51,7 +51,11 @@ def checked(hub: LocalHub, capsys: pytest.CaptureFixture[str]) -> Checked:
 
 
 @pytest.fixture
-def told(hub: LocalHub, capsys: pytest.CaptureFixture[str]) -> Told:
+def told(
+    hub: LocalHub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Told:
+    monkeypatch.setenv("COLUMNS", "78")
+
     def ask(*argv: str) -> tuple[int, str]:
         code = main(["check", *argv])
         out = capsys.readouterr().out

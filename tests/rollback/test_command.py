@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from console.cli import main
 from console.common import paths
 from console.common.errors import ConsoleError, Exit
+from console.config.locate import site_file
 from console.host import process
 from console.recovery.rollback import command, records
 from console.recovery.rollback import sealed_plan as sealed
@@ -81,16 +83,49 @@ def test_symlinked_pointer_means_nothing(stage: Stage) -> None:
     assert records.find_all() == []
 
 
-def test_no_run_and_no_site_is_nothing_to_do_and_says_where_it_looked(
+def test_no_run_and_no_site_is_no_success_and_says_where_it_looked(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = rollback(None, False, stage.lines.append)
-    assert result.nothing_to_do
-    assert result.exit_code is Exit.OK
+    assert (result.nothing_to_do, result.serving) == (True, False)
+    assert result.exit_code is Exit.USAGE, "nothing was tried; somebody has to name the site"
     assert stage.lines[-1]["rung"] == "done"
-    assert result.detail == f"nothing to do: no run, and no site file {paths.default_site()}"
+    assert result.detail == (
+        "nothing was rolled back: there is no run here, and no site file "
+        f"{paths.default_site()} or /etc/omni-console/site.yaml; "
+        "name the site: omni-console rollback --site FILE"
+    )
     monkeypatch.setenv("SUDO_USER", "ann")
-    assert "nor one in the home of ann; --site" in rollback(None, False, None).detail
+    assert ", nor one in the home of ann; name" in rollback(None, False, None).detail
+
+
+def test_the_command_for_a_user_without_anything_ends_2(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OMNI_SITE", raising=False)
+    assert main(["rollback"]) == Exit.USAGE
+    assert capsys.readouterr().out.splitlines()[-1].startswith("nothing was rolled back: ")
+    assert main(["rollback", "--json"]) == Exit.USAGE
+    told = json.loads(capsys.readouterr().out)
+    assert (told["serving"], told["nothing_to_do"]) == (False, True)
+    assert main(["rollback", "--if-interrupted"]) == Exit.OK, "it only asks"
+
+
+def test_the_site_file_of_the_machine_is_that_of_a_user_without_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The emergency side and everything else read the same file."""
+    monkeypatch.setattr(paths, "SYSTEM_SITE", stage.root / "etc.yaml")
+    monkeypatch.delenv("OMNI_SITE", raising=False)
+    own = paths.config_dir() / "site.yaml"
+    assert (paths.default_site(), site_file(None)) == (own, None)
+    assert rollback(stage.of_site, False, None).nothing_to_do
+    paths.SYSTEM_SITE.write_text("")
+    assert site_file(None) == paths.default_site() == paths.SYSTEM_SITE
+    assert rollback(stage.of_site, False, None).serving
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text("")
+    assert site_file(None) == paths.default_site() == own
 
 
 def test_explicit_site_comes_before_an_old_run(stage: Stage) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from console.common import paths
-from console.common.errors import ConsoleError, Exit
+from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.files import MOST_END
 from console.frontends.cli import rollback as cli_rollback
 from console.host import process
@@ -207,7 +207,7 @@ def test_a_user_without_a_home_has_a_pointer(stage: Stage) -> None:
 
 @pytest.mark.usefixtures("homeless")
 def test_a_user_without_a_home_or_a_pointer_is_told_so() -> None:
-    with pytest.raises(ConsoleError, match="nothing says which baseline to restore") as raised:
+    with pytest.raises(UsageError, match="nothing says which baseline to restore") as raised:
         rollback(None, False, None)
     assert "HOME" in raised.value.detail
     assert "--site FILE" in raised.value.hint

@@ -40,7 +40,7 @@ schema: omni.site/v1
 name: ws
 baseline: {container: base, url: "http://127.0.0.1:8000"}
 services:
-  cand: {process: {argv: [serve]}, url: "http://127.0.0.1:9001", exclusive: true}
+  cand: {process: {argv: [cat]}, url: "http://127.0.0.1:9001", exclusive: true}
 """
 
 

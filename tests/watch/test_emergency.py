@@ -99,13 +99,13 @@ def test_a_ladder_that_only_the_command_knows_is_found(stage: Stage, key: Key) -
 def test_with_nothing_to_do_the_command_says_so(key: Key) -> None:
     code = (
         "from console.recovery.rollback.command import rollback;"
-        "print(rollback(None, False, None).detail)"
+        "done = rollback(None, False, None); print(done.detail); raise SystemExit(done.exit_code)"
     )
     emergency = key((sys.executable, "-c", code))
     watch = ended(emergency.press().progress)
     result = some(watch.result)
     assert (result.serving, result.nothing_to_do, watch.trouble) == (False, True, "")
-    assert "nothing to do" in result.detail
+    assert "nothing was rolled back" in result.detail
     assert emergency.press().how == "spawned", "a press works again"
 
 

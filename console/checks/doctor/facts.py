@@ -301,7 +301,9 @@ def _site_file(given: str | None) -> SiteFile:
 def _source(given: str | None) -> str:
     if given:
         return "named by --site"
-    return "named by OMNI_SITE" if os.environ.get("OMNI_SITE") else "this user's"
+    if os.environ.get("OMNI_SITE"):
+        return "named by OMNI_SITE"
+    return "this machine's" if paths.default_site() == paths.SYSTEM_SITE else "this user's"
 
 
 def _cards() -> Cards:

@@ -106,24 +106,24 @@ class Preflight:
     def download_s(self) -> float | None:
         return seconds_for(self.here.to_fetch, self.machine.line_bps)
 
-    def lines(self) -> list[str]:
-        """Files, disk and line, checks, then the arithmetic; at most 78 wide, clean."""
+    def lines(self, width: int = fit_text.WIDTH) -> list[str]:
+        """Files, disk and line, checks, then the arithmetic; clean."""
         listing = self.contents.listing
         pinned = f"  at {listing.commit[:12]}" if listing.commit else ""
         out = [f"{one_line(listing.repo, 60)}{pinned}"]
         for one in [*self.contents.lines(), self.here.words, self._line()]:
-            out += fit_text.wrapped(f"  {one}", "    ") if one else []
+            out += fit_text.wrapped(f"  {one}", "    ", width) if one else []
         if self.arguments:
-            out += fit_text.wrapped(f"  loaded as: {self.arguments}", "    ")
+            out += fit_text.wrapped(f"  loaded as: {self.arguments}", "    ", width)
         out.append("")
         for finding in self.findings:
-            out += finding_lines(finding)
+            out += finding_lines(finding, width)
         out.append("")
         if self.assessment is not None:
-            out += fit_text.lines(self.assessment)
+            out += fit_text.lines(self.assessment, width)
         else:
-            out += fit_text.wrapped(f"memory: not calculated: {self.why}", "  ")
-        return [*out, "", *fit_text.wrapped(f"{self.verdict}: {self.because}", "  ")]
+            out += fit_text.wrapped(f"memory: not calculated: {self.why}", "  ", width)
+        return [*out, "", *fit_text.wrapped(f"{self.verdict}: {self.because}", "  ", width)]
 
     def _line(self) -> str:
         origin = self.machine.given.get("line_bps", "")
@@ -147,10 +147,10 @@ class Preflight:
         }  # fmt: skip
 
 
-def finding_lines(finding: Finding) -> list[str]:
-    out = fit_text.wrapped(finding.text, " " * 8)
+def finding_lines(finding: Finding, width: int = fit_text.WIDTH) -> list[str]:
+    out = fit_text.wrapped(finding.text, " " * 8, width)
     if finding.hint:
-        out += fit_text.wrapped(f"        hint: {finding.hint}", " " * 14)
+        out += fit_text.wrapped(f"        hint: {finding.hint}", " " * 14, width)
     return out
 
 

@@ -20,7 +20,7 @@ from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
 from console.checks.preflight import Finding, Level, worst
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
-from console.common.text import clean
+from console.common.text import clean, columns
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate, plural
 from console.config.locate import NAMES, playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
@@ -44,11 +44,12 @@ def gguf(args: Namespace) -> int:
     from console.models.hub.reference import typed
     from console.models.sizing.assessment import wrapped
 
+    width = columns(sys.stdout)
     engine, why = _engine(args)
     answer = check_architecture(typed(args.what), engine, include=tuple(args.include))
-    lines = answer.lines()
+    lines = answer.lines(width)
     if engine is None:
-        lines += wrapped(f"unknown whether a build accepts it: {why}", "        ")
+        lines += wrapped(f"unknown whether a build accepts it: {why}", "        ", width)
     _print(args, lines, answer.to_json())
     finding = answer.finding()
     return int(Exit.HOLD if finding is None else EXIT[LEVELS[finding.level]])
@@ -67,7 +68,7 @@ def checkpoint(args: Namespace) -> int:
         line_bps=_parsed("--line", args.line, parse_rate),
         build=lambda: of_site.build_here(site, lambda: _docker(site)),
     )  # fmt: skip
-    _print(args, found.lines(), found.to_json())
+    _print(args, found.lines(columns(sys.stdout)), found.to_json())
     return int(EXIT[of_site.FITS[found.verdict]])
 
 
@@ -113,7 +114,7 @@ def build(args: Namespace) -> int:
         found = of_site.build(site, ask, lambda: _docker(site))
         good = worst(found) is Level.OK
         lines += [f"{words}: no fault is known" if good else f"{words}:"]
-        lines += [line for one in found for line in finding_lines(one)]
+        lines += [line for one in found for line in finding_lines(one, columns(sys.stdout))]
         rows += found
     return _findings(args, rows, lines)
 
@@ -155,7 +156,8 @@ def _findings(args: Namespace, rows: Sequence[Finding], lines: list[str] | None 
     from console.checks.preflight.of_site import LEVELS
 
     level = worst(rows)
-    lines = lines or [line for one in rows for line in finding_lines(one)]
+    width = columns(sys.stdout)
+    lines = lines or [line for one in rows for line in finding_lines(one, width)]
     data = {"level": str(level), "findings": [{**asdict(x), "level": str(x.level)} for x in rows]}
     _print(args, lines, data)
     return int(EXIT[LEVELS[level]])
@@ -250,36 +252,47 @@ def _strict(outcome: Outcome, site: str | None) -> list[Problem]:
     """Errors of the strict readers of playbooks and sites, in their words."""
     if not outcome.strict:
         return []
-    work = partial(_refused, services(site), (shipped() / "demo.yaml").resolve())
+    own = site_of(site) if site_file(site) is not None else None
+    work = partial(_refused, services(site), own, (shipped() / "demo.yaml").resolve())
     return [problem for found in run.each(work, outcome.strict) for problem in found]
 
 
-def _refused(known: frozenset[str], demo: Path, item: tuple[Path, str]) -> list[Problem]:
-    """Errors of one file. `known`: services of the site; the demo's playbook uses the demo's."""
+def _refused(
+    known: frozenset[str], own: Site | None, demo: Path, item: tuple[Path, str]
+) -> list[Problem]:
+    """Errors of one file. `known`: services of the site; the demo's playbook uses the demo's.
+    `own`: the site, if one is configured: this machine is then where a playbook is to run."""
     path, schema = item
     if path.resolve() == demo:
-        known = frozenset(NAMES[1:])
+        known, own = frozenset(NAMES[1:]), None
     try:
-        _load(path, schema, known)
+        return _load(path, schema, known, own)
     except InvalidFile as error:
         return error.problems
-    return []
 
 
-def _load(path: Path, schema: str, site_services: frozenset[str]) -> None:
-    """A site file or a lesson by its schema line, else a playbook. Raises InvalidFile."""
-    if schema.startswith("omni.site/"):
-        from console.config.site.site import load_site
-
-        load_site(path)
-    elif schema.startswith("omni.lesson/"):
+def _load(
+    path: Path, schema: str, site_services: frozenset[str], own: Site | None
+) -> list[Problem]:
+    """A site file or a lesson by its schema line, else a playbook: services of it that could not
+    start. Raises InvalidFile."""
+    if schema.startswith("omni.lesson/"):
         from console.config.lessons.registry import load_lesson
 
         load_lesson(path)
-    else:
-        from console.config.playbook.load import load_playbook
+        return []
+    from console.runner.prepare import startable
 
-        load_playbook(path, planning=True, site_services=site_services)
+    if schema.startswith("omni.site/"):
+        from console.config.site.site import load_site
+
+        mine = own is not None and path.resolve() == own.path.resolve()
+        return startable.of_site(load_site(path), here=mine)
+    from console.config.playbook.load import load_playbook
+
+    aliases = own.model.names if own is not None else None
+    made = load_playbook(path, planning=True, site_services=site_services, aliases=aliases)
+    return startable.look(made, own, here=own is not None, now=False).problems
 
 
 def _print_findings(outcome: Outcome, problems: list[Problem]) -> None:
@@ -314,8 +327,10 @@ def _rules(args: Namespace) -> int:
 
 
 def plan(args: Namespace) -> int:
-    """Print every argv, effect and planned duration, outages of the baseline, lint findings."""
+    """Print every argv, effect and planned duration, outages of the baseline, lint findings. Exit 2
+    if a run would be refused because a service cannot start."""
     from console.journal.history import usual
+    from console.runner.prepare import startable
     from console.runner.prepare.admission import records, told
     from console.runner.prepare.baseline import restore_time
     from console.runner.prepare.plan import make_plan
@@ -331,11 +346,14 @@ def plan(args: Namespace) -> int:
         past = usual(playbook.name, site.name)
         made = make_plan(playbook, site, restore_time(site.name), history=past)
     found = told(made.playbook, facts_of(made.site))
+    looked = startable.look(made.playbook, made.site) if made.rehearsal is None else None
+    refused = [made.known.text(str(one)) for one in (looked.problems if looked else ())]
     if args.json:
-        print(json.dumps({**as_json(made), "lint": made.known.data(records(found))}))
+        known = made.known.data(records(found))
+        print(json.dumps({**as_json(made), "lint": known, "refused": refused}))
     else:
-        print("\n".join(lines(made, found)))
-    return int(Exit.OK)
+        print("\n".join(lines(made, found, looked)))
+    return int(Exit.USAGE if refused else Exit.OK)
 
 
 def schema(args: Namespace) -> int:

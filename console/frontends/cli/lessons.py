@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
 from argparse import Namespace
 from dataclasses import asdict
@@ -13,7 +12,7 @@ from typing import Any
 
 from console.common.clock import SystemClock
 from console.common.errors import Exit, UsageError
-from console.common.text import clean, one_line
+from console.common.text import UNLIMITED, clean, columns, one_line
 from console.config.lessons import registry as lesson_files
 from console.config.lessons.registry import Lesson, Registry, due_by, load_lesson, load_registry
 from console.config.lessons.use import (
@@ -98,7 +97,7 @@ def _brief(registry: Registry, query: str) -> int:
     found = search(registry.lessons, query)
     if not found:
         return _nothing(query)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = columns(sys.stdout)
     print("\n".join(page(sorted(found, key=lambda one: lesson_files.order(one.id)), width)))
     print("\nomni-console lessons ID shows one whole")
     return int(Exit.OK)
@@ -151,7 +150,8 @@ def _one(registry: Registry, lesson: Lesson, today: date, *, as_json: bool) -> i
         }  # fmt: skip
         print(json.dumps({"lesson": data}))
     else:
-        width = min(WIDEST, shutil.get_terminal_size().columns)
+        width = columns(sys.stdout)
+        width = width if width == UNLIMITED else min(WIDEST, width)
         print("\n".join(text for text, _ in entry(registry, lesson, width, today)))
     return int(Exit.OK)
 

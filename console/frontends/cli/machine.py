@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import textwrap
 import time
@@ -17,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from console.common.errors import Exit, UsageError
-from console.common.text import clean, one_line
+from console.common.text import clean, columns, one_line
 from console.common.units import DURATION_FORM, parse_duration, plural
 from console.host.history import History
 from console.host.sample import Sample, disk_level, gpu_levels, memory_levels
@@ -37,6 +36,10 @@ WHAT = 14
 DETAIL = 2 + 4 + 2 + WHAT + 2
 HINT = 8
 LEAST_WIDTH = 40
+WHOLE: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+"""How a path stays in one piece, to be copied."""
+DRAWN = 100
+"""How wide figures are drawn where nothing limits it."""
 
 LOOK_S = 3.0
 """Seconds to wait for NVML and for a second reading of the swap counters."""
@@ -49,7 +52,7 @@ def doctor(args: Namespace) -> int:
     come. Exit 0 when nothing failed, 5 when something did."""
     from console.checks.doctor.run import counts, in_order, iterate
 
-    width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
+    width = max(LEAST_WIDTH, columns(sys.stdout))
     findings: list[Finding] = []
     group = ""
     for answer in in_order(iterate(args.site)):
@@ -65,7 +68,7 @@ def doctor(args: Namespace) -> int:
         rows = [{**asdict(finding), "group": finding.group} for finding in findings]
         print(json.dumps({"findings": rows, "failed": failed, "warnings": warnings}))
     else:
-        print("\n" + "\n".join(textwrap.wrap(last_line(findings), width)))
+        print("\n" + "\n".join(textwrap.wrap(last_line(findings), width, **WHOLE)))
     return int(Exit.FAILED if failed else Exit.OK)
 
 
@@ -73,16 +76,13 @@ def lines(finding: Finding, width: int) -> list[str]:
     """A finding as a person reads it: sign, what, detail; then the hint, further in."""
     head = f"  {SIGNS[finding.level]}  {finding.what:<{WHAT}}  "
     out = textwrap.wrap(
-        finding.detail, width, initial_indent=head, subsequent_indent=" " * DETAIL,
-        break_on_hyphens=False,
-    )  # fmt: skip
+        finding.detail, width, initial_indent=head, subsequent_indent=" " * DETAIL, **WHOLE
+    )
     out = out or [head.rstrip()]
     inner = " " * (HINT + 3)
     for at, text in enumerate(finding.hint.splitlines()):
         lead = inner if at else f"{'->':>{HINT + 2}} "
-        out += textwrap.wrap(
-            text, width, initial_indent=lead, subsequent_indent=inner, break_on_hyphens=False
-        )
+        out += textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=inner, **WHOLE)
     return out
 
 
@@ -175,7 +175,7 @@ def _print(sample: Sample, as_object: bool) -> None:
     if as_object:
         print(json.dumps(as_json(sample)))
         return
-    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+    width = columns(sys.stdout, DRAWN)
     for row in all_rows(sample, width, time.monotonic(), text_signs(), History()):
         print(plain(row))
     if sample.gpu is None:

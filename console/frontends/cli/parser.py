@@ -11,7 +11,8 @@ from console.common.errors import Exit
 from console.common.text import one_line
 
 SITE_HELP = (
-    "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else the demo's)"
+    "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else "
+    "/etc/omni-console/site.yaml, else the demo's)"
 )
 INPUT_HELP = "give an input of the playbook a value"
 

@@ -22,8 +22,9 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 
 
 def rollback(args: Namespace) -> int:
-    """0 when the baseline serves (or there was nothing to do), 7 when it does not; the worst of
-    all where several interrupted runs are rolled back, with one JSON object for each."""
+    """0 when the baseline serves, 7 when it does not, 2 when there is neither a run nor a site (but
+    0 with --if-interrupted, which only asks); the worst of all where several interrupted runs are
+    rolled back, with one JSON object for each."""
     if args.rehearse:
         from console.rehearsal.workspace import join
 

@@ -4,7 +4,6 @@ during a run and after a crash or a reboot."""
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from argparse import Namespace
@@ -16,9 +15,9 @@ from typing import Any
 
 from console.common.errors import ConsoleError, Exit, UsageError
 from console.common.logs.tail import read_last
-from console.common.text import clean
+from console.common.text import clean, columns
 from console.common.units import format_bytes, format_duration, number
-from console.frontends.cli.machine import guard_json, text_signs
+from console.frontends.cli.machine import DRAWN, guard_json, text_signs
 from console.frontends.tui.watch.baseline import answers_200
 from console.frontends.tui.watch.history import RunRow, rows
 from console.journal.breach import crossed, each
@@ -137,7 +136,7 @@ def _curve(breach: GuardEvent) -> list[str]:
     if end <= begin:
         return []
     level = f", the limit {value_words(found.level, found.unit)}" if found.level is not None else ""
-    wide = max(40, min(100, shutil.get_terminal_size((100, 24)).columns) - 2)
+    wide = max(40, min(DRAWN, columns(sys.stdout, DRAWN)) - 2)
     rows = chart(curve_of(found), begin, end, wide, ROWS, text_signs(), kill)
     return ["", f"{found.name}, {end - begin:.0f} s{level}", *(plain(row) for row in rows)]
 
@@ -233,7 +232,7 @@ def report(args: Namespace) -> int:
     elif args.markdown or not sys.stdout.isatty():
         print(comparison.markdown(comparison.compare(seen)))
     else:
-        width = shutil.get_terminal_size().columns
+        width = columns(sys.stdout)
         print("\n".join(comparison.lines(comparison.compare(seen), width)))
     return int(Exit.OK)
 

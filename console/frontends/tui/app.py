@@ -25,7 +25,8 @@ from textual.screen import Screen
 from textual.signal import Signal
 
 from console.common.text import clean
-from console.frontends.tui import attention, themes
+from console.frontends.tui import themes
+from console.frontends.tui.attention import Attention
 from console.frontends.tui.terminal.driver import ConsoleDriver
 from console.frontends.tui.terminal.input import KeyTurns, Passed
 from console.frontends.tui.watch.baseline import BaselineView
@@ -96,12 +97,10 @@ class ConsoleApp(App[int]):
         self.pressed_at = float("-inf")
         self.press: Press | None = None
         self.proving = False
-        self.told = ""
+        self.attention = Attention(os.environ)
         self.outbox = Outbox(self._trouble)
         self.turns = KeyTurns(self, super().on_event)
-        for theme in themes.THEMES.values():
-            self.register_theme(theme)
-        self.theme = themes.chosen()
+        themes.use(self)
 
     async def on_event(self, event: Event) -> None:
         """Pass on typed keys one by one; only the emergency key waits for nothing."""
@@ -151,7 +150,8 @@ class ConsoleApp(App[int]):
         message.take(message.seen)
 
     def _run_seen(self, snapshot: Snapshot) -> None:
-        self._tell(attention.news(self.snapshot, snapshot), attention.title(snapshot))
+        if isinstance(self._driver, ConsoleDriver):
+            self.attention.tell(self._driver, self.snapshot, snapshot)
         self.snapshot = snapshot
         self.watchers.follow(snapshot)
         self.run_changed.publish(snapshot)
@@ -166,18 +166,6 @@ class ConsoleApp(App[int]):
         self.sample = sample
         self.history.take(sample, time.time())
         self.sampled.publish(sample)
-
-    def _tell(self, words: str, title: str) -> None:
-        """Set the window's title, and call the person at the terminal if there are words."""
-        driver = self._driver
-        if not isinstance(driver, ConsoleDriver):
-            return
-        sequence = attention.title_sequence(title, os.environ) if title != self.told else ""
-        if sequence:
-            self.told = title
-            driver.set_title(sequence)
-        if words:
-            driver.write(attention.alert(words, os.environ))
 
     def _recorded(self, moments: list[Gauge]) -> None:
         """Take in what the run on show has recorded of this machine before this console looked."""
@@ -308,10 +296,7 @@ class ConsoleApp(App[int]):
         self.say("mouse on" if self.mouse_on else "mouse off", "information")
 
     def action_next_theme(self) -> None:
-        """Use the next theme, and remember it."""
-        self.theme = themes.after(self.theme)
-        threading.Thread(target=themes.choose, args=(self.theme,), daemon=True).start()
-        self.say(f"colours: {self.theme}", "information")
+        self.say(f"colours: {themes.use_next(self)}", "information")
 
     def action_prove(self) -> None:
         if self.watchers.readonly:

@@ -8,16 +8,38 @@ from rxvt), which reaches a desktop over SSH too; every terminal knows the bell.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from console.common.text import clean, one_line
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.state import Pause, RunState
+
+if TYPE_CHECKING:
+    from console.frontends.tui.terminal.driver import ConsoleDriver
 
 ENVIRONMENT = "OMNI_ALERT"
 NO_SEQUENCES = ("linux", "dumb", "vt", "cons")
 """Beginnings of TERM of terminals that print what they do not know."""
 OSC_777 = ("rxvt", "foot", "vte")
 MOST = 120
+
+
+class Attention:
+    """Tells the terminal of what happens to the run on show."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._title = ""
+
+    def tell(self, driver: ConsoleDriver, before: Snapshot | None, now: Snapshot) -> None:
+        """Set the window's title if it changed, and call the person if one is needed."""
+        words = title(now)
+        sequence = title_sequence(words, self._environment) if words != self._title else ""
+        if sequence:
+            self._title = words
+            driver.set_title(sequence)
+        if said := news(before, now):
+            driver.write(alert(said, self._environment))
 
 
 def news(before: Snapshot | None, now: Snapshot) -> str:

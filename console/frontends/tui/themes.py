@@ -7,8 +7,10 @@ over every theme.
 from __future__ import annotations
 
 import contextlib
+import threading
 from dataclasses import replace
 
+from textual.app import App
 from textual.theme import BUILTIN_THEMES, Theme
 
 from console.common import paths
@@ -50,7 +52,17 @@ def choose(name: str) -> None:
         write_atomically(paths.state_dir() / "theme", name + "\n")
 
 
-def after(name: str) -> str:
-    """The theme that follows this one in the list."""
+def use(app: App[int]) -> None:
+    """Make the themes known to the app, and use the one that was chosen last."""
+    for theme in THEMES.values():
+        app.register_theme(theme)
+    app.theme = chosen()
+
+
+def use_next(app: App[int]) -> str:
+    """Use the theme that follows in the list and remember it; its name."""
     names = list(THEMES)
-    return names[(names.index(name) + 1) % len(names)] if name in names else names[0]
+    name = names[(names.index(app.theme) + 1) % len(names)] if app.theme in names else names[0]
+    app.theme = name
+    threading.Thread(target=choose, args=(name,), daemon=True).start()
+    return name

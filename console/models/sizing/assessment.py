@@ -228,48 +228,48 @@ def held(need: int, machine: Machine) -> tuple[int, int]:
     return ram, min(need - ram, machine.swap_free or 0)
 
 
-def lines(found: Assessment) -> list[str]:
+def lines(found: Assessment, width: int = WIDTH) -> list[str]:
     """Everything an operator needs to follow the verdict, without markup."""
-    out = wrapped(f"{found.verdict}  {found.strategy}: {found.because}", "  ")
+    out = wrapped(f"{found.verdict}  {found.strategy}: {found.because}", "  ", width)
     for where in dict.fromkeys(term.where for term in found.terms):
-        out += ["", *_place(found, where)]
+        out += ["", *_place(found, where, width)]
     if found.biggest:
         out += ["", "The three biggest:"]
         out += [
             f"  {term.name} on {term.where}: {both_units(term.bytes or 0)}"
             for term in found.biggest
         ]
-    out += list(_limiting(found))
+    out += list(_limiting(found, width))
     if found.verdict is Verdict.NO_GO and not found.would_make_it_go:
         out += ["", "What would make it go: nothing that was tried here"]
     elif found.would_make_it_go:
         out += ["", "What would make it go:"]
         for one in found.would_make_it_go:
-            out += wrapped(f"  - {one}", "    ")
+            out += wrapped(f"  - {one}", "    ", width)
     if found.envelope.points:
         no_go = found.verdict is Verdict.NO_GO
         tried = "Predicted while it loads, until the memory is exhausted:"
         out += ["", tried if no_go else "Predicted while it loads:"]
         for one in found.envelope.lines():
-            out += wrapped(f"  {one}", "    ")
+            out += wrapped(f"  {one}", "    ", width)
     if found.notes:
         out.append("")
         for one in found.notes:
-            out += wrapped(f"note: {one}", "      ")
+            out += wrapped(f"note: {one}", "      ", width)
     return out
 
 
-def wrapped(text: str, indent: str = "") -> list[str]:
+def wrapped(text: str, indent: str = "", width: int = WIDTH) -> list[str]:
     """One paragraph; a word longer than a line is broken."""
-    return textwrap.wrap(text, WIDTH, subsequent_indent=indent) or [""]
+    return textwrap.wrap(text, width, subsequent_indent=indent) or [""]
 
 
-def _place(found: Assessment, where: str) -> Iterator[str]:
+def _place(found: Assessment, where: str, width: int) -> Iterator[str]:
     """The sum at one place, under a rule, against what is available."""
     terms = [term for term in found.terms if term.where == where]
     yield where
     for term in terms:
-        yield from _term(term)
+        yield from _term(term, width)
     limit = next((one for one in found.limits if one.where == where), None)
     total = sum(term.bytes or 0 for term in terms)
     if limit is None:
@@ -278,12 +278,12 @@ def _place(found: Assessment, where: str) -> Iterator[str]:
     yield f"  {'sum':<{_NAME}} {format_bytes(total):>{_SIZE}}   of {_have(limit)}"
 
 
-def _term(term: Term) -> Iterator[str]:
+def _term(term: Term, width: int) -> Iterator[str]:
     size = "not known" if term.bytes is None else format_bytes(term.bytes)
     start = f"  {term.name:<{_NAME}} {size:>{_SIZE}}   "
     yield from (
         textwrap.wrap(
-            start + term.how, WIDTH, subsequent_indent=" " * len(start), drop_whitespace=True
+            start + term.how, width, subsequent_indent=" " * len(start), drop_whitespace=True
         )
         if term.how
         else [start.rstrip()]
@@ -297,15 +297,16 @@ def _have(limit: Limit) -> str:
     return f"{format_bytes(limit.have)}: {format_bytes(limit.left)} left"
 
 
-def _limiting(found: Assessment) -> Iterator[str]:
+def _limiting(found: Assessment, width: int) -> Iterator[str]:
     worst = found.worst
     if worst is None:
         return
     yield ""
     if worst.short_by:
-        yield from wrapped(f"Limiting: {worst.where}, {both_units(worst.short_by)} short", "  ")
+        said = f"{both_units(worst.short_by)} short"
     else:
-        yield from wrapped(f"Limiting: {worst.where}, {both_units(worst.left)} left", "  ")
+        said = f"{both_units(worst.left)} left"
+    yield from wrapped(f"Limiting: {worst.where}, {said}", "  ", width)
     if found.ceiling_tok_s is not None:
         yield f"Projected ceiling: {found.ceiling_tok_s:.3g} tok/s"
     elif found.verdict is Verdict.STREAMING:

@@ -18,6 +18,7 @@ from console.common.text import one_line
 from console.host.privileges import requester
 from console.recovery.rollback.finder import Finder, SelectedPlan
 from console.recovery.rollback.progress import (
+    NOTHING,
     Emit,
     Result,
     Trigger,
@@ -86,7 +87,8 @@ def rollback(
     run_dir: str = "",
     site: str = "",
 ) -> Result:
-    """Restore the baseline, now; `emit` gets each line. `Result.exit_code` is 0 or 7.
+    """Restore the baseline, now; `emit` gets each line. `Result.exit_code` is 0, 7, or 2 if there
+    is neither a run nor a site file.
 
     `site_seal` makes a plan from the site file if no run has a fitting one; `seal_at` makes one
     from the site file of a run that has lost its plan or left the baseline down. `run_dir` names
@@ -101,8 +103,7 @@ def rollback(
         _emit_line(emit, clock, trigger, "note", detail)
 
     who = requester()
-    if os.getuid() == 0:
-        # Imported before root becomes a user, who may not be able to read the interpreter's files.
+    if os.getuid() == 0:  # before root becomes a user who may not read the interpreter's files
         from console.recovery.rollback.procedure import load
 
         load()
@@ -119,8 +120,8 @@ def rollback(
                 record_request(selected.plan.rollback_dir, who, clock.now())
                 result = _run(selected, emit, clock, trigger)
             if selected is not None and selected.first:
-                words = f"site {selected.plan.site_name}: {result.detail}"
-                failed = None if result.serving else replace(result, detail=words)
+                detail = f"site {selected.plan.site_name}: {result.detail}"
+                failed = None if result.serving else replace(result, detail=detail)
                 continue
             if not finder.has_begun(selected):
                 break
@@ -129,11 +130,14 @@ def rollback(
 
 
 def _nothing_to_do() -> str:
-    """Say that there is nothing to do, and which places were searched: the user behind sudo may
-    keep files in places that only that user's own environment names."""
-    words = f"nothing to do: no run, and no site file {paths.default_site()}"
+    """Say that nothing was done, and which places were searched: the user behind sudo may keep
+    files in places that only that user's own environment names."""
     who = one_line(os.environ.get("SUDO_USER", ""), 40)
-    return f"{words}, nor one in the home of {who}; --site names another" if who else words
+    more = f", nor one in the home of {who}" if who else ""
+    return (
+        f"{NOTHING}: there is no run here, and no site file {paths.default_site()} or "
+        f"{paths.SYSTEM_SITE}{more}; name the site: omni-console rollback --site FILE"
+    )
 
 
 def _combined_result(finder: Finder, failed: Result | None, result: Result) -> Result:

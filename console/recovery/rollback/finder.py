@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from console.common import paths
-from console.common.errors import ConsoleError
+from console.common.errors import ConsoleError, UsageError
 from console.host import process
 from console.host.privileges import become, name_of, owner_of
 from console.recovery.rollback import live
@@ -295,9 +295,9 @@ class Finder:
 
 
 def _require_home() -> None:
-    """Raise ConsoleError if plans and site file were not found because no home is known."""
+    """Raise UsageError if plans and site file were not found because no home is known."""
     if paths.is_homeless(paths.state_dir()):
-        raise ConsoleError(
+        raise UsageError(
             "nothing says which baseline to restore",
             f"HOME is not set, and no home directory is known of uid {os.getuid()}",
             "set HOME, or name the site file: omni-console rollback --site FILE",
@@ -348,7 +348,7 @@ def _is_out_of_reach(plan: SealedPlan, uid: int) -> bool:
 
 
 def _site_in(home: str) -> str:
-    return os.path.realpath(Path(home) / ".config" / paths.APP / "site.yaml")
+    return os.path.realpath(paths.default_site(Path(home) / ".config" / paths.APP))
 
 
 def _is_of(plan: SealedPlan, site: str) -> bool:
@@ -378,7 +378,7 @@ def _evidence_for(uid: int) -> str:
     except KeyError:
         return ""
     states = (home / ".local/state" / paths.APP, paths.state_dir())  # the latter with `sudo -E`
-    sites = (home / ".config" / paths.APP / "site.yaml", paths.default_site())
+    sites = (paths.default_site(home / ".config" / paths.APP), paths.default_site())
     if any(owner_of(state / "runs") == uid for state in states):
         return "runs these are"
     return "site it is" if any(owner_of(site) == uid for site in sites) else ""

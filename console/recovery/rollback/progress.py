@@ -62,6 +62,10 @@ def is_of_runner(trigger: object) -> bool:
     return str(trigger).startswith(f"{RUNNER}-")
 
 
+NOTHING = "nothing was rolled back"
+"""How the words begin of a rollback that found neither a run nor a site file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """How a rollback ended. Rates are in tokens a second; `restore_s` is in seconds, None if the
@@ -78,7 +82,11 @@ class Result:
 
     @property
     def exit_code(self) -> Exit:
-        return Exit.OK if self.serving or self.nothing_to_do else Exit.ROLLBACK_FAILED
+        """0 only for a baseline that serves. 2 where nothing says which one: nothing was tried, so
+        nothing has failed, and somebody has to name the site."""
+        if self.serving:
+            return Exit.OK
+        return Exit.USAGE if self.nothing_to_do else Exit.ROLLBACK_FAILED
 
     def fields(self) -> Line:
         """The keys that only the final line has."""

@@ -24,6 +24,7 @@ from console.runtime.spec import ComposeSpec, ContainerSpec, memory_limit
 
 if TYPE_CHECKING:
     from console.checks.lint.unit import Finding
+    from console.runner.prepare.startable import Look
 
 BAR = "─" * 72
 SCALED = "always: the console's own limits, scaled to the machine"
@@ -59,8 +60,9 @@ def as_json(made: Plan) -> dict[str, object]:
     return told
 
 
-def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
-    """The plan as an operator reads it before starting. `found`: lint findings."""
+def lines(made: Plan, found: Iterable[Finding] = (), looked: Look | None = None) -> list[str]:
+    """The plan as an operator reads it before starting. `found`: lint findings. `looked`: what
+    would keep a service from starting."""
     model = made.playbook.model
     out = [clean(model.title)]
     if model.objective:
@@ -74,6 +76,8 @@ def lines(made: Plan, found: Iterable[Finding] = ()) -> list[str]:
         out += [f"  lessons    read first: {clean(one)}" for one in titles(model.lessons)]
     out += [f"  BLOCKER    {clean(one.words)}; a run asks for a reason" for one in blockers(made)]
     out += [f"  lint       {_lint_words(one)}" for one in found]
+    out += [f"  REFUSED    {clean(str(one), 1000)}" for one in (looked.problems if looked else ())]
+    out += [f"  note       {clean(one)}" for one in (looked.awaited if looked else ())]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
     out.append(f"  lease      {lease_terms(lease_of(made, None))}")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from console.host import process
+from console.runner.prepare import startable
 from tests.ports import free_port
 from tests.rollback.conftest import STANDIN
 from tests.runner.e2e.sites import UP, book, host_site
@@ -137,8 +138,12 @@ def test_after_a_failed_rollback_the_site_file_says_what_comes_back(outage: Worl
 # -- runs, site files and sealed plans that disagree -----------------------------------------------
 
 
-def test_a_changed_site_file_forgets_no_candidate_container(bare: World) -> None:
-    """The baseline is a process, and the candidate answers at its very port."""
+def test_a_changed_site_file_forgets_no_candidate_container(
+    bare: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baseline is a process, and the candidate answers at its very port, as an earlier release
+    allowed it."""
+    monkeypatch.setattr(startable, "refuse", lambda playbook, site: None)
     with made_engine() as engine:
         site = json.loads(host_site(bare, engine.host))
         serve = ["env", "-u", "OMNI_RUN", "-u", "OMNI_STEP", sys.executable, "-S", str(STANDIN)]

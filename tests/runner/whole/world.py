@@ -130,6 +130,7 @@ class ScriptedWorld(WorldBase):
         self._out, self._err = Streams(self.machine), Streams(self.machine)
         self._handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGPIPE)}
         self.program = self.write(ENGINE, "")
+        self.program.chmod(0o755)
         """Looked for before the baseline goes down; never executed."""
         self._install(patch)
 

@@ -31,7 +31,7 @@ from console.models.hub.checkpoint import Format
 from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.local_files import local
 from console.models.hub.reference import parse, shard, sidecar
-from console.models.sizing.assessment import wrapped
+from console.models.sizing.assessment import WIDTH, wrapped
 from console.runtime.docker.client import inspect
 from console.runtime.spec import ContainerSpec, ExistingContainer, ServiceSpec
 
@@ -139,26 +139,26 @@ class Answer:
             return Finding(Level.FAIL, "files", "; ".join(self.problems), hint)
         return None if self.verdict is None else self.verdict.finding()
 
-    def lines(self) -> list[str]:
-        """At most 78 wide, clean."""
+    def lines(self, width: int = WIDTH) -> list[str]:
+        """The file and the answer, clean."""
         reading = self.reading
         size = format_bytes(reading.file_bytes) if reading.file_bytes else "size not told"
-        out = wrapped(f"{reading.name}  ({size})", "  ")
-        out += wrapped(f"  architecture: {self.architecture}", "    ")
+        out = wrapped(f"{reading.name}  ({size})", "  ", width)
+        out += wrapped(f"  architecture: {self.architecture}", "    ", width)
         name = reading.header.text("general.name")
-        out += wrapped(f"  name: {name}", "    ") if name else []
+        out += wrapped(f"  name: {name}", "    ", width) if name else []
         read = f"{format_bytes(reading.body_bytes)} read in {reading.exchanges} exchange"
         out.append(f"  {read}{'s'[: reading.exchanges != 1]}")
         for note in reading.notes:
-            out += wrapped(f"  note: {note}", "    ")
+            out += wrapped(f"  note: {note}", "    ", width)
         for problem in self.problems:
-            out += wrapped(f"  incomplete: {problem}", "    ")
+            out += wrapped(f"  incomplete: {problem}", "    ", width)
         if self.verdict is None:
             return out
-        out += wrapped(f"  asked: {self.verdict.engine.text}", "    ")
+        out += wrapped(f"  asked: {self.verdict.engine.text}", "    ", width)
         if self.verdict.said:
-            out += wrapped(f"  it said: {self.verdict.said}", "    ")
-        return [*out, *finding_lines(self.verdict.finding())]
+            out += wrapped(f"  it said: {self.verdict.said}", "    ", width)
+        return [*out, *finding_lines(self.verdict.finding(), width)]
 
     def to_json(self) -> dict[str, Any]:
         reading, verdict = self.reading, self.verdict

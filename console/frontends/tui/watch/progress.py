@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from console.common.clock import Clock
+from console.common.errors import Exit
 from console.common.text import clean_lines, decode, one_line
 from console.journal.run_files import cleaned
-from console.recovery.rollback.progress import Result, is_of_runner, read_lines, result_of, size_of
+from console.recovery.rollback.progress import (
+    NOTHING,
+    Result,
+    is_of_runner,
+    read_lines,
+    result_of,
+    size_of,
+)
 
 TAIL = 8
 TAIL_BYTES = 8192
@@ -88,7 +96,7 @@ class RollbackProgress:
             self._finish(self._last)
             return
         said = _last_output(log, begin)
-        if code == 0 and said:  # a rollback would have left lines, so there was nothing to do
+        if NOTHING in said and code == Exit.USAGE:  # it looked, and found neither run nor site
             self._finish(Result(False, nothing_to_do=True, detail=one_line(said, 600)))
         elif code == 0:
             self.end("the rollback command ended without output")

@@ -1,0 +1,374 @@
+"""What is known before step 1 to keep a service from starting or answering: its program, its model
+file, its port. A typing error there would else be found after the baseline was stopped.
+
+Only what cannot come true later is a problem. A step that runs something may make a file or free a
+port, so behind one a missing file is awaited instead, and a port is not looked at.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from console.common import paths
+from console.common.errors import InvalidFile, Problem, ServiceError
+from console.common.text import one_line
+from console.config.playbook.load import TITLE
+from console.config.playbook.playbook import Playbook
+from console.config.playbook.steps import Step
+from console.config.site.site import Site
+from console.config.yaml import Document, Loc, parse
+from console.host.ports import LOCAL, is_local, listener, owners, port_of
+from console.host.process import COOKIE, ProcessSpec, environment
+from console.runner.prepare.tuning import free_port_after, on_host
+from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
+
+MODEL = ("-m", "--model", "--model-path", "--model_path", "-md", "--model-draft", "-mm", "--mmproj")
+"""Options of engines whose value is a file or a directory, if it is no repository."""
+FETCHED = ("-hf", "--hf", "-mu", "--model-url", "--docker-repo", "-dr", "--mmproj-url")
+"""How options begin with which an engine fetches its model itself."""
+BY_NAME = ("vllm", "sglang")
+"""Engines that take a relative name for a repository."""
+MOST_NAMES = 2000
+
+
+@dataclass
+class _File:
+    """A file that declares services, and where: of the playbook or of the site."""
+
+    document: Document
+    guessed: tuple[str, ...] = ()
+    """Inputs without a value yet: what is made of them is not judged."""
+
+    def raw(self, *loc: str) -> Any:
+        found: Any = self.document.data
+        for key in loc:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
+
+    def is_guessed(self, name: str) -> bool:
+        text = str(self.raw("services", name))
+        return any(f"inputs.{one}" in text for one in self.guessed)
+
+    def at(self, loc: tuple[str, ...], words: Sequence[str], index: int) -> Loc:
+        """The place of a word of a list; that of the list where an input became several words."""
+        raw = self.raw(*loc)
+        return (*loc, index) if isinstance(raw, list) and len(raw) == len(words) else loc
+
+
+@dataclass
+class Look:
+    """The problems of a playbook's services, and what is awaited of its earlier steps, in words."""
+
+    problems: list[Problem] = field(default_factory=list)
+    awaited: list[str] = field(default_factory=list)
+
+
+def look(playbook: Playbook, site: Site | None, *, here: bool = True, now: bool = True) -> Look:
+    """Look at every service that the playbook starts, in the order of its steps.
+
+    `site`: None if none is known. `here`: whether this is the machine on which it is to run, so
+    that its files and programs count. `now`: whether it is to run now, so that its ports have to be
+    free.
+    """
+    mine = _File(parse(playbook.text, str(playbook.path), TITLE), playbook.missing)
+    walk = _Walk(playbook, site, here, now, mine)
+    for _, step in playbook.steps():
+        if step.when:
+            walk.step(step)
+    return walk.found
+
+
+def refuse(playbook: Playbook, site: Site) -> None:
+    """Raise InvalidFile if a service of the playbook cannot start or answer."""
+    if found := look(playbook, site).problems:
+        raise InvalidFile("no run starts: a service could not start", sorted(found))
+
+
+def of_site(site: Site, *, here: bool) -> list[Problem]:
+    """The same of every service that a site file declares; its baseline may be serving now."""
+    file = _File(parse(site.text, str(site.path), TITLE))
+    found: list[Problem] = []
+    for name, spec in site.service_specs().items():
+        at = ("services", name)
+        found += _ports(file, at, spec)
+        found += _files(file, at, spec) if here else ()
+        found += _same_as_baseline(file, at, spec, site, here)
+    found += _ports(file, ("baseline",), site.baseline_spec())
+    found += _files(file, ("baseline",), site.baseline_spec()) if here else ()
+    return found
+
+
+class _Walk:
+    """Goes through the steps and remembers what is up and what may have been made."""
+
+    def __init__(
+        self, playbook: Playbook, site: Site | None, here: bool, now: bool, mine: _File
+    ) -> None:
+        self.playbook, self.site, self.mine = playbook, site, mine
+        self.here, self.now = here, now
+        self.declared = playbook.services()
+        self.of_site = site.service_specs() if site is not None else {}
+        self.theirs: _File | None = None
+        self.up: dict[str, ServiceSpec] = {}
+        self.makers: list[Step] = []
+        self.stopped = False
+        self.seen: set[str] = set()
+        self.found = Look()
+
+    def step(self, step: Step) -> None:
+        starts = step.service.start if step.service is not None else None
+        if step.tune is not None and step.tune.service:
+            starts = step.tune.service
+        if starts:
+            self._start(starts)
+            if (spec := self.up.get(starts)) is not None and _writes(spec):
+                self.makers.append(step)
+        if step.service is not None and step.service.stop:
+            self.up.pop(step.service.stop, None)
+            self.stopped = True
+        elif step.cutover is not None and not step.cutover.stays:
+            self.up.clear()
+        elif step.run or step.script or step.manual or step.download:
+            self.makers.append(step)
+
+    def _start(self, name: str) -> None:
+        spec = self.declared.get(name) or self.of_site.get(name)
+        if spec is None:
+            return  # the baseline, or one that the strict reader refuses
+        file = self.mine if name in self.declared else self._site_file()
+        if file.is_guessed(name):
+            return
+        at = ("services", name)
+        for other in self.up.values():
+            if other.name != name and _same_door(other.url, spec.url):
+                what = f"service '{name}' has the port of '{other.name}', which is up by then"
+                self._refuse(file.document.problem((*at, "url"), what, "a port of its own"))
+        self.up[name] = spec
+        if name not in self.seen:
+            self.seen.add(name)
+            self._judge(file, at, spec)
+
+    def _judge(self, file: _File, at: tuple[str, ...], spec: ServiceSpec) -> None:
+        self._refuse(*_ports(file, at, spec))
+        if self.site is not None:
+            self._refuse(*_same_as_baseline(file, at, spec, self.site, self.here))
+        if not self.here:
+            return
+        for problem, path in _missing(file, at, spec):
+            maker = self._maker(path)
+            if maker is None:
+                self._refuse(problem)
+            else:
+                self.found.awaited.append(
+                    f"{spec.name}: {one_line(str(path))} is not there yet; step {maker.id} has to "
+                    "make it"
+                )
+        if self.now and not self._anything() and not self.stopped:
+            self._refuse(*_taken(file, at, spec))
+
+    def _anything(self) -> bool:
+        """Whether a step before may free a port: it runs a program, or asks a person."""
+        return any(step.download is None and step.service is None for step in self.makers)
+
+    def _maker(self, path: Path) -> Step | None:
+        """The latest step before that may make a file; None if none can."""
+        for step in reversed(self.makers):
+            if step.download is None:
+                return step
+            to = Path(self.playbook.base, os.path.expanduser(step.download.to))
+            if path.is_relative_to(to):
+                return step
+        return None
+
+    def _refuse(self, *problems: Problem) -> None:
+        self.found.problems += [one for one in problems if one not in self.found.problems]
+
+    def _site_file(self) -> _File:
+        assert self.site is not None
+        if self.theirs is None:
+            self.theirs = _File(parse(self.site.text, str(self.site.path), TITLE))
+        return self.theirs
+
+
+def _writes(spec: ServiceSpec) -> bool:
+    """Whether a service may make files on this machine: one in a container with a place for that.
+    An engine that is a process makes none that another one serves."""
+    if isinstance(spec.runs, ContainerSpec):
+        return any(not mount.read_only for mount in spec.runs.mounts)
+    return isinstance(spec.runs, ComposeSpec)
+
+
+def _same_door(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same port of the same address."""
+    hosts = [urlsplit(url).hostname or "" for url in (one, other)]
+    near = hosts[0] == hosts[1] or all(host in LOCAL for host in hosts)
+    return near and port_of(one) == port_of(other)
+
+
+def _same_as_baseline(
+    file: _File, at: tuple[str, ...], spec: ServiceSpec, site: Site, here: bool
+) -> Iterator[Problem]:
+    base = site.model.baseline.url
+    if _same_door(base, spec.url):
+        what = f"service '{spec.name}' has the baseline's own port {port_of(base)}"
+        hint = _free_near(port_of(base)) if here else ""
+        yield file.document.problem((*at, "url"), what, "another port", hint)
+
+
+def _free_near(port: int) -> str:
+    try:
+        return f"{free_port_after(port)} is free"
+    except ServiceError:
+        return ""
+
+
+def _words(spec: ServiceSpec) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The lists of words of a service's command line, each with its keys below the service."""
+    if isinstance(spec.runs, ProcessSpec):
+        yield ("process", "argv"), spec.runs.argv
+    elif isinstance(spec.runs, ContainerSpec):
+        yield ("container", "entrypoint"), spec.runs.entrypoint
+        yield ("container", "command"), spec.runs.command
+
+
+def _options(words: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The values of options, `--name VALUE` or `--name=VALUE`, and where each stands."""
+    for index, (word, after) in enumerate(pairwise((*words, ""))):
+        name, sign, value = word.partition("=")
+        if name in names:
+            yield (index, value) if sign else (index + 1, after)
+
+
+def _ports(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Problem]:
+    """The port that the command line gives has to be the one at which the service is asked."""
+    outer = port_of(spec.url)
+    inner = outer
+    if isinstance(spec.runs, ContainerSpec) and spec.runs.network != "host":
+        published = dict(spec.runs.ports)
+        if not published or spec.runs.network:
+            return
+        if outer not in published and is_local(spec.url):
+            ports = ", ".join(map(str, published))
+            what = f"service '{spec.name}' is asked at port {outer}, but publishes {ports}"
+            yield file.document.problem((*at, "url"), what, f"{outer}:PORT among its ports")
+            return
+        inner = published.get(outer, 0)
+    for keys, words in _words(spec):
+        given = list(_options(words, ("--port",)))
+        if not given or not inner or "--" in words:
+            continue
+        index, value = given[-1]  # the last one counts
+        if value.isascii() and value.isdigit() and int(value) != inner:
+            loc = file.at((*at, *keys), words, index)
+            asked = one_line(spec.url, 80)
+            what = f"service '{spec.name}' listens at port {value}, but is asked at {asked}"
+            hint = "" if inner == outer else f"port {outer} leads to port {inner} of its container"
+            yield file.document.problem(loc, what, f"--port {inner}", hint)
+
+
+def _files(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> list[Problem]:
+    return [problem for problem, _ in _missing(file, at, spec)]
+
+
+def _missing(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[tuple[Problem, Path]]:
+    """What the command line names and this machine does not have, and where it would be."""
+    demo = paths.demo_dir()  # which makes its models when it is first started
+    if isinstance(spec.runs, ProcessSpec):
+        yield from _program(file, at, spec.name, spec.runs)
+    for keys, words in _words(spec):
+        if any(word.startswith(FETCHED) for word in words):
+            continue
+        for index, value in _options(words, MODEL):
+            path = on_host(spec.runs, value) if _is_file(value, words) else None
+            if path is not None and not path.exists() and not path.is_relative_to(demo):
+                loc = file.at((*at, *keys), words, index)
+                what = f"service '{spec.name}': there is no {one_line(str(path), 300)}"
+                yield file.document.problem(loc, what, "a model that is there", _near(path)), path
+
+
+def _is_file(value: str, words: Sequence[str]) -> bool:
+    """Whether an option's value can only be a path: engines take names of repositories, too."""
+    if value.startswith(("/", "./", "../")):
+        return True
+    by_name = any(name in word for word in words[:6] for name in BY_NAME)
+    return value.endswith(".gguf") and not by_name
+
+
+def _near(path: Path) -> str:
+    """What was meant, as far as the directory tells."""
+    parent = next((one for one in path.parents if one.is_dir()), None)
+    if parent is None or parent != path.parent:
+        return f"there is no directory {one_line(str(path.parent), 200)}"
+    try:
+        names = os.listdir(parent)[:MOST_NAMES]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, names, 1)
+    return f"did you mean {one_line(near[0], 120)}?" if near else f"ls {one_line(str(parent), 200)}"
+
+
+def _program(
+    file: _File, at: tuple[str, ...], name: str, runs: ProcessSpec
+) -> Iterator[tuple[Problem, Path]]:
+    """The program and the directory that it is started in."""
+    keys, program = (*at, "process"), runs.argv[0]
+    try:
+        path = environment(runs.env, "", within=runs.within).get("PATH", os.defpath)
+    except ServiceError as error:
+        where = Path(runs.within.conda or runs.within.file)
+        words = f"service '{name}': {error}"
+        yield file.document.problem((*keys, "environment"), words, "", error.hint), where
+        return
+    if runs.cwd and not os.path.isdir(runs.cwd):
+        what = f"service '{name}': there is no directory {one_line(runs.cwd, 200)}"
+        yield file.document.problem((*keys, "cwd"), what, "the one it starts in"), Path(runs.cwd)
+        return
+    loc = file.at((*keys, "argv"), runs.argv, 0)
+    said = one_line(program, 200)
+    if "/" not in program:
+        if shutil.which(program, path=path) is None:
+            what = f"service '{name}': no program {said} is found"
+            hint = "its whole path; an argv knows no alias and no function of a shell"
+            yield file.document.problem(loc, what, "a program of PATH", hint), Path(program)
+        return
+    found = Path(runs.cwd, program)
+    if not found.exists():
+        what = f"service '{name}': there is no program {said}"
+        yield file.document.problem(loc, what, "a program that is there", _near(found)), found
+    elif not (found.is_file() and os.access(found, os.X_OK)):
+        what = f"service '{name}': {said} cannot be executed"
+        hint = f"chmod +x {one_line(str(found), 200)}" if found.is_file() else ""
+        yield file.document.problem(loc, what, "a program", hint), found
+
+
+def _taken(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[Problem]:
+    """Whether another program has the service's port now. What a run has started may be the very
+    service, and what the engine holds for a container may be its container."""
+    url, port = spec.url, port_of(spec.url)
+    if not is_local(url) or not owners(url):
+        return
+    if isinstance(spec.runs, ContainerSpec | ComposeSpec):
+        return  # a container of an earlier run is used again; the engine holds its port
+    who = listener(url)
+    if who is not None and _is_of_a_run(who.pid):
+        return
+    holder = f"process {who.pid} ({who.words})" if who else "another user's program"
+    what = f"service '{spec.name}': port {port} is taken by {holder}"
+    hint = f"`{who.how_to_end(port)}` ends it; {_free_near(port)}" if who else _free_near(port)
+    yield file.document.problem((*at, "url"), what, "a port that is free", hint.rstrip("; "))
+
+
+def _is_of_a_run(pid: int) -> bool:
+    try:
+        data = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return any(one.startswith(f"{COOKIE}=".encode()) for one in data.split(b"\0"))
