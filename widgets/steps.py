@@ -54,9 +54,9 @@ def times(step: StepView, now: float) -> str:
     return actual if step.takes_s is None else f"{actual or '-'}/{short(step.takes_s)}"
 
 
-def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
+def step_row(step: StepView, width: int, now: float, verdict: str = "", until: float = 0.0) -> Row:
     """One line: sign, id (title if there is room), attempt, a gate's verdict, times at the right
-    edge. A gate that ran and said no has the sign of its verdict."""
+    edge, or when a question expires. A gate that ran and said no has the sign of its verdict."""
     signs = glyphs()
     tone = VERDICT_TONE.get(verdict) or tone_of(step)
     again = f" #{step.attempt}" if step.attempt > 1 else ""
@@ -69,7 +69,8 @@ def step_row(step: StepView, width: int, now: float, verdict: str = "") -> Row:
     if width >= 52 and step.title and step.title != step.id:
         left.append((f"  {clean(step.title)}", "dim"))
     over = _late(step, now)
-    right: Row = ((times(step, now), "warn" if over else "dim"), (" ", ""))
+    clock = f"until {time.strftime('%H:%M', time.localtime(until))}" if until else times(step, now)
+    right: Row = ((clock, "warn" if over and not until else "dim"), (" ", ""))
     return spread(tuple(left), right, width, signs.ellipsis)
 
 
@@ -99,7 +100,8 @@ def list_rows(view: RunView, width: int, now: float, at: str = "") -> tuple[list
             rows.append(fit(((clean(phase), "bold"),), width, glyphs().ellipsis))
             index.append(-1)
         said = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
-        row = step_row(step, width, now, said)
+        asks = view.state is RunState.WAITING_APPROVAL and step.state is StepState.RUNNING
+        row = step_row(step, width, now, said, view.until if asks else 0.0)
         if step.id == at and step.state is StepState.PENDING:
             row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
         rows.append(row)
