@@ -57,11 +57,12 @@ def times(step: StepView, now: float) -> str:
 
 
 def step_row(
-    step: StepView, width: int, now: float, verdict: str = "", *, down: bool = False
-) -> Row:
+    step: StepView, width: int, now: float, verdict: str = "", *, down: bool = False,
+    until: float = 0.0,
+) -> Row:  # fmt: skip
     """One line: sign, id (title if there is room), attempt, a gate's verdict, times at the right
-    edge, and a sign if the baseline is `down` for it. A gate that ran and said no has the sign of
-    its verdict."""
+    edge, or when a question expires, and a sign if the baseline is `down` for it. A gate that ran
+    and said no has the sign of its verdict."""
     signs = glyphs()
     tone = VERDICT_TONE.get(verdict) or tone_of(step)
     again = f" #{step.attempt}" if step.attempt > 1 else ""
@@ -74,8 +75,9 @@ def step_row(
     if width >= 52 and step.title and step.title != step.id:
         left.append((f"  {clean(step.title)}", "dim"))
     over = _late(step, now)
+    clock = f"until {time.strftime('%H:%M', time.localtime(until))}" if until else times(step, now)
     mark: Part = (f" {signs.down}" if down else "  ", "warn")
-    right: Row = ((times(step, now), "warn" if over else "dim"), mark)
+    right: Row = ((clock, "warn" if over and not until else "dim"), mark)
     return spread(tuple(left), right, width, signs.ellipsis)
 
 
@@ -140,7 +142,9 @@ def list_rows(
         index.append(-1)
         for number, step in zip(group, steps, strict=True):
             said = verdicts.get(step.id, "") if step.state is StepState.SUCCEEDED else ""
-            row = step_row(step, width, now, said, down=step.id in down)
+            asks = view.state is RunState.WAITING_APPROVAL and step.state is StepState.RUNNING
+            until = view.until if asks else 0.0
+            row = step_row(step, width, now, said, down=step.id in down, until=until)
             if step.id == at and step.state is StepState.PENDING:
                 row = ((f"{glyphs().arrow} ", "warn"), *row[1:])
             rows.append(row)

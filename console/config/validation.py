@@ -115,7 +115,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 _OTHERS = {"cmd": "argv", "command": "argv", "environment": "env", "directory": "cwd",
            "workdir": "cwd", "working_directory": "cwd", "depends_on": "requires", "if": "when",
-           "volumes": "mounts", "healthcheck": "ready"}  # fmt: skip
+           "volumes": "mounts", "healthcheck": "ready", "message": "prompt"}  # fmt: skip
 """Keys with the same meaning in other formats, which look like a different key here."""
 
 _EXPECTED = {
@@ -173,10 +173,11 @@ def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -
     name = one_line(str(written[-1]), 60) if written else "file"
     if kind == "extra_forbidden":
         known = _siblings(model)
-        near = [_OTHERS[name]] if _OTHERS.get(name) in known else []
-        near = near or difflib.get_close_matches(name, known, 1)
+        here = _keys_at(model, item["loc"][:-1]) or known
+        near = [_OTHERS[name]] if _OTHERS.get(name) in here else []
+        near = near or difflib.get_close_matches(name, here, 1)
         hint = f"did you mean '{near[0]}'?" if near else ""
-        if near == [name]:
+        if near == [name] or (not near and name in known):
             hint = "it belongs to another part of the file"
         return document.problem(loc, f"unknown key '{name}'", hint=hint, key=True)
     if kind == "missing":
@@ -222,6 +223,20 @@ def _siblings(model: type[BaseModel]) -> list[str]:
             names.append(info.alias or key)
             todo += _models_in(info.annotation)
     return names
+
+
+def _keys_at(model: type[BaseModel], loc: Loc) -> list[str]:
+    """The keys that are known at a place of the file; empty if the place is not understood. What
+    is no field on the way there is an index, a name of the file's own or a tag of a union."""
+    at = [model]
+    for part in loc:
+        fields = [
+            info for one in at for key, info in one.model_fields.items()
+            if part in (key, info.alias)
+        ]  # fmt: skip
+        if fields:
+            at = [found for info in fields for found in _models_in(info.annotation)]
+    return [info.alias or key for one in at for key, info in one.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 CALL_S = 2.0
 """Deadline of an ordinary call; starting may take START_S, stopping its grace plus STOP_EXTRA_S."""
 START_S = 30.0
+PROGRAMS = ("dockerd", "docker", "podman")
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin"
 OLDEST_PODMAN = 5
 """Older major versions silently give a container no cards."""
 MESSAGE_LIMIT = 600
@@ -117,6 +120,13 @@ def too_old(version: Mapping[str, Any]) -> str:
     if major.isdigit() and int(major) < OLDEST_PODMAN:
         return f"Podman {OLDEST_PODMAN} or newer is needed, or Docker Engine 20.10 or newer"
     return ""
+
+
+def is_installed() -> bool:
+    """Whether a program of a container engine is on this machine; a client alone counts, because
+    somebody may forward an engine's socket to it."""
+    path = f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
+    return any(shutil.which(name, path=path) for name in PROGRAMS)
 
 
 class RawEngine:

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from console.common.errors import Exit, InvalidFile
 from console.host.process import ProcessSpec
-from console.recovery.rollback import observe
+from console.recovery.rollback import context, observe
 from console.recovery.rollback.finder import _belongs_to
 from console.recovery.rollback.procedure import Procedure
 from console.recovery.rollback.progress import Result, Trigger
@@ -70,6 +70,11 @@ def roll_back(stage: Stage, **changes: object) -> list[str]:
     return [*reported(stage), *(steady(stage, one) for one in summary(result))]
 
 
+def took(stage: Stage) -> float:
+    """Seconds from the first line to the last one."""
+    return float(stage.lines[-1]["t"] - stage.lines[0]["t"])
+
+
 def reported(stage: Stage) -> list[str]:
     found = [f"{x['rung']} {x['state']}: {x['detail']}" for x in stage.lines if x["rung"] != "done"]
     return [steady(stage, one) for one in found]
@@ -120,10 +125,14 @@ def test_a_baseline_that_does_not(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(stage.root / "bin"))
         patch.setattr(Procedure, "_ping_engine", lambda *_: None)  # its note may come at any moment
-        lines = roll_back(stage, baseline=container, engine=engine)
-    waits = sum("start note: no container engine" in one for one in lines)
-    assert 10 < waits < 40, "an engine may come back, but it is waited for once"
-    found["no engine"] = list(dict.fromkeys(lines))
+        patch.setattr(context, "is_installed", lambda: True)
+        found["no engine"] = roll_back(stage, baseline=container, engine=engine)
+        assert 300 < took(stage) < 450, "an engine may come back, but is waited for once"
+        patch.setattr(context, "is_installed", lambda: False)
+        found["none is installed"] = roll_back(stage, baseline=container, engine=engine)
+        assert took(stage) < 1, "nothing is waited for that cannot come"
+    for name in ("no engine", "none is installed"):
+        assert len(found[name]) == len(set(found[name])), "each fact once"
     stage.seal(baseline=replace(stage.plan.baseline, process=SLEEPS, kind="process"))
     assert found == snapshot
 

@@ -126,7 +126,7 @@ def nvidia(facts: Facts, check: Check) -> Iterator[Finding]:
     if "nvidia" in names or _by_cdi(found):
         yield check.ok("containers can use the cards" + ("" if "nvidia" in names else " (CDI)"))
     else:
-        yield check.warning(f"the engine knows no NVIDIA runtime, only {', '.join(names)}", RUNTIME)
+        yield check.warning(f"the engine has no NVIDIA runtime, only {', '.join(names)}", RUNTIME)
 
 
 def limits(facts: Facts, check: Check) -> Iterator[Finding]:

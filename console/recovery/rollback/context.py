@@ -21,12 +21,13 @@ from console.recovery.rollback import live as livelog
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.progress import Report, StageName
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missing
+from console.runtime.engine_api import EngineDenied, RawEngine, compose_is_missing, is_installed
 
 COMMAND_S = 15.0
 """Deadline of one call of the docker command, seconds."""
 DENIED_S = 6.0
 """Seconds for which an engine whose socket this user may not open is asked again."""
+MISSING = "no engine is installed on this machine"
 SLICE_S = 0.2
 """Seconds that one wait for a thread lasts at most; see `join_all`."""
 
@@ -60,6 +61,9 @@ class RollbackContext:
 
     manual: Callable[[], tuple[str, ...]] = tuple
     """Returns the commands to type by hand; none once they have been reported."""
+
+    told: set[tuple[str, str]] = field(default_factory=set)
+    """What was said of an engine that is away, by stage."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -100,9 +104,10 @@ class RollbackContext:
         self.report.failed(stage, detail)
 
     def report_engine_away(self, stage: StageName, error: EngineError, limit_s: float) -> bool:
-        """Report that the engine does not answer and for how long it is asked again. The first
-        time, also report the commands for an operator who does not want to wait. Return False once
-        the engine has refused this user for DENIED_S without a break, which does not pass."""
+        """Report that the engine does not answer and for how long it is asked again, each fact
+        once. The first time, also report the commands for an operator who does not want to wait.
+        Return False once the engine has refused this user for DENIED_S without a break, which does
+        not pass."""
         hint = f"; {error.hint}" if error.hint else ""
         denied, now = isinstance(error, EngineDenied), self.clock.monotonic()
         if not denied:
@@ -110,11 +115,20 @@ class RollbackContext:
         elif self.denied_since is None:
             self.denied_since = now
         limit = format_duration(min(limit_s, DENIED_S) if denied else limit_s)
-        self.report.note(stage, f"{error}; asking again for up to {limit}{hint}")
+        told = (stage, str(error))
+        if told not in self.told:
+            self.told.add(told)
+            self.report.note(stage, f"{error}; asking again for up to {limit}{hint}")
         for command in self.manual():
             self.report.note(stage, f"by hand: {command}")
         self.manual = tuple
         return self.denied_since is None or now - self.denied_since < DENIED_S
+
+    @staticmethod
+    def engine_is_missing(engine: RawEngine | None) -> bool:
+        """Whether there is neither the engine's socket nor any engine's program: one that is away
+        comes back, and this one never will."""
+        return engine is not None and not os.path.exists(engine.path) and not is_installed()
 
     @property
     def mark(self) -> str:

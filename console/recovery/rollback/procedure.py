@@ -15,7 +15,7 @@ from pathlib import Path
 
 from console.common import paths
 from console.common.clock import Clock, SystemClock
-from console.common.errors import ConsoleError, EngineError
+from console.common.errors import ConsoleError, EngineError, EngineTimeout
 from console.host import process
 from console.host.ports import listener, port_of
 from console.host.process import COOKIE, ProcessSpec
@@ -197,10 +197,11 @@ class Procedure:
             return
 
         def ping() -> None:
-            try:
-                engine.ping(ENGINE_REPORT_S)
-            except EngineError as error:
-                context.report.note("stop", str(error))
+            with contextlib.suppress(EngineError):  # the stage that needs it says the rest at once
+                try:
+                    engine.ping(ENGINE_REPORT_S)
+                except EngineTimeout as error:
+                    context.report.note("stop", str(error))
 
         # If no thread can be started, the stage that needs the engine reports the hang later.
         with contextlib.suppress(OSError, RuntimeError):

@@ -121,8 +121,8 @@ def _takes_long(command: Command) -> bool:
 @rule(
     "cuda-too-old-for-sm120", ERROR, "F-012",
     title="CUDA older than 12.8 for a Blackwell card",
-    why="12.1 and 12.4 know no compute_120 at all, 12.6 knows a preview: nvcc stops, or the wheel "
-    "has no kernel for the card.",
+    why="12.1 and 12.4 lack compute_120, 12.6 has only a preview: nvcc stops, or the wheel has no "
+    "kernel for the card.",
     fix="nvidia/cuda:12.8.0-devel-… or newer, and PyTorch from the cu128 index",
     needs="cards of compute 12.0", when=vocabulary.for_sm120,
 )  # fmt: skip

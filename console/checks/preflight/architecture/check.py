@@ -157,7 +157,12 @@ class Answer:
             return out
         out += wrapped(f"  asked: {self.verdict.engine.text}", "    ", width)
         if self.verdict.said:
-            out += wrapped(f"  it said: {self.verdict.said}", "    ", width)
+            # what is accepted ends at the values that the probe leaves out, with an error's words
+            taken = (
+                "its loader knows the architecture; it stopped at values that the probe leaves out"
+            )
+            words = taken if self.verdict.accepted else f"it said: {self.verdict.said}"
+            out += wrapped(f"  {words}", "    ", width)
         return [*out, *finding_lines(self.verdict.finding(), width)]
 
     def to_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.logs.tail import read_last, size_of
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
-from console.recovery.rollback.context import RollbackContext, log_path
+from console.recovery.rollback.context import MISSING, RollbackContext, log_path
 from console.recovery.rollback.observe import OWNER_S, Observed
 from console.recovery.rollback.stages import stop
 from console.runtime.engine_api import EngineRefused, NoSuchContainer, RawEngine
@@ -49,7 +49,8 @@ class Baseline(Observed):
         self.failed = False
         """The last start raised an error."""
         self.gone = False
-        """The engine answers that the container does not exist, and nothing can create it again."""
+        """The engine answers that the container does not exist, and nothing can create it again;
+        or there is no engine on this machine."""
         self._give_up_at: float | None = None
         """When to stop waiting for an engine that is away; None before the wait has begun."""
         self._log_begin = 0
@@ -155,6 +156,9 @@ class Baseline(Observed):
                     raise
                 context.report.note("start", f"{error}; trying again")
             except EngineError as error:
+                if context.engine_is_missing(context.engine):
+                    self.gone = True
+                    raise EngineError(error.title, f"{error.detail}; {MISSING}") from None
                 asks_again = context.report_engine_away("start", error, START_WAIT_S)
                 # A start that timed out may have succeeded all the same.
                 if isinstance(error, EngineTimeout) and self.running():

@@ -15,7 +15,13 @@ from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.units import format_duration
 from console.host import cgroup, process
 from console.host.memory import kill_wait_s, pids_of_container, resident
-from console.recovery.rollback.context import RollbackContext, in_thread, join_all, run_all
+from console.recovery.rollback.context import (
+    MISSING,
+    RollbackContext,
+    in_thread,
+    join_all,
+    run_all,
+)
 from console.recovery.rollback.live import Live
 from console.recovery.rollback.observe import is_up
 from console.recovery.rollback.stages import drain, fence
@@ -139,6 +145,10 @@ def _end_containers(context: RollbackContext) -> None:
             context.fail("stop", str(error))
             return
         except EngineError as error:
+            if context.engine_is_missing(engine):
+                _end_without_engine(context)
+                context.fail("stop", f"{error}; {MISSING}")
+                return
             if _knows_no_container(context) and not isinstance(error, EngineTimeout):
                 context.report.note("stop", f"{error}; no candidate container is on record")
                 return

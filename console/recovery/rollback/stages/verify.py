@@ -89,7 +89,7 @@ class Readiness:
             try:
                 self.context.report.note("start", self.baseline.restart())
             except ConsoleError as error:
-                self.context.fail(stage, f"{detail}; restart: {error}")
+                self.context.fail(stage, f"{error}; before the restart: {detail}")
                 return False
 
     def _ready(self) -> tuple[StageName, str] | None:
@@ -120,9 +120,8 @@ class Readiness:
                 hung_since = now
             if now - hung_since >= HUNG_S:
                 return "ready", f"no answer for {format_duration(HUNG_S)}: {detail}"
-            looks = plan.kind == "process" or now - self.looked_at >= LOOK_S
-            if looks and (ended_or_elsewhere := self._in_vain(state, now)):
-                return "ready", ended_or_elsewhere
+            if in_vain := self._in_vain(state, now):
+                return "ready", in_vain
             if now - begun >= limit_s:
                 waited = format_duration(limit_s)
                 return "ready", f"not ready after {waited}: {state}, {detail}"
@@ -132,6 +131,8 @@ class Readiness:
     def _in_vain(self, state: Health, now: float) -> str:
         """Why waiting is in vain: it has ended, or answers elsewhere; "" if it is not."""
         due = now - self.looked_at >= LOOK_S
+        if not due and self.plan.kind != "process":
+            return ""
         self.looked_at = now if due else self.looked_at
         if self.baseline.running() is False:
             return self._ended_words()
