@@ -14,6 +14,7 @@ from console.common.units import format_duration, number
 from console.journal.guard_status import ACTED, GuardView
 from console.render.cells import glyphs
 from console.render.guard import acted, line, lines
+from console.render.progress import rollback_progress
 from console.render.text_chart import LABEL, Curve, chart
 from screens.actions import Verbs
 from screens.base import Dialog, ReadingPage, guard_of
@@ -214,16 +215,24 @@ class RollbackScreen(Dialog[None]):
             self.result = result
             self.told(result)
         trouble = "" if self.result else self.progress.trouble
+        view = self.query_one("#stages", TextView)
+        width = max(20, view.size.width - 1)
+        # its clock goes on without a new line
+        self.query_one("#head", Rows).show([_head(self.result, trouble), *self._far(width)])
         said = (len(self.lines), self.result, trouble, self.size)
         if said == self.shown:
             return
         self.shown = said
-        view = self.query_one("#stages", TextView)
-        width = max(20, view.size.width - 1)
         view.show([*stage_rows(self.lines, width), *by_hand(self.result, width)])
         view.scroll_end(animate=False)
-        self.query_one("#head", Rows).show([_head(self.result, trouble)])
         self.query_one("#foot", Rows).show(_foot(self.result, trouble, width))
+
+    def _far(self, width: int) -> list[Row]:
+        """How far the rollback is, beside what the last restore took."""
+        shot = cast("ConsoleApp", self.app).snapshot
+        usual_s = shot.restore_s if shot is not None else None
+        row = rollback_progress(self.lines, usual_s, time.time(), width)
+        return [row] if row and self.result is None else []
 
     def told(self, result: Result) -> None:
         """Update the baseline's badge at once."""
@@ -236,6 +245,8 @@ def stage_rows(lines: list[dict[str, Any]], width: int) -> list[Row]:
     rows: list[Row] = []
     for place, said in enumerate(lines):
         state = clean(str(said.get("state", "")), 20)
+        if "done" in said:
+            continue  # how far a load is, which has a row of its own
         if state == "begin" and place + 1 < len(lines):
             continue
         at, stage = said.get("t"), clean(str(said.get("rung", "")), 20)

@@ -12,8 +12,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from console.common.text import clean
+from console.common.units import format_bytes
+
 OWN_SHARE = 0.1
 """Share that a run has to do itself before its own pace counts more than earlier runs."""
+
+FIRST_GAP_S, LONGEST_GAP_S = 1.0, 60.0
+"""Seconds between two lines of a log about the same thing."""
+MINUTE, HOUR = 60, 3600
+GIB = 1 << 30
 
 
 class Figures(NamedTuple):
@@ -95,6 +103,84 @@ def left_s(
     if own is None or progress is None:
         return usual
     return own if progress.made >= OWN_SHARE or usual is None else usual
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def clock(seconds: float) -> str:
+    """A duration as a clock shows it: `0:07`, `5:10`, `1h07`."""
+    whole = int(max(0.0, seconds))
+    if whole < HOUR:
+        return f"{whole // MINUTE}:{whole % MINUTE:02d}"
+    return f"{whole // HOUR}h{whole % HOUR // MINUTE:02d}"
+
+
+def left_words(seconds: float) -> str:
+    """An estimate, no finer than it is good for: `~8 s left`, `~5:10 left`, `~9 min left`."""
+    if seconds < 10:
+        return f"~{seconds:.0f} s left"
+    if seconds < MINUTE:
+        return f"~{_round(seconds, 5)} s left"
+    if seconds < 9 * MINUTE:
+        return f"~{clock(_round(seconds, 10))} left"
+    if seconds < 100 * MINUTE:
+        return f"~{_round(seconds, MINUTE) // MINUTE} min left"
+    return f"~{clock(_round(seconds, 5 * MINUTE))} left"
+
+
+def _round(seconds: float, step: int) -> int:
+    return round(seconds / step) * step
+
+
+def count_words(figures: Figures) -> str:
+    """`run 4/9`, `12.3/377 GiB`, `43 %`, `2:05/10:00`; without a whole `812.0 MiB`, `point 4`."""
+    done, total, unit = figures
+    if unit == "B":
+        if total is not None and total >= GIB:
+            whole = f"{total / GIB:.1f}" if total < 100 * GIB else f"{total / GIB:.0f}"
+            return f"{max(0.0, done) / GIB:.1f}/{whole} GiB"
+        of = f" of {format_bytes(total)}" if total is not None else ""
+        return f"{format_bytes(max(0.0, done))}{of}"
+    if unit == "s":
+        return clock(done) if total is None else f"{clock(done)}/{clock(total)}"
+    if unit == "%" and (known := share(done, total)) is not None:
+        return f"{100 * known:.0f} %"
+    of = f"/{total:.0f}" if total is not None else ""
+    name = "" if unit == "%" else clean(unit, 20)
+    return f"{name} {done:.0f}{of}".strip()
+
+
+def far_words(progress: Progress, left: float | None) -> str:
+    """A progress for a line of a log: `run 4/9, 44 %, ~5:10 left`."""
+    words = [count_words(progress.figures)]
+    if progress.share is not None and progress.figures.unit != "%":
+        words.append(f"{100 * progress.share:.0f} %")
+    return ", ".join(words + ([left_words(left)] if left is not None else []))
+
+
+class Pace:
+    """Which words about something long are worth a line of a log: the first, those at each tenth
+    of what it counts, and others ever more seldom, so that an hour is some seventy lines."""
+
+    def __init__(self) -> None:
+        self._of: object = None
+        self._tenth = -1
+        self._due = 0.0
+        self._gap = FIRST_GAP_S
+
+    def due(self, of: object, progress: Progress | None, now: float) -> bool:
+        """Whether to print what is told now, in monotonic seconds; `of` names what is long."""
+        share = progress.share if progress is not None else None
+        tenth = int(10 * share) if share is not None else self._tenth
+        if self._of != of:
+            self._of, self._gap = of, FIRST_GAP_S
+        elif tenth == self._tenth and now < self._due:
+            return False
+        else:
+            self._gap = min(LONGEST_GAP_S, self._gap * 1.5)
+        self._tenth, self._due = tenth, now + self._gap
+        return True
 
 
 # -- what programs print ---------------------------------------------------------------------------

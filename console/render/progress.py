@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from console.common.progress import Figures, Progress, advanced, left_s, share
+from console.common.progress import (
+    Figures,
+    Progress,
+    advanced,
+    clock,
+    count_words,
+    far_words,
+    left_s,
+    left_words,
+    share,
+)
 from console.common.text import clean
 from console.common.units import number
 from console.journal.run_view import RunView, StepView
 from console.journal.state import StepState
-from console.render.cells import GIB, Glyphs, Part, Row, amount, cells, cut, glyphs, pair
+from console.render.cells import Glyphs, Part, Row, cells, cut, glyphs
 
 LEAST_BAR, MOST_BAR = 8, 48
 """Cells: a shorter bar shows nothing, in a longer one nobody sees more."""
@@ -23,32 +33,6 @@ AT_ONCE = frozenset({"approval", "gate", "manual", "note", "report"})
 BEFORE = (StepState.PENDING, StepState.RUNNING, StepState.RETRY_WAIT)
 STAGES = ("fence", "stop", "memory", "start", "ready", "completion", "measure")
 """The stages of a rollback that are counted; see console.recovery.rollback.progress."""
-MINUTE, HOUR = 60, 3600
-
-
-def clock(seconds: float) -> str:
-    """A duration as a clock shows it: `0:07`, `5:10`, `1h07`."""
-    whole = int(max(0.0, seconds))
-    if whole < HOUR:
-        return f"{whole // MINUTE}:{whole % MINUTE:02d}"
-    return f"{whole // HOUR}h{whole % HOUR // MINUTE:02d}"
-
-
-def left_words(seconds: float) -> str:
-    """An estimate, no finer than it is good for: `~8 s left`, `~5:10 left`, `~9 min left`."""
-    if seconds < 10:
-        return f"~{seconds:.0f} s left"
-    if seconds < MINUTE:
-        return f"~{_round(seconds, 5)} s left"
-    if seconds < 9 * MINUTE:
-        return f"~{clock(_round(seconds, 10))} left"
-    if seconds < 100 * MINUTE:
-        return f"~{_round(seconds, MINUTE) // MINUTE} min left"
-    return f"~{clock(_round(seconds, 5 * MINUTE))} left"
-
-
-def _round(seconds: float, step: int) -> int:
-    return round(seconds / step) * step
 
 
 def bar(done: float, width: int, signs: Glyphs) -> str:
@@ -57,24 +41,6 @@ def bar(done: float, width: int, signs: Glyphs) -> str:
         return ""
     at = min(width, max(0, int(done * width)))
     return signs.done * at + (signs.head + signs.line * (width - at - 1) if at < width else "")
-
-
-def count_words(figures: Figures) -> str:
-    """`run 4/9`, `12.3/377 GiB`, `43 %`, `2:05/10:00`; without a whole `812 MiB`, `point 4`."""
-    done, total, unit = figures
-    if unit == "B":
-        # RSS and bytes on disk; below a GiB in their own unit
-        if total is not None and total >= GIB:
-            return pair(int(done), int(total)).strip()
-        of = f" of {amount(total)}" if total is not None else ""
-        return f"{amount(max(0.0, done))}{of}"
-    if unit == "s":
-        return clock(done) if total is None else f"{clock(done)}/{clock(total)}"
-    if unit == "%" and (known := share(done, total)) is not None:
-        return f"{100 * known:.0f} %"
-    of = f"/{total:.0f}" if total is not None else ""
-    name = "" if unit == "%" else clean(unit, 20)
-    return f"{name} {done:.0f}{of}".strip()
 
 
 def gone_s(step: StepView, now: float) -> float:
@@ -115,13 +81,8 @@ def step_progress(step: StepView, now: float, width: int) -> Row:
 
 def step_words(step: StepView, now: float) -> str:
     """The same for a line of a log: `run 4/9, 44 %, ~5:10 left`; "" without figures."""
-    far, left = step.progress, step_left_s(step, now)
-    if far is None:
-        return ""
-    words = [count_words(far.figures)]
-    if far.share is not None and far.figures.unit != "%":
-        words.append(f"{100 * far.share:.0f} %")
-    return ", ".join(words + ([left_words(left)] if left is not None else []))
+    far = step.progress
+    return far_words(far, step_left_s(step, now)) if far is not None else ""
 
 
 def _row(lead: list[Part], done: float | None, after: list[str], width: int) -> Row:

@@ -10,6 +10,7 @@ import time
 from typing import Any, TextIO
 
 from console.common.errors import ConsoleError, Exit
+from console.common.progress import Pace
 from console.common.text import clean
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import bound
@@ -18,7 +19,7 @@ from console.journal.fold import fold
 from console.journal.lock import closer_alive, runner_alive
 from console.journal.run_dir import RunDir
 from console.journal.run_files import served_since, settle, word_of
-from console.journal.run_view import RunView, StepView
+from console.journal.run_view import RunView
 from console.journal.state import RunState, StepState, exit_code, possible_verbs
 from console.journal.store import Event, JournalError, Reader
 from console.recovery.rollback.trigger import is_held
@@ -32,8 +33,6 @@ from console.runner import control
 POLL_S = 0.1
 ATTEND_S = 1.0
 """Seconds between two signs from a foreground terminal that somebody is there."""
-FIRST_GAP_S, LONGEST_GAP_S = 1.0, 60.0
-"""Seconds between two lines about one step, where nobody watches."""
 CLEANUP_S = 5.0
 """Seconds to wait, where the runner is dead, for a rollback that nobody has begun yet. One under
 way and the closer that it starts, which writes the run's end, are waited for while they live."""
@@ -42,30 +41,6 @@ way and the closer that it starts, which writes the run's end, are waited for wh
 def at_terminal() -> bool:
     """Whether somebody can type here; stdin may be closed altogether."""
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-class Pace:
-    """Which words of a step are worth a line of a log: the first, those at each tenth of what it
-    counts, and others ever more seldom, so that an hour is some seventy lines."""
-
-    def __init__(self) -> None:
-        self._of: tuple[str, int] = ("", 0)
-        self._tenth = -1
-        self._due = 0.0
-        self._gap = FIRST_GAP_S
-
-    def due(self, step: StepView, now: float) -> bool:
-        """Whether to print what this step said just now; `now` in monotonic seconds."""
-        share = step.progress.share if step.progress is not None else None
-        tenth = int(10 * share) if share is not None else self._tenth
-        if self._of != (step.id, step.attempt):
-            self._of, self._gap = (step.id, step.attempt), FIRST_GAP_S
-        elif tenth == self._tenth and now < self._due:
-            return False
-        else:
-            self._gap = min(LONGEST_GAP_S, self._gap * 1.5)
-        self._tenth, self._due = tenth, now + self._gap
-        return True
 
 
 class Follow:
@@ -232,7 +207,7 @@ class Follow:
             return
         # somebody who watches sees every new sentence, and figures as seldom as a log has them
         news = self.interactive and step.said != self.said
-        if self.pace.due(step, time.monotonic()) or news:
+        if self.pace.due((step.id, step.attempt), step.progress, time.monotonic()) or news:
             self.said = step.said
             far = step_words(step, event.at)
             self._line(f"        … {clean(step.said, 200)}" + (f"  ({far})" if far else ""))

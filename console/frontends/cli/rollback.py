@@ -16,7 +16,9 @@ from queue import SimpleQueue
 from typing import Any, TextIO
 
 from console.common.errors import ConsoleError, Exit, InvalidFile, RollbackFailed, UsageError
+from console.common.progress import Figures, Pace, Progress, advanced, far_words
 from console.common.text import clean
+from console.common.units import number
 from console.recovery.rollback.command import rollback as roll_back
 from console.recovery.rollback.sealed_plan import SealedPlan
 
@@ -83,14 +85,17 @@ def _set_aside() -> list[str]:
 
 
 def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site: str = "") -> int:
-    printer = Printer(sys.stderr if args.json else sys.stdout)
+    printer, load = Printer(sys.stderr if args.json else sys.stdout), _Load()
 
     def emit(line: dict[str, Any]) -> None:
         if line.get("state") == "begin" or line.get("rung") == "done":
             return
+        far = load.take(line)
+        if far is None:
+            return
         printer.say(
             f"{line.get('t', 0):7.2f} s  {line.get('rung', ''):<10} {line.get('state', ''):<8}"
-            f"{clean(str(line.get('detail', '')), 300)}"
+            f"{clean(str(line.get('detail', '')), 300)}{far}"
         )
 
     seal = partial(_site_plan, args.site)
@@ -142,6 +147,25 @@ def _interrupted(done: list[str]) -> str | None:
 
         mine = records.read(os.getuid())
         return mine.run_dir if mine is not None and mine.run_dir not in done else None
+
+
+class _Load:
+    """How far the load is that a rollback waits for, where that is worth a line."""
+
+    def __init__(self) -> None:
+        self._far: Progress | None = None
+        self._pace = Pace()
+
+    def take(self, line: dict[str, Any]) -> str | None:
+        """Words to add to a line: "" for one without figures; None: it is not to be printed."""
+        done, at = number(line.get("done")), number(line.get("at"))
+        if done is None or at is None:
+            return ""
+        figures = Figures(done, number(line.get("total")), str(line.get("unit", "")))
+        self._far = advanced(self._far, figures, at)
+        if not self._pace.due("load", self._far, at):
+            return None
+        return f", {far_words(self._far, self._far.left_s(at))}"
 
 
 class Printer:

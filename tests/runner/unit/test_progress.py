@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.common.progress import Figures, Progress, advanced
-from console.frontends.cli.follow import Pace
+from console.common.progress import Figures, Pace, Progress, advanced, count_words, left_words
 from console.journal.fold import fold
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
@@ -16,8 +15,6 @@ from console.render import progress
 from console.render.cells import ASCII, UNICODE, Row, cells, plain, use_ascii, width_of
 from console.render.progress import (
     bar,
-    count_words,
-    left_words,
     load_of,
     rollback_progress,
     run_left_s,
@@ -136,7 +133,7 @@ def test_signs_of_a_plain_terminal() -> None:
          "0:38/0:52 ━━━━━━━━━━━━━━━━━━━╸────── ~15 s left, limit 10:00"),
         (running(takes=52.0), 1058.0, "0:58, usually 0:52, limit 10:00"),
         (running(limit=None), 1038.0, "0:38 gone"),
-        (running((1001.0, Figures(92 << 20, None, "B"))), 1002.0, "92 MiB, limit 10:00"),
+        (running((1001.0, Figures(92 << 20, None, "B"))), 1002.0, "92.0 MiB, limit 10:00"),
         (running((1001.0, Figures(0, 377 << 30, "B")), (1061.0, Figures(94 << 30, 377 << 30, "B"))),
          1061.0, "94.0/377 GiB ━━━━━╸───────────────── ~3:00 left, limit 10:00"),
         (running((1001.0, Figures(43, 100, "%")), limit=None), 1001.0,
@@ -260,19 +257,18 @@ def test_an_hour_of_a_step_is_a_page_of_a_log() -> None:
     printed = 0
     for second in range(3600):
         step.progress = counted((1000.0 + second, Figures(second, 3600, "s")))
-        printed += pace.due(step, float(second))
+        printed += pace.due("a", step.progress, float(second))
     assert 20 < printed < 90
 
 
 def test_the_first_word_and_each_tenth_are_printed() -> None:
     pace, step = Pace(), running()
-    assert pace.due(step, 0.0)
-    assert not pace.due(step, 0.5)
+    assert pace.due("a", step.progress, 0.0)
+    assert not pace.due("a", step.progress, 0.5)
     step.progress = counted((1.0, runs(1)))
-    assert pace.due(step, 0.6)
-    assert not pace.due(step, 0.7)
-    step.attempt = 2
-    assert pace.due(step, 0.8)
+    assert pace.due("a", step.progress, 0.6)
+    assert not pace.due("a", step.progress, 0.7)
+    assert pace.due("b", step.progress, 0.8)
 
 
 @pytest.mark.parametrize(
