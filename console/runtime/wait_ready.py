@@ -29,8 +29,8 @@ Probe = Callable[[str, str, float], tuple[Health, str]]
 
 @dataclass(slots=True)
 class ReadyWait:
-    """One wait, with what it last saw for the error message. `progress` gets a clean line whenever
-    the situation or what `far` tells changes, and those figures."""
+    """One wait, with what it last saw for the error message. `progress` gets at each look a clean
+    line, and how far it is; whoever tells a person leaves out what has not changed."""
 
     spec: ServiceSpec
     status: Callable[[], Status]
@@ -44,7 +44,6 @@ class ReadyWait:
     begin: float = 0.0
     serving_since: float | None = None
     restarts: int | None = None
-    said: tuple[str, Figures | None] = ("", None)
     last: str = "it was never asked"
 
     def run(self) -> float:
@@ -74,7 +73,7 @@ class ReadyWait:
         detail = one_line(detail)
         if answer is not Health.SERVING:
             self.serving_since = None
-            self._say(_WORDS[answer], detail)
+            self._say(_WORDS[answer], detail, self.far())
             return False
         # A server that dies while another one answers on its port must not pass for ready.
         self._check_alive()
@@ -82,7 +81,8 @@ class ReadyWait:
         if self.serving_since is None:
             self.serving_since = now
         wanted = self.spec.ready.stable_for_s
-        self._say("serving", f"to stay so for {format_duration(wanted)}" if wanted else "")
+        far = Figures(min(wanted, now - self.serving_since), wanted, "s") if wanted else None
+        self._say("serving", f"to stay so for {format_duration(wanted)}" if wanted else "", far)
         return now - self.serving_since >= wanted
 
     def _check_alive(self) -> None:
@@ -100,13 +100,10 @@ class ReadyWait:
         if again >= RESTARTS:
             self._fail(f"{self.spec.name} is crash-looping", f"{again} restarts; {seen.detail}")
 
-    def _say(self, what: str, detail: str) -> None:
+    def _say(self, what: str, detail: str, far: Figures | None = None) -> None:
         words = f"{what} ({detail})" if detail else what
         self.last = words
-        news = (words, None if self.serving_since is not None else self.far())
-        if news != self.said:
-            self.said = news
-            self.progress(*news)
+        self.progress(words, far)
 
     def _fail(self, title: str, cause: str) -> NoReturn:
         try:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from console.common.errors import EngineTimeout, ServiceError
+from console.common.progress import Figures
 from console.host.children import Cancelled
 from console.runtime.probe import Health
 from console.runtime.spec import Status
@@ -26,6 +27,7 @@ class Scene:
         self.script = script
         self.spec = service("candidate", None, "http://127.0.0.1:9", **ready)
         self.said: list[str] = []
+        self.far: list[Figures | None] = []
         self.probed: list[float] = []
         self.cancelled = threading.Event()
 
@@ -45,12 +47,17 @@ class Scene:
             raise answer
         return answer if isinstance(answer, Status) else ALIVE
 
+    def hear(self, words: str, far: Figures | None) -> None:
+        self.far.append(far)
+        if self.said[-1:] != [words]:
+            self.said.append(words)
+
     def wait(self, last_lines: Callable[[int], list[str]] | None = None) -> float:
         lines = last_lines or (lambda count: ["line one", "bad \x1b[2Jline"])
         return ReadyWait(
             self.spec, status=self.status, last_lines=lines, clock=self.clock,
             cancelled=self.cancelled, health=self.health,
-            progress=lambda words, far: self.said.append(words),
+            progress=self.hear, far=lambda: Figures(self.clock.monotonic() - self.begin, 60.0, "%"),
         ).run()  # fmt: skip
 
 
@@ -64,6 +71,17 @@ def test_stable_for_begins_anew_after_every_interruption() -> None:
     up, off, ill = Health.SERVING, Health.LOADING, Health.UNHEALTHY
     scene = Scene((0, up), (5, off), (6, up), (15, ill), (16, up), stable_for_s=10.0)
     assert 26 <= scene.wait() < 27.6
+
+
+def test_how_far_a_load_is_and_then_how_long_it_served() -> None:
+    scene = Scene((0, Health.LOADING), (30, Health.SERVING), stable_for_s=10.0)
+    scene.wait()
+    loading = [one.done for one in scene.far if one is not None and one.unit == "%"]
+    steady = [one for one in scene.far if one is not None and one.unit == "s"]
+    assert len(loading) + len(steady) == len(scene.far) == len(scene.probed), "at each look"
+    assert loading == sorted(set(loading))
+    assert steady[0] == (0, 10.0, "s")
+    assert steady[-1].done >= 10 - 1e-9
 
 
 def test_a_foreign_server_on_the_port_is_not_the_service() -> None:
