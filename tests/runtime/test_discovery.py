@@ -11,6 +11,7 @@ import pytest
 
 from console.host import ports, process
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.runtime.discovery import processes
 from console.runtime.discovery.engines import (
     LLAMA,
@@ -23,7 +24,7 @@ from console.runtime.discovery.engines import (
     port_of,
     weights,
 )
-from console.runtime.discovery.processes import Running, Unit, unit_of
+from console.runtime.discovery.processes import Running, unit_of
 from console.runtime.discovery.servers import Server, of_process, search, unfit_process
 from console.runtime.probe import Health
 from console.runtime.spec import role_label
@@ -72,19 +73,19 @@ def test_weights_that_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("groups", "unit"),
     [
-        ("0::/system.slice/llama.service\n", Unit("llama.service", False)),
-        ("1:name=systemd:/system.slice/llama.service\n0::/\n", Unit("llama.service", False)),
+        ("0::/system.slice/llama.service\n", UnitSpec("llama.service", False)),
+        ("1:name=systemd:/system.slice/llama.service\n0::/\n", UnitSpec("llama.service", False)),
         ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/llm.service\n",
-         Unit("llm.service", True)),
+         UnitSpec("llm.service", True)),
         ("0::/system.slice/system-llama.slice/llama@big.service\n",
-         Unit("llama@big.service", False)),
+         UnitSpec("llama@big.service", False)),
         ("0::/user.slice/user-1000.slice/session-3.scope\n", None),
         ("0::/user.slice/user-1000.slice/user@1000.service/tmux-spawn-1.scope\n", None),
         ("4:memory:/system.slice/llama.service\n0::/\n", None),
         ("", None),
     ],
 )  # fmt: skip
-def test_the_unit_of_a_process(groups: str, unit: Unit | None) -> None:
+def test_the_unit_of_a_process(groups: str, unit: UnitSpec | None) -> None:
     assert unit_of(groups) == unit
 
 
