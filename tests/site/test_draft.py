@@ -10,6 +10,7 @@ from console.config.site.site import Site, load_site
 from console.config.yaml import parse
 from console.host.process import ProcessSpec
 from console.host.sample import Card
+from console.host.units import UnitSpec
 from console.runtime.discovery.containers import Box, Compose
 from console.runtime.discovery.engines import LLAMA, VLLM
 from console.runtime.discovery.processes import Running
@@ -115,6 +116,17 @@ def test_containers_and_an_engine_that_wants_a_model(tmp_path: Path) -> None:
     runs = loaded(tmp_path, replace(found, box=made))[0].baseline_spec().runs
     assert isinstance(runs, ComposeSpec)
     assert (runs.files, runs.service, runs.project) == ((Path("/stack/c.yaml"),), "r1", "llm")
+
+
+@pytest.mark.parametrize("user", [False, True])
+def test_a_unit_is_named_and_its_command_line_is_not(tmp_path: Path, user: bool) -> None:
+    unit = UnitSpec("llama@big.service", user)
+    found = server(unit=unit, argv=(*ARGV, "--api-key", SECRET))
+    made = draft(found, TOLD)
+    assert (made.left_out, SECRET in made.text) == ((), False)
+    site, _ = loaded(tmp_path, found)
+    assert site.baseline_spec().runs == unit
+    assert found.kind == "unit"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from console.runtime.discovery.engines import value_of
 
 PROC = Path("/proc")
 DELETED = " (deleted)"
-_UNIT = re.compile(r"/([^/]+)\.service(?:/|$)")
+_UNIT = re.compile(r"/([^/]+)\.service(?=/|$)")
 _MANAGER = re.compile(r"user@\d+|init|systemd-.*")
 
 
