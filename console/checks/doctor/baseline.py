@@ -85,7 +85,7 @@ def service(facts: Facts, check: Check) -> Iterator[Finding]:
     if isinstance(runs, ProcessSpec):
         yield _program(check, runs)
     elif isinstance(runs, UnitSpec):
-        yield from _unit(check, runs)
+        yield _unit(check, runs)
     elif isinstance(runs, ExistingContainer):
         yield _container(facts, check, runs.name, site.model.baseline.url)
     elif isinstance(runs, ComposeSpec):
@@ -263,23 +263,22 @@ def _program(check: Check, runs: ProcessSpec) -> Finding:
     return check.ok(f"the program {path}")
 
 
-def _unit(check: Check, unit: UnitSpec) -> Iterator[Finding]:
+def _unit(check: Check, unit: UnitSpec) -> Finding:
     from console.host import units
 
     state = units.look(unit)
     if not state.exists:
-        yield check.failed(
+        return check.failed(
             f"the {unit.words} does not exist",
             "systemctl list-units --type=service lists them; correct the site file",
         )
-        return
-    yield check.ok(f"the {unit.words} is there, {one_line(state.active, 40)}")
-    if not unit.user and os.getuid() != 0:
-        yield check.warning(
-            "only root may stop and start a system unit, unless polkit allows it to this user",
-            "a rule for org.freedesktop.systemd1.manage-units (docs/reference/site.md), or make "
-            "it a unit of this user's",
-        )
+    words = f"the {unit.words} is there, {one_line(state.active, 40)}"
+    if unit.user or os.getuid() == 0:
+        return check.ok(words)
+    return check.warning(
+        f"{words}; only root may stop and start it, unless polkit allows it to this user",
+        "a polkit rule (docs/reference/site.md has one), or make it a unit of this user's",
+    )
 
 
 def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:
