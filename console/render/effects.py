@@ -14,6 +14,7 @@ from console.config.playbook import measuring_steps as measuring
 from console.config.playbook.kinds import LOOKS
 from console.config.playbook.steps import Check, Step, Where
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.runtime import spec as limits
 from console.runtime.spec import (
     BUILT_LABEL,
@@ -270,6 +271,8 @@ def service_words(spec: ServiceSpec) -> Iterator[str]:
         yield f"  {limits.containment(spec)}"
     elif isinstance(runs, ExistingContainer):
         yield f"starts the existing container {runs.name}"
+    elif isinstance(runs, UnitSpec):
+        yield f"$ {shown(runs.command('start'))}"
 
 
 def build_argv(step: Step) -> list[str]:

@@ -15,6 +15,7 @@ from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.host.ports import foreign
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.journal.state import STEP_ENDS, Cause, Decision, RunState, StepState
 from console.recovery.rollback import observe
 from console.recovery.rollback.procedure import Procedure
@@ -186,7 +187,7 @@ class Ending:
             if number:
                 self.context.clock.sleep(LOOK_S)
             there = health(base.url, base.ready.path)[0] is Health.SERVING
-            local = there and isinstance(base.runs, ProcessSpec)
+            local = there and isinstance(base.runs, ProcessSpec | UnitSpec)
             strange = local and foreign(base.url, here=True) is not None
             if there and not (
                 strange and not observe.answers(self.context.way_back(), known=False)

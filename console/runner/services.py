@@ -19,6 +19,7 @@ from console.host import cgroup, process
 from console.host.memory import pids_of_container
 from console.host.ports import foreign, have_engine_client, listeners, port_taken
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.journal.state import Cause
 from console.runner.context import LOG_LIMIT, Attempt, Context, StepFailed, outage, wait_released
 from console.runner.fault import point
@@ -38,6 +39,7 @@ from console.runtime.spec import (
     Status,
     changed_weights,
 )
+from console.runtime.unit_driver import UnitDriver
 from console.runtime.wait_ready import ReadyWait
 
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ class RunServices:
         site = self.context.plan.site.name
         if isinstance(spec.runs, ProcessSpec):
             return ProcessDriver(spec, paths.records_dir(site), self.context.clock)
+        if isinstance(spec.runs, UnitSpec):
+            return UnitDriver(spec, self.context.clock)
         if spec.name == "baseline":
             from console.runtime.docker.container import ContainerDriver
 
@@ -306,7 +310,7 @@ def keep_baseline_down(context: Context, attempt: Attempt, *, starts: bool) -> N
     services = context.services
     try:
         back = services.find("baseline") is not None
-    except EngineError:
+    except (EngineError, ServiceError):
         return  # a step that needs the engine says so itself
     if back:
         context.record("run.note", text="the baseline came back: it is stopped again")

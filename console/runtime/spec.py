@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from console.common.units import format_bytes
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 
 PROMPT = "Say in one short sentence that you are ready."
 """Prompt of a completion that only has to prove that a server serves."""
@@ -135,7 +136,7 @@ class ComposeSpec:
     args: tuple[str, ...] = ()
 
 
-Runs = ContainerSpec | ExistingContainer | ComposeSpec | ProcessSpec
+Runs = ContainerSpec | ExistingContainer | ComposeSpec | ProcessSpec | UnitSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,5 +315,7 @@ def containment(spec: ServiceSpec) -> str:
         )
     if isinstance(runs, ExistingContainer):
         return "a container made elsewhere: its own limits, none of the console's"
+    if isinstance(runs, UnitSpec):
+        return "a unit made elsewhere: its own limits, none of the console's"
     assert isinstance(runs, ProcessSpec)
     return "no kernel limit: a host process may fill RAM and swap; only the sentinel stops it"

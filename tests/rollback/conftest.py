@@ -158,7 +158,8 @@ class Stage(RollsBack):
 
     def baseline_process(self) -> tuple[int, int] | None:
         base = self.plan.baseline
-        assert base.process is not None
+        if base.process is None:
+            return None
         return process.read_record(self.plan.records_dir, base.name, base.process)
 
     def running(self) -> tuple[int, int]:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from console.host import ports, process
+from console.common.errors import ServiceError
+from console.host import ports, process, units
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec, UnitState
 from console.runtime.discovery import processes
 from console.runtime.discovery.engines import (
     LLAMA,
@@ -23,7 +25,7 @@ from console.runtime.discovery.engines import (
     port_of,
     weights,
 )
-from console.runtime.discovery.processes import Running, Unit, unit_of
+from console.runtime.discovery.processes import Running, unit_of
 from console.runtime.discovery.servers import Server, of_process, search, unfit_process
 from console.runtime.probe import Health
 from console.runtime.spec import role_label
@@ -72,19 +74,19 @@ def test_weights_that_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("groups", "unit"),
     [
-        ("0::/system.slice/llama.service\n", Unit("llama.service", False)),
-        ("1:name=systemd:/system.slice/llama.service\n0::/\n", Unit("llama.service", False)),
+        ("0::/system.slice/llama.service\n", UnitSpec("llama.service", False)),
+        ("1:name=systemd:/system.slice/llama.service\n0::/\n", UnitSpec("llama.service", False)),
         ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/llm.service\n",
-         Unit("llm.service", True)),
+         UnitSpec("llm.service", True)),
         ("0::/system.slice/system-llama.slice/llama@big.service\n",
-         Unit("llama@big.service", False)),
+         UnitSpec("llama@big.service", False)),
         ("0::/user.slice/user-1000.slice/session-3.scope\n", None),
         ("0::/user.slice/user-1000.slice/user@1000.service/tmux-spawn-1.scope\n", None),
         ("4:memory:/system.slice/llama.service\n0::/\n", None),
         ("", None),
     ],
 )  # fmt: skip
-def test_the_unit_of_a_process(groups: str, unit: Unit | None) -> None:
+def test_the_unit_of_a_process(groups: str, unit: UnitSpec | None) -> None:
     assert unit_of(groups) == unit
 
 
@@ -171,6 +173,57 @@ def test_a_candidate_of_a_run_is_never_the_baseline(tmp_path: Path) -> None:
     finally:
         process.stop_group(pid, start, grace_s=0.0)
     assert "run-1" in why
+
+
+def in_unit(tmp_path: Path, pid: int, groups: str) -> Running:
+    """A real process whose control group is this one: nothing but /proc/PID/cgroup is made up."""
+    place = tmp_path / str(pid)
+    place.mkdir()
+    (place / "cgroup").write_text(groups)
+    for name in ("cmdline", "environ", "stat", "status"):
+        (place / name).symlink_to(f"/proc/{pid}/{name}")
+    for name in ("cwd", "exe"):
+        (place / name).symlink_to(os.readlink(f"/proc/{pid}/{name}"))
+    return some(processes.read(pid, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("main", "user", "kind"),
+    [("own", False, "unit"), ("own", True, "unit"), ("other", False, "process"),
+     ("silent", False, "unit")],
+)  # fmt: skip
+def test_a_unit_is_the_baseline_only_where_it_started_the_server(
+    tmp_path: Path, main: str, user: bool, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody starts in the terminal of a service is in its control group, too. Where systemd
+    is silent, the group counts: a process that it starts again must not be taken for any."""
+    port = free_port()
+    argv = [sys.executable, "-S", str(STANDIN), str(port), "--once", "m.gguf"]
+    groups = "0::/user.slice/user-0.slice/user@0.service/llm.service" if user else (
+        "0::/system.slice/llm.service"
+    )  # fmt: skip
+    with running(argv, cwd=tmp_path, start_new_session=True) as child:
+        until(lambda: ports.listener(f"http://127.0.0.1:{port}"), "it listens")
+
+        def look(spec: UnitSpec, seconds: float = 0.0) -> UnitState:
+            if main == "silent":
+                raise ServiceError("no systemd")
+            assert spec == UnitSpec("llm.service", user)
+            return UnitState("loaded", "active", child.pid if main == "own" else os.getpid())
+
+        monkeypatch.setattr(units, "look", look)
+        found = some(of_process(in_unit(tmp_path, child.pid, groups)))
+    assert (found.kind, found.unfit) == (kind, "")
+    assert ("llm" in found.names) == (kind == "unit")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_another_users_unit_is_not_this_users(tmp_path: Path) -> None:
+    groups = "0::/user.slice/user-65534.slice/user@65534.service/llm.service"
+    with running(["sleep", "600"], user=65534) as child:
+        until(lambda: processes.argv_of(child.pid)[:1] == ("sleep",), "it is started")
+        why, _ = unfit_process(in_unit(tmp_path, child.pid, groups))
+    assert "belongs to" in why
 
 
 LABELS = {

@@ -9,6 +9,7 @@ from console.config.site.guard import trouble
 from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.host.sample import Card, Machine
+from console.host.units import UnitSpec
 from console.recovery.guard.config import Limit
 from console.runner.prepare.baseline import written
 from console.runtime.spec import ComposeSpec, ExistingContainer, Mount
@@ -46,6 +47,15 @@ def test_the_smallest_site(path: Path) -> None:
     assert spec.runs == ExistingContainer("base")
     assert (spec.ready.path, spec.ready.timeout_s, spec.exclusive) == ("/health", 900.0, False)
     assert (site.service_specs(), site.guards, site.model.lease) == ({}, (), None)
+
+
+def test_a_unit(path: Path) -> None:
+    body = "baseline: {unit: {name: %s%s}, url: 'http://127.0.0.1:8000'}\n"
+    site = load(path, body % ("llama@big.service", ", user: true"))
+    assert site.baseline_spec().runs == UnitSpec("llama@big.service", user=True)
+    assert written(site).unit == UnitSpec("llama@big.service", user=True)
+    for wrong in ("llama", "-x.service", "a b.service", "x.socket", "../x.service"):
+        assert problems(path, body % (wrong, "")), wrong
 
 
 def test_a_baseline_has_no_environment_that_a_rollback_would_have_to_read(path: Path) -> None:

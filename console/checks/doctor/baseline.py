@@ -20,6 +20,7 @@ from console.runtime.engine_api import NoSuchContainer, unfit_as_baseline
 if TYPE_CHECKING:
     from console.config.site.site import Site
     from console.host.process import ProcessSpec
+    from console.host.units import UnitSpec
     from console.runtime.proxy import Relay
     from console.runtime.spec import ComposeSpec
 
@@ -72,8 +73,9 @@ def demo(facts: Facts, check: Check) -> Iterator[Finding]:
 
 
 def service(facts: Facts, check: Check) -> Iterator[Finding]:
-    """Whether the baseline's container, compose file or program exists."""
+    """Whether the baseline's container, compose file, unit or program exists."""
     from console.host.process import ProcessSpec
+    from console.host.units import UnitSpec
     from console.runtime.spec import ComposeSpec, ExistingContainer
 
     site = facts.site()
@@ -82,6 +84,8 @@ def service(facts: Facts, check: Check) -> Iterator[Finding]:
     runs = site.baseline_spec().runs
     if isinstance(runs, ProcessSpec):
         yield _program(check, runs)
+    elif isinstance(runs, UnitSpec):
+        yield _unit(check, runs)
     elif isinstance(runs, ExistingContainer):
         yield _container(facts, check, runs.name, site.model.baseline.url)
     elif isinstance(runs, ComposeSpec):
@@ -257,6 +261,24 @@ def _program(check: Check, runs: ProcessSpec) -> Finding:
         words = f"the program {program} " + ("cannot be run" if path else "is not in PATH")
         return check.failed(words, "argv[0] of the baseline's process; correct the site file")
     return check.ok(f"the program {path}")
+
+
+def _unit(check: Check, unit: UnitSpec) -> Finding:
+    from console.host import units
+
+    state = units.look(unit)
+    if not state.exists:
+        return check.failed(
+            f"the {unit.words} does not exist",
+            "systemctl list-units --type=service lists them; correct the site file",
+        )
+    words = f"the {unit.words} is there, {one_line(state.active, 40)}"
+    if unit.user or os.getuid() == 0:
+        return check.ok(words)
+    return check.warning(
+        f"{words}; only root may stop and start it, unless polkit allows it to this user",
+        "a polkit rule (docs/reference/site.md has one), or make it a unit of this user's",
+    )
 
 
 def _container(facts: Facts, check: Check, name: str, url: str) -> Finding:

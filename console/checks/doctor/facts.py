@@ -259,7 +259,7 @@ class Facts:
         site = self.site()
         if site is None:
             return Level.NOTE
-        return Level.NOTE if set(kinds(site)) == {"process"} else Level.FAILED
+        return Level.NOTE if set(kinds(site)) <= {"process", "unit"} else Level.FAILED
 
     def _shared(self, what: str, call: Callable[[], T]) -> T:
         with self._lock:
@@ -274,12 +274,10 @@ class Facts:
 
 
 def kinds(site: Site) -> list[str]:
-    """What the baseline and each service are: container, compose or process."""
+    """What the baseline and each service are: container, compose, process or unit."""
     model = site.model
     every: list[BaselineModel | ServiceModel] = [model.baseline, *model.services.values()]
-    return [
-        "compose" if one.compose else "process" if one.process else "container" for one in every
-    ]
+    return [next(kind for kind in one.ONE_OF if getattr(one, kind) is not None) for one in every]
 
 
 def _site_file(given: str | None) -> SiteFile:

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text
 from console.host.activation import Activation
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.runtime.spec import (
     GRACE_S,
     ComposeSpec,
@@ -176,6 +177,16 @@ class ProcessModel(Strict):
         cwd = str(base / self.cwd) if self.cwd else str(base)
         env, within = tuple(sorted(self.env.items())), self.environment.activation(base)
         return ProcessSpec(tuple(self.argv), env, cwd, within)
+
+
+class UnitModel(Strict):
+    """A service that systemd runs: the machine's own, or with `user` this user's."""
+
+    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][\w:.@\\-]*\.service$")]
+    user: bool = False
+
+    def spec(self, base: Path) -> UnitSpec:
+        return UnitSpec(self.name, self.user)
 
 
 class ServiceModel(OneOf):

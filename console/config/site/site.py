@@ -23,6 +23,7 @@ from console.config.site.service import (
     ReadyModel,
     ServiceModel,
     ServiceName,
+    UnitModel,
     Url,
 )
 from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text, validated
@@ -119,15 +120,16 @@ class ReferenceModel(Strict):
 
 class BaselineModel(OneOf):
     """The service that must always come back: an existing container, a compose service whose
-    container exists, or a host process. `args`: the engine's arguments, for planning if the
-    container itself cannot be asked."""
+    container exists, a host process, or a systemd unit. `args`: the engine's arguments, for
+    planning if container or unit cannot be asked."""
 
-    ONE_OF = ("container", "compose", "process")
-    REFUSED = "the baseline is exactly one of container, compose or process"
+    ONE_OF = ("container", "compose", "process", "unit")
+    REFUSED = "the baseline is exactly one of container, compose, process or unit"
 
     container: Annotated[Text, Field(pattern=r"^[a-zA-Z0-9][\w.-]*$")] | None = None
     compose: ComposeModel | None = None
     process: ProcessModel | None = None
+    unit: UnitModel | None = None
     url: Url
     ready: ReadyModel = ReadyModel()
     completion: CompletionModel = CompletionModel()
@@ -200,7 +202,7 @@ class Site:
     def baseline_spec(self) -> ServiceSpec:
         """The baseline as a service value; its name is `baseline`."""
         model = self.model.baseline
-        made = model.compose or model.process
+        made = model.compose or model.process or model.unit
         runs: Runs = (
             ExistingContainer(model.container or "") if made is None else made.spec(self.base)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -11,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.common.clock import Clock
-from console.common.errors import EngineError
+from console.common.errors import EngineError, ServiceError
 from console.common.text import decode, one_line
 from console.common.units import format_duration
-from console.host import children, process
+from console.host import children, process, units
 from console.host.memory import Resident
 from console.host.process import BASELINE_COOKIE
 from console.recovery.rollback import live as livelog
@@ -132,7 +133,7 @@ class RollbackContext:
 
     @property
     def mark(self) -> str:
-        """The mark that a baseline process has in its environment; "" for a container."""
+        """The mark that a baseline process has in its environment; "" for any other."""
         base = self.plan.baseline
         spec = base.process
         return process.mark(self.plan.records_dir, base.name, spec)[1] if spec is not None else ""
@@ -145,6 +146,13 @@ class RollbackContext:
         return process.known(
             self.plan.records_dir, base.name, base.process, BASELINE_COOKIE, repair=True
         )
+
+    def unit_pids(self) -> set[int]:
+        """The pids of a baseline that is a unit, as far as its systemd tells them."""
+        if self.plan.baseline.unit is not None:
+            with contextlib.suppress(ServiceError):
+                return units.pids(units.look(self.plan.baseline.unit))
+        return set()
 
     def members(self, pid: int, start: int) -> list[process.Stat]:
         """The live members of a group that the run started; the run's cookie identifies them once
@@ -167,6 +175,7 @@ class RollbackContext:
             mine = entry.kind in livelog.STOPPABLE and entry.name != self.plan.baseline.name
             if entry.pid and not mine:
                 keep |= {s.pid for s in self.members(entry.pid, entry.start)}
+        keep |= self.unit_pids()
         running = self.baseline_process()
         if running is not None:
             own = process.members(*running, cookie=BASELINE_COOKIE, step=self.mark)
@@ -211,7 +220,7 @@ class RollbackContext:
 def engine_of(plan: SealedPlan, report: Report) -> RawEngine | None:
     """The plan's engine; None when the plan has none, or only the docker command can reach it."""
     address = plan.engine
-    if not (address.socket or address.docker_host) and plan.baseline.kind == "process":
+    if not (address.socket or address.docker_host) and plan.baseline.kind != "container":
         return None
     try:
         return RawEngine(address.socket or address.docker_host)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 from console.common.clock import SystemClock
-from console.common.errors import EngineError
-from console.host import process
+from console.common.errors import EngineError, ServiceError
+from console.host import process, units
 from console.host.memory import pids_of_container
 from console.host.ports import (
     engine_proxies,
@@ -19,6 +20,7 @@ from console.host.ports import (
     ports_of,
 )
 from console.host.process import BASELINE_COOKIE
+from console.host.units import UnitState
 from console.recovery.rollback.context import RollbackContext, engine_of
 from console.recovery.rollback.progress import Report, new_trigger
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -40,6 +42,8 @@ class Observed:
         self.process: tuple[int, int] | None = None
         self.inspected: dict[str, Any] | None = None
         """The container as the engine last described it; see `_state`."""
+        self.unit: UnitState | None = None
+        """The unit as its systemd last described it; see `unit_state`."""
         self._group: process.Group | None = None
 
     def serving(self) -> bool:
@@ -60,12 +64,16 @@ class Observed:
         return not self._somebody_else_listens()
 
     def running(self) -> bool | None:
-        """Whether the container or process is up; None when that is unknown.
+        """Whether the baseline is up; None when that is unknown.
 
-        A paused or restarting container counts as up: it may serve again by itself.
+        A paused or restarting container counts as up: it may serve again by itself. So does a unit
+        that starts or stops.
         """
         if self.plan.kind == "process":
             return self._process_runs()
+        if self.plan.unit is not None:
+            unit = self.unit_state()
+            return unit.is_up if unit is not None else None
         state = self._state(None)
         return is_up(state) if state is not None else None
 
@@ -73,6 +81,9 @@ class Observed:
         """Whether the baseline can answer at this moment; None when that is unknown."""
         if self.plan.kind == "process":
             return self._process_runs()
+        if self.plan.unit is not None:
+            unit = self.unit_state()
+            return unit.is_up and unit.main > 0 if unit is not None else None
         state = self._state(limit_s)
         return can_answer(state) if state is not None else None
 
@@ -80,8 +91,19 @@ class Observed:
         """A text that differs between two starts of the baseline; empty when that is unknown."""
         if self.plan.kind == "process":
             return "{} {}".format(*self.process) if self.process else ""
+        if self.plan.unit is not None:
+            unit = self.unit_state()
+            return f"{unit.main} {unit.invocation}" if unit is not None and unit.main else ""
         state = _dict(self._state(OWNER_S), "State")
         return f"{state.get('Pid')} {state.get('StartedAt')}" if state else ""
+
+    def unit_state(self) -> UnitState | None:
+        """The unit as its systemd describes it now; None if it does not say, or there is none."""
+        self.unit = None
+        if self.plan.unit is not None:
+            with contextlib.suppress(ServiceError):
+                self.unit = units.look(self.plan.unit, OWNER_S)
+        return self.unit
 
     def _process_runs(self) -> bool | None:
         self.process = self.process or self.context.baseline_process()
@@ -116,9 +138,9 @@ class Observed:
         if published_elsewhere(self.inspected or {}, url):
             return True
         pids = self._pids()
-        # A process baseline is on this machine, whatever name its URL uses; so is a container in
+        # A process or unit is on this machine, whatever name its URL uses; so is a container in
         # the host's network.
-        here = self.plan.kind == "process" or bool(pids)
+        here = self.plan.kind != "container" or bool(pids)
         found = list(listeners(url, here=here)) if here else []
         if any(one.pid in pids for one in found):
             return False
@@ -165,6 +187,8 @@ class Observed:
         if self.plan.kind == "container":
             mode = _dict(self.inspected, "HostConfig").get("NetworkMode")
             return self._container_pids() if mode == "host" else set()
+        if self.plan.kind == "unit":
+            return units.pids(self.unit) if self.unit is not None else set()
         if self.plan.process is None or self.process is None:
             return set()
         marked = {pid for pid, _ in process.by_cookie(BASELINE_COOKIE, self.context.mark)}
@@ -183,7 +207,7 @@ class Observed:
 
         The engine itself holds a container's port, as root or as the user of a rootless engine.
         """
-        if self.plan.kind == "process" or pids:
+        if self.plan.kind != "container" or pids:
             return _owners(pids)
         first = _dict(self.inspected, "State").get("Pid")
         above = process.ancestry(first) if isinstance(first, int) and first > 0 else set()

@@ -20,6 +20,7 @@ from console.common.errors import ConsoleError, InvalidFile, Problem
 from console.common.files import open_regular, write_atomically
 from console.common.text import one_line
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.runtime.spec import GRACE_S, PROMPT
 
 PLAN = "plan.json"
@@ -45,7 +46,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a rollback restores. `kind` is `container` or `process`; rates are in tokens a second.
+    """What a rollback restores. `kind` is `container`, `process` or `unit`; rates in tokens/s.
 
     `compose_argv` is the fallback when the container is gone: the whole `docker compose … up -d
     --no-deps --no-build --pull never SERVICE`. `log` is a process's log file. `program` is the path
@@ -71,6 +72,7 @@ class Baseline:
     log: str = ""
     reference_tok_s: float | None = None
     tolerance: float = 0.10
+    unit: UnitSpec | None = None
     by_name: bool = False
     """Try the container that has the name now before the one with the sealed id."""
 
@@ -271,8 +273,8 @@ class _Reader:
     def baseline(self, value: object) -> Baseline:
         table = self.table(value, "baseline")
         kind = self.text(table, "kind")
-        if kind not in ("container", "process"):
-            raise _invalid(self.source, "baseline.kind", "container or process")
+        if kind not in ("container", "process", "unit"):
+            raise _invalid(self.source, "baseline.kind", "container, process or unit")
         reference = table.get("reference_tok_s")
         found = Baseline(
             name=self.text(table, "name"),
@@ -293,8 +295,11 @@ class _Reader:
             log=self.text(table, "log", ""),
             reference_tok_s=None if reference is None else self.number(table, "reference_tok_s"),
             tolerance=self.number(table, "tolerance", 0.10),
+            unit=self.unit(table.get("unit")),
             by_name=self.flag(table, "by_name"),
         )
+        if kind == "unit" and found.unit is None:
+            raise _invalid(self.source, "baseline.unit", "name of the unit")
         if kind == "process" and found.process is None:
             raise _invalid(self.source, "baseline.process", "argv, env and cwd of the process")
         named = found.container_id or found.container_name or found.compose_argv
@@ -319,6 +324,12 @@ class _Reader:
         if not argv:
             raise _invalid(self.source, "baseline.process.argv", "at least the program")
         return ProcessSpec(argv, self.pairs(table, "env"), self.text(table, "cwd", ""))
+
+    def unit(self, value: object) -> UnitSpec | None:
+        if value is None:
+            return None
+        table = self.table(value, "baseline.unit")
+        return UnitSpec(self.text(table, "name"), self.flag(table, "user"))
 
     def candidate(self, value: object) -> Candidate:
         table = self.table(value, "candidates")

@@ -166,7 +166,7 @@ class Standby:
         base = self.plan.baseline
         if probe.health(base.url, base.ready_path)[0] is not probe.Health.SERVING:
             return False
-        if base.kind == "process" and foreign(base.url, here=True) is not None:
+        if base.kind != "container" and foreign(base.url, here=True) is not None:
             from console.recovery.rollback import observe
 
             if not observe.answers(self.plan, known=False):

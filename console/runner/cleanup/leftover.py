@@ -21,6 +21,7 @@ from console.common.errors import BaselineNotReady, ConsoleError, EngineError
 from console.common.text import decode
 from console.config.site.site import Site
 from console.host.process import ProcessSpec, ancestry
+from console.host.units import UnitSpec
 from console.runner.prepare.baseline import container_ref
 from console.runtime.docker.client import NotFound, ask, engine_host, send
 from console.runtime.docker.compose import base_argv, compose
@@ -210,7 +211,7 @@ def baseline_refs(site: Site, client: DockerClient) -> list[str]:
     """The baseline's container, running or not, and the protected ones."""
     spec = site.baseline_spec()
     refs = list(site.model.protected)
-    if not isinstance(spec.runs, ProcessSpec):
+    if not isinstance(spec.runs, ProcessSpec | UnitSpec):
         try:
             refs.append(container_ref(spec, client))
         except BaselineNotReady as error:

@@ -7,6 +7,7 @@ memory) cannot be checked before there is a load.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from console.common import paths
 from console.common.clock import Clock, SystemClock
-from console.common.errors import EngineTimeout
+from console.common.errors import EngineTimeout, ServiceError
 from console.common.files import write_atomically
 from console.common.text import one_line
 from console.config.site.guard import trouble
-from console.host import process
+from console.host import process, units
 from console.host.gpu.inventory import ASK_S, Cards, ask
 from console.host.machine import disk_free
 from console.host.process import ProcessSpec
@@ -99,7 +100,7 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
     """Return the guard config for the current state; `plan` is the run's sealed plan."""
     run, made = context.run, context.plan
     base = plan.baseline
-    recorded = process.read_record(plan.records_dir, base.name) if base.kind == "process" else None
+    running = _of_baseline(plan)
     return GuardConfig(
         run_id=run.id,
         run_dir=str(run.path),
@@ -108,7 +109,7 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
         limits=tuple(_with_path(one, existing) for one in limits_of(made)),
         envelope=by_uuid(predicted(context.view), context.view),
         spare=tuple(dict.fromkeys(one for one in (base.container_id, *plan.protected) if one)),
-        spare_pids=(recorded,) if recorded is not None else (),
+        spare_pids=(running,) if running is not None else (),
         engine=plan.engine.socket,
         gpus=plan.gpus,
         disks=tuple(dict.fromkeys(str(path) for path in disks(made))),
@@ -116,6 +117,19 @@ def make(context: Context, plan: SealedPlan) -> GuardConfig:
         runner=(os.getpid(), process.start_time(os.getpid()) or 0),
         lease_s=lease_of(made, context.meta.lease_s),
     )
+
+
+def _of_baseline(plan: SealedPlan) -> tuple[int, int] | None:
+    """Pid and start time of the baseline's own first process, if it is known and no container's."""
+    base = plan.baseline
+    if base.kind == "process":
+        return process.read_record(plan.records_dir, base.name)
+    if base.unit is not None:
+        with contextlib.suppress(ServiceError):
+            main = units.look(base.unit).main
+            start = process.start_time(main) if main else None
+            return (main, start) if start is not None else None
+    return None
 
 
 def write(config: GuardConfig) -> None:

@@ -19,7 +19,7 @@ from console.runner.prepare import baseline, seal
 from console.runtime import proxy
 from console.runtime.discovery import processes
 from console.runtime.discovery.processes import Running
-from console.runtime.discovery.servers import unfit_process
+from console.runtime.discovery.servers import unfit_process, user_name
 from console.runtime.docker.client import connect
 from console.runtime.probe import Completion
 
@@ -135,6 +135,9 @@ def notes(running: Running) -> list[str]:
             "it ends when its terminal closes, because it was started without nohup; "
             "`omni-console rollback` then starts it again"
         )
+    if running.uid != os.getuid():
+        found.append(f"a rollback starts it as {one_line(user_name(os.getuid()), 40)}, and no "
+                     f"longer as {one_line(user_name(running.uid), 40)}")  # fmt: skip
     outside = processes.outside(running)
     if outside:
         more = ", ".join(map(str, outside[:5])) + (" …" if len(outside) > 5 else "")
@@ -142,8 +145,6 @@ def notes(running: Running) -> list[str]:
             f"a stop reaches pid {running.pid} alone, and not what it started outside of its "
             f"process group (pid {more}): that has to end with it"
         )
-    if running.unit is not None:
-        found.append(f"it lives in {running.unit.words}, and ends when that is stopped")
     return found
 
 
@@ -154,25 +155,31 @@ def prove(site: Site) -> Completion:
     return done
 
 
-def container_of(site: Site) -> tuple[str, str]:
-    """Id and name of a baseline's container, which the console knows by its name. Raises
+def named(site: Site) -> tuple[set[str], str]:
+    """The names of a baseline that is a container or a unit, and what it is in clean words. Raises
     BaselineNotReady if it is not there, or could not be brought back."""
     found = baseline.facts(site, lambda: connect(site.model.engine.host or None))
-    return found.container_id, found.container_name
+    if found.unit is not None:
+        return {found.unit.name, found.unit.name.removesuffix(".service")}, found.unit.words
+    identity, name = found.container_id, found.container_name
+    return {identity, identity[:12], name}, f"container {one_line(name, 60)}"
 
 
 def _process_of(site: Site) -> ProcessSpec:
     runs = site.baseline_spec().runs
     if not isinstance(runs, ProcessSpec):
         raise CannotAdopt(
-            "the site file's baseline is a container: the console knows it by its name, and no "
-            "process has to be taken over"
+            "the site file's baseline is no process: the console knows it by its name, and nothing "
+            "has to be taken over"
         )
     return runs
 
 
 def _of_a_unit(running: Running) -> tuple[str, str]:
-    return "", ""
+    if running.unit is None:
+        return "", ""
+    what = f"{running.unit.words} runs it, and its systemd may start it again when a run stops it"
+    return what, "write `unit:` into the site file instead of `process:`: omni-console init --force"
 
 
 def _answers_there(running: Running, url: str) -> None:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from console.common import paths
-from console.common.errors import BaselineNotReady, ConsoleError
+from console.common.errors import BaselineNotReady, ConsoleError, ServiceError
 from console.common.text import one_line
 from console.config.site.site import Site
-from console.host import children
+from console.host import children, units
 from console.host.ports import held_words
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.recovery.rollback import observe, proof
 from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
 from console.runtime import proxy
@@ -44,7 +45,9 @@ def facts(site: Site, client: Client) -> Baseline:
     """
     _models_exist(site)
     found = written(site)
-    if found.kind == "process":
+    if found.unit is not None:
+        _unit_exists(found.unit)
+    if found.kind != "container":
         return found
     container, name, image = _container(site.baseline_spec(), client())
     return replace(found, container_id=container, container_name=name, image_id=image)
@@ -75,6 +78,8 @@ def written(site: Site) -> Baseline:
             common, kind="process", process=spec.runs, log=str(log),
             program=program_of(spec.runs), environment=environment,
         )  # fmt: skip
+    if isinstance(spec.runs, UnitSpec):
+        return replace(common, kind="unit", unit=spec.runs)
     if isinstance(spec.runs, ComposeSpec):
         from console.runtime.docker.compose import up_argv
 
@@ -135,6 +140,20 @@ def _container(spec: ServiceSpec, client: DockerClient) -> tuple[str, str, str]:
             f"{one_line(ref)}: {why}", hint,
         )  # fmt: skip
     return str(found["Id"]), str(found.get("Name", "")).lstrip("/"), image
+
+
+def _unit_exists(unit: UnitSpec) -> None:
+    try:
+        there = units.look(unit).exists
+    except ServiceError as error:
+        raise BaselineNotReady(
+            "the baseline's unit cannot be looked at", str(error), error.hint
+        ) from error
+    if not there:
+        raise BaselineNotReady(
+            f"the baseline's {unit.words} does not exist",
+            hint="systemctl list-units --type=service lists the units; correct the site file",
+        )
 
 
 def _models_exist(site: Site) -> None:

@@ -202,6 +202,8 @@ def _baseline(made: Plan) -> str:
         what = f"container {model.container}"
     elif model.compose:
         what = f"compose service {model.compose.service}"
+    elif model.unit:
+        what = model.unit.spec(made.site.base).words
     else:
         what = "host process"
     return f"{what} at {model.url}"

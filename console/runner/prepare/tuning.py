@@ -24,6 +24,7 @@ from console.config.site.site import Site
 from console.config.yaml import Document
 from console.host.ports import is_free
 from console.host.process import ProcessSpec
+from console.host.units import UnitSpec
 from console.runtime import proxy
 from console.runtime.docker.client import inspect
 from console.runtime.spec import (
@@ -254,6 +255,8 @@ def problems(
 
 def _fixed(spec: ServiceSpec) -> str:
     """Why the baseline cannot be started beside its own place; "" if it can."""
+    if isinstance(spec.runs, UnitSpec):
+        return "a unit's command line is in its unit file, and cannot be changed for a measurement"
     if isinstance(spec.runs, ComposeSpec):
         return "a compose baseline cannot be started a second time, at another port"
     if isinstance(spec.runs, ProcessSpec) and value_of(spec.runs.argv, "--port") is None:

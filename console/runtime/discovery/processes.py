@@ -12,31 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from console.common import files
+from console.common.errors import ServiceError
 from console.common.text import one_line
-from console.host import process
+from console.host import process, units
 from console.host.memory import container_of
 from console.host.process import COOKIE
+from console.host.units import UnitSpec
 from console.runtime.discovery.engines import value_of
 
 PROC = Path("/proc")
 DELETED = " (deleted)"
-_UNIT = re.compile(r"/([^/]+)\.service(?:/|$)")
+_UNIT = re.compile(r"/([^/]+)\.service(?=/|$)")
 _MANAGER = re.compile(r"user@\d+|init|systemd-.*")
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A systemd unit: of the machine's own systemd, or (`user`) of a user's."""
-
-    name: str
-    user: bool
-
-    @property
-    def words(self) -> str:
-        return f"{'user unit' if self.user else 'unit'} {one_line(self.name, 80)}"
-
-    def argv(self, verb: str) -> list[str]:
-        return ["systemctl", *(["--user"] if self.user else []), verb, self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +41,7 @@ class Running:
     program: str
     cwd: str
     environ: Mapping[str, str] | None = field(default=None, hash=False, repr=False)
-    unit: Unit | None = None
+    unit: UnitSpec | None = None
     container: str = ""
     terminal: bool = False
     """It ends when the terminal closes from which it was started."""
@@ -72,10 +59,13 @@ def read(pid: int, proc: Path = PROC) -> Running | None:
     if found is None or uid is None or not argv or found.state in "ZX":
         return None
     environ = _environ(pid, proc)
+    unit = unit_of(files.read_text(proc / str(pid) / "cgroup"))
+    if unit is not None and not _is_started_by(unit, pid):
+        unit = None
     cwd, exe = _link(pid, "cwd", proc), _link(pid, "exe", proc)
     return Running(
         pid, found.start, uid, argv, _program(argv[0], exe, cwd, environ or {}), cwd, environ,
-        unit_of(files.read_text(proc / str(pid) / "cgroup")), container_of(pid),
+        unit, container_of(pid),
         _hangs_on_a_terminal(pid, proc),
     )  # fmt: skip
 
@@ -86,7 +76,7 @@ def argv_of(pid: int, proc: Path = PROC) -> tuple[str, ...]:
     return tuple(os.fsdecode(word) for word in data.split(b"\0")) if data else ()
 
 
-def unit_of(groups: str) -> Unit | None:
+def unit_of(groups: str) -> UnitSpec | None:
     """The service that a process belongs to, by the text of its /proc/PID/cgroup. A login's scope
     is no service, and neither are the managers themselves."""
     for row in groups.splitlines():
@@ -95,8 +85,21 @@ def unit_of(groups: str) -> Unit | None:
             continue
         names = [one for one in _UNIT.findall(path) if not _MANAGER.fullmatch(one)]
         if names:
-            return Unit(f"{names[-1]}.service", "/user@" in path)
+            return UnitSpec(f"{names[-1]}.service", "/user@" in path)
     return None
+
+
+def _is_started_by(unit: UnitSpec, pid: int) -> bool:
+    """Whether a unit's first process is this one, or leads its session. What somebody starts in the
+    terminal of a service (an editor, a notebook) is in its group, too, and so is a cron job."""
+    if unit.user and process.user_of(pid) != os.getuid():
+        return True  # only that user's systemd could tell
+    try:
+        main = units.look(unit).main
+    except ServiceError:
+        return True  # it is in the unit's group, and nothing says otherwise
+    found = process.stat(pid)
+    return main == pid or (main > 0 and found is not None and found.session == main)
 
 
 def not_again(one: Running) -> str:

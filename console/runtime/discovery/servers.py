@@ -14,10 +14,11 @@ from console.common.text import one_line
 from console.host import process
 from console.host.ports import Door, doors, sockets_of
 from console.host.process import BASELINE_COOKIE
+from console.host.units import UnitSpec
 from console.runtime.discovery import processes
 from console.runtime.discovery.containers import Box, boxes
 from console.runtime.discovery.engines import LLAMA, OTHER, Engine, engine_of, port_of
-from console.runtime.discovery.processes import Running, Unit
+from console.runtime.discovery.processes import Running
 from console.runtime.engine_api import RawEngine
 from console.runtime.probe import Health, ProbeError, fetch, health
 
@@ -43,7 +44,7 @@ class Server:
     hint: str = ""
 
     @property
-    def unit(self) -> Unit | None:
+    def unit(self) -> UnitSpec | None:
         return self.running.unit if self.running is not None and self.box is None else None
 
     @property
@@ -51,7 +52,7 @@ class Server:
         """The kind of baseline that it would be."""
         if self.box is not None:
             return "compose" if self.box.compose is not None else "container"
-        return "process"
+        return "unit" if self.unit is not None else "process"
 
     @property
     def words(self) -> str:
@@ -219,8 +220,11 @@ def process_container() -> str:
 
 
 def _of_another_user(running: Running) -> tuple[str, str]:
-    if os.getuid() in (0, running.uid):
+    theirs = running.unit is not None and running.unit.user and running.uid != os.getuid()
+    if os.getuid() in (0, running.uid) and not theirs:
         return "", ""
+    if running.unit is not None and not running.unit.user:
+        return "", ""  # polkit may allow this user to stop and start it
     name = one_line(user_name(running.uid), 40)
     what = f"it belongs to {name}, and this user may neither stop nor start it"
     return what, f"use the console as {name}"
@@ -233,6 +237,6 @@ def _of_a_run(running: Running) -> tuple[str, str]:
 
 
 def _not_again(running: Running) -> tuple[str, str]:
-    why = processes.not_again(running)
+    why = "" if running.unit is not None else processes.not_again(running)
     hint = "start it by its whole path, from a directory that stays; then look again"
     return (f"nothing could start it again: {why}", hint) if why else ("", "")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from console.common.paths import module_argv
-from tests.runner.e2e.guest import EAT, GO, HUNGRY, Guest
-from tests.runner.e2e.sites import UP, book
+from tests.runner.e2e.guest import BASE, CAND, EAT, GO, HUNGRY, Guest, outcome
+from tests.runner.e2e.sites import UP, book, service
 from tests.runner.scenes import STAY
 from tests.testbed.cache import Unavailable
 from tests.testbed.engine import Engine
@@ -277,3 +277,87 @@ def test_a_unit_that_would_not_act_is_refused_and_what_is_removed_does_not_act(
     assert not guest.engines(8080)
     assert guest.console("rollback").code == 0
     assert guest.serves()
+
+
+# -- a baseline that is a unit -----------------------------------------------------------------
+
+
+class Served:
+    """A llama.cpp server as a unit that systemd starts again whenever it ends."""
+
+    def __init__(self, guest: Guest, system: bool) -> None:
+        self.guest, self.system = guest, system
+        words = " ".join(guest.engine(8080))
+        more = f"User={USER}\n" if system else ""
+        text = f"[Service]\n{more}ExecStart={words}\nRestart=always\nRestartSec=0\n"
+        place = "/etc/systemd/system" if system else f"{HOME}/.config/systemd/user"
+        run = guest.machine.root if system else guest.machine.user
+        script = f"mkdir -p {place} && cat > {place}/llama.service"
+        assert run("sh", "-c", script, said=text).returncode == 0
+        if not system:
+            guest.machine.linger()
+        self.systemctl("daemon-reload")
+        self.systemctl("start", "llama.service")
+        guest.until(guest.serves, "the unit serves")
+
+    def systemctl(self, *words: str) -> None:
+        done = (
+            self.guest.machine.root("systemctl", *words) if self.system
+            else self.guest.machine.login(f"systemctl --user {' '.join(words)}")
+        )  # fmt: skip
+        assert done.returncode == 0, done
+
+    @property
+    def state(self) -> tuple[str, int]:
+        names = ("ActiveState", "MainPID")
+        told = self.guest.machine.told("llama.service", *names, system=self.system)
+        return told["ActiveState"], int(told["MainPID"])
+
+
+@on_both
+def test_a_real_unit_is_found_stopped_and_brought_back(guest: Guest, system: bool) -> None:
+    """`init` describes it, a run takes it down although it is Restart=always, and the end of the
+    run, a rollback and rollback.sh each start it. A system unit is root's."""
+    command = guest.sudo if system else guest.console
+    served = Served(guest, system)
+    guest.machine.user("rm", str(HOME / ".config/omni-console/site.yaml"))
+    site = HOME / "site.yaml"
+    done = command("init", "--pick", "llama.service", "--yes", "--json", "--output", str(site))
+    assert (done.code, done.json["baseline"]["kind"]) == (0, "unit"), done
+    first = served.state
+    text = guest.machine.root("cat", str(site)).stdout
+    cand = json.dumps({"cand": service(guest.engine(8081), CAND, exclusive=True)})
+    whole = f"{text}services: {cand}\n"
+    guest.machine.root("sh", "-c", f"cat > {site}", said=whole)
+    guest.write(HOME / "trial.yaml", book(UP))
+    done = command("--site", str(site), "run", "trial.yaml", "--json")
+    assert (done.code, done.json["state"]) == (0, "succeeded"), f"{done}\n{guest.where()}"
+    assert guest.serves()
+    second = served.state
+    assert (second[0], second[1] == first[1]) == ("active", False)
+    served.systemctl("stop", "llama.service")
+    done = command("--site", str(site), "rollback", "--json")
+    assert (done.code, done.json["serving"]) == (0, True), done
+    served.systemctl("stop", "llama.service")
+    place = "/root" if system else str(HOME)
+    script = f"sh {place}/.local/state/omni-console/rollback/*.sh"
+    done = outcome(guest.machine.login(f"sudo -n sh -c '{script}'" if system else script))
+    assert done.code == 0, done
+    assert guest.serves()
+
+
+def test_a_system_unit_that_this_user_may_not_stop_is_left_serving(guest: Guest) -> None:
+    """The refusal comes from systemd, before anything is down."""
+    served = Served(guest, system=True)
+    site = {
+        "schema": "omni.site/v1", "name": "local",
+        "baseline": {"unit": {"name": "llama.service"}, "url": BASE},
+        "services": {"cand": service(guest.engine(8081), CAND, exclusive=True)},
+    }  # fmt: skip
+    guest.write(HOME / ".config/omni-console/site.yaml", json.dumps(site))
+    before = served.state
+    done = guest.console("run", "trial.yaml", "--json")
+    assert (done.code, "Failed to stop" in guest.where()) == (5, True), done
+    assert served.state == before
+    assert guest.serves()
+    assert "polkit" in guest.doctor("baseline.service")[1]

@@ -6,6 +6,7 @@ site are here too: the machine, the loader, and the baseline's measured figures.
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,8 +23,10 @@ from console.common.errors import ServiceError, UsageError
 from console.common.text import one_line
 from console.common.units import format_bytes
 from console.config.site.site import SiteModel
+from console.host import units
 from console.host.process import ProcessSpec
 from console.host.sample import Machine
+from console.host.units import UnitSpec
 from console.models.gguf.byte_source import GgufError, Kind, is_address
 from console.models.gguf.read import Reading, read_architecture
 from console.models.hub import settings
@@ -32,6 +35,7 @@ from console.models.hub.checkpoint import read as read_contents
 from console.models.hub.local_files import local
 from console.models.hub.reference import parse, shard, sidecar
 from console.models.sizing.assessment import WIDTH, wrapped
+from console.runtime.discovery.processes import argv_of
 from console.runtime.docker.client import inspect
 from console.runtime.spec import ContainerSpec, ExistingContainer, ServiceSpec
 
@@ -72,7 +76,18 @@ def command_of(spec: ServiceSpec, connect: Connect) -> Command:
         return Command(spec.name, runs.argv, dict(runs.env))
     if isinstance(runs, ExistingContainer):
         return _existing(spec.name, runs.name, connect)
+    if isinstance(runs, UnitSpec):
+        return _of_unit(spec.name, runs)
     return _compose(spec, connect)
+
+
+def _of_unit(name: str, unit: UnitSpec) -> Command:
+    """What a unit's first process was started with: no other command line is sure to be meant."""
+    argv = argv_of(units.look(unit).main)
+    if not argv:
+        hint = f"{shlex.join(unit.command('start'))}, then ask again"
+        raise ServiceError(f"the {unit.words} does not run", "its command line is not known", hint)
+    return Command(name, argv, {})
 
 
 def engine_of(command: Command, connect: Connect) -> Engine:

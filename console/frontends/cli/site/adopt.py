@@ -97,16 +97,15 @@ def _process(site: Site, what: str) -> Running:
 
 def _of_site(site: Site, what: str) -> str:
     """Words for a baseline that the console knows by its name. Raises CannotAdopt for another."""
-    from console.runner.prepare.adopt import CannotAdopt, container_of
+    from console.runner.prepare.adopt import CannotAdopt, named
 
-    identity, name = container_of(site)
-    if what and what not in (name, identity, identity[:12]):
+    names, words = named(site)
+    if what and what not in names:
         raise CannotAdopt(
-            f"{one_line(what, 60)} is not the site file's baseline, which is container "
-            f"{one_line(name, 60)}",
+            f"{one_line(what, 60)} is not the site file's baseline, which is {words}",
             f"omni-console init --pick {one_line(what, 60)} --force describes it instead",
         )
     return (
-        f"container {one_line(name, 60)} is the baseline of site {site.name}: the console knows it "
-        "by its id, and nothing has to be recorded"
+        f"{words} is the baseline of site {site.name}: the console knows it by its name, and "
+        "nothing has to be recorded"
     )

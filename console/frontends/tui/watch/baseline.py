@@ -21,6 +21,7 @@ from console.frontends.tui.watch.run import Watch
 from console.host import process
 from console.host.ports import foreign
 from console.host.process import BASELINE_COOKIE
+from console.host.units import UnitSpec
 from console.journal.run_files import Stamp, stamp
 from console.recovery.rollback import proof, records
 from console.recovery.rollback import sealed_plan as sealed
@@ -239,7 +240,7 @@ class BaselineWatch(Watch[BaselineView]):
 def _stranger(plan: SealedPlan) -> str:
     """Who answers in the baseline's place, in words; "" for nobody. A process started by hand has
     no record: only the user of its socket can show that it is not the baseline."""
-    if plan.baseline.kind == "process":
+    if plan.baseline.kind != "container":
         if foreign(plan.baseline.url, here=True) is None:
             return ""
         from console.recovery.rollback import observe
@@ -316,6 +317,8 @@ def _refused(plan: SealedPlan, detail: str) -> tuple[str, str]:
 def _owner(plan: SealedPlan) -> tuple[str, str]:
     """State of the baseline's own container or process: loading (up), stopped or unknown; words."""
     base = plan.baseline
+    if base.unit is not None:
+        return _unit(base.unit)
     if base.kind != "process":
         from console.frontends.tui.watch.baseline_container import container_state
 
@@ -326,6 +329,19 @@ def _owner(plan: SealedPlan) -> tuple[str, str]:
             return LOADING, f"pid {running[0]} is up"
     known = process.record_path(plan.records_dir, base.name).exists()
     return STOPPED, "it crashed, or was ended by hand" if known else "connection refused"
+
+
+def _unit(unit: UnitSpec) -> tuple[str, str]:
+    """State of a unit that does not answer, and its words."""
+    from console.host import units
+
+    try:
+        state = units.look(unit)
+    except ConsoleError as error:
+        return UNKNOWN, str(error)
+    if state.is_up:
+        return LOADING, f"{unit.words} is {one_line(state.active, 40)}"
+    return STOPPED, f"{unit.words} is {one_line(state.active, 40) or 'not there'}"
 
 
 def _answers(url: str, path: str) -> bool:

@@ -95,7 +95,33 @@ may_be_published() {
   [ -n "$oldest" ] && has_proxy "$(start_of "$oldest")"
 }
 
-baseline_pid() { recorded_pid || marked_pid; }
+baseline_pid() {
+  if [ "$KIND" = unit ]; then unit_pid; else recorded_pid || marked_pid; fi
+}
+
+# Runs systemctl for the baseline's unit, which never waits for what it asks for.
+unit() {
+  if [ "$UNIT_FLAG" = --user ]; then
+    XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}; export XDG_RUNTIME_DIR
+  fi
+  timeout "$CALL_S" systemctl "$UNIT_FLAG" --no-ask-password "$@" "$UNIT" 2>&1
+}
+
+# A property of the unit: ActiveState, MainPID, ControlGroup or InvocationID.
+unit_has() { unit show --property="$1" | sed -n "s/^$1=//p"; }
+
+unit_pid() {
+  main=$(unit_has MainPID)
+  [ "${main:-0}" -gt 0 ] 2>/dev/null && echo "$main"
+}
+
+# The pids in the unit's control group, and in the groups below it.
+unit_pids() {
+  [ "$KIND" = unit ] || return 0
+  group=$(unit_has ControlGroup | sed 's/[^A-Za-z0-9_@:-]/[&]/g')
+  [ "${#group}" -gt 1 ] || return 0
+  sed -s -n "\,^[0-9]*:[^:]*:$group\(/\|\$\),F" /proc/[0-9]*/cgroup 2>/dev/null | cut -d / -f 3
+}
 
 # Finds a baseline without a record by its mark; its children have that too, but lead no session.
 marked_pid() {
@@ -124,14 +150,15 @@ own_pids() {
   echo "$mine"
   group='\([^ ]* \)\{0,1\}'
   sed -n "s/^\([0-9]*\) .*) [^ ]* [^ ]* $group$mine .*/\1/p" /proc/[0-9]*/stat 2>/dev/null
-  pids_with environ "/^$MARK\$/F"
+  if [ -n "$MARK" ]; then pids_with environ "/^$MARK\$/F"; fi
+  unit_pids
 }
 
 # The users whose sockets may be the baseline's. A process or a container in the host's network may
 # have changed its user. Otherwise the engine holds the port, as root or as a rootless engine.
 users_of_baseline() {
   id -u
-  if [ "$KIND" = process ]; then
+  if [ "$KIND" != container ]; then
     mine=$(own_pids)
     for pid in $mine; do user_of "$pid"; done
     if has_client "$mine" && has_proxy; then echo 0; fi
@@ -227,8 +254,10 @@ find_container() {
   for STARTED in "$BASE_ID" "$BASE_NAME"; do [ -z "$(life)" ] || return 0; done
 }
 
-# Running, paused, restarting, pid and start of the baseline's container, as the engine tells.
+# Running, paused, restarting, pid and start of the baseline's container, as the engine tells; for
+# a unit what differs between two of its starts.
 life() {
+  if [ "$KIND" = unit ]; then unit_has InvocationID; fi
   [ "$KIND" = container ] || return 0
   form='{{.State.Running}} {{.State.Paused}} {{.State.Restarting}} {{.State.Pid}}'
   timeout 15 docker inspect --type container -f "$form {{.State.StartedAt}}" "$STARTED" 2>/dev/null
@@ -238,6 +267,8 @@ life() {
 is_up() {
   if [ "$KIND" = process ]; then
     [ -z "$SPAWNED" ] || alive "$SPAWNED" "$SPAWNED_START"
+  elif [ "$KIND" = unit ]; then
+    case "$(unit_has ActiveState)" in inactive|failed) return 1 ;; esac
   else
     case "$(life)" in "false false false "*) return 1 ;; esac
   fi
@@ -246,7 +277,7 @@ is_up() {
 # Whether what answers is the baseline. While a candidate may still run, this has to be certain.
 is_ours() {
   if is_foreign; then return 1; fi
-  if [ "$KIND" = process ]; then
+  if [ "$KIND" != container ]; then
     is_up || return 1
     if [ -n "$(answering 3)" ]; then listens "$(own_pids)"; else [ -z "$LEFT" ]; fi
     return

@@ -56,10 +56,37 @@ start_process() {
   say start "pid $SPAWNED"
 }
 
+start_unit() {
+  case "$(unit_has ActiveState)" in
+    active|activating|reloading) say start "unit $UNIT runs already"; return 0 ;;
+  esac
+  unit reset-failed >/dev/null
+  if ! words=$(unit start --no-block); then
+    say start "systemctl start $UNIT failed: $(why)"; return 1
+  fi
+  FRESH=yes
+  say start "unit $UNIT"
+}
+
+# Waits up to $1 seconds for the unit to be down.
+unit_ends() {
+  end=$(($(uptime_s) + $1))
+  while is_up; do
+    if [ "$(uptime_s)" -ge "$end" ]; then return 1; fi
+    sleep 0.2
+  done
+}
+
 # Ends a baseline that hangs, and starts it again.
 start_again() {
   say start "restarting it once"
   FRESH=yes
+  if [ "$KIND" = unit ]; then
+    unit stop --no-block >/dev/null
+    unit_ends "$AGAIN_S" || { unit kill --signal=SIGKILL >/dev/null; unit_ends 10; }
+    start_unit
+    return
+  fi
   if [ "$KIND" = container ]; then
     timeout $((AGAIN_S + 60)) docker restart -t "$AGAIN_S" "$STARTED" >/dev/null
     return
@@ -174,6 +201,7 @@ restore() {
   if [ -n "$CLIENT" ] && [ "$(http_code "$HEALTH")" = 200 ] && is_ours; then
     say start "already serving"
   elif [ "$KIND" = process ]; then start_process
+  elif [ "$KIND" = unit ]; then start_unit || give_up
   else start_container || give_up
   fi
   if [ -z "$CLIENT" ]; then say ready "no curl, python3 or wget: cannot check it"; give_up; fi

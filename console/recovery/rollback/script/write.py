@@ -15,7 +15,7 @@ import shlex
 from pathlib import Path
 
 from console.common.files import MOST_END
-from console.host import process
+from console.host import process, units
 from console.host.ports import is_local, ways
 from console.host.process import BASELINE_COOKIE, COOKIE
 from console.recovery.rollback.context import log_path
@@ -102,6 +102,9 @@ def _values(plan: SealedPlan) -> dict[str, str]:
         "GRACE_S": f"{plan.grace_s:.0f}",
         "RECORD": str(process.record_path(plan.records_dir, base.name)) if base.process else "",
         "MARK": "=".join(_mark(plan)),
+        "UNIT": base.unit.name if base.unit else "",
+        "UNIT_FLAG": "--user" if base.unit and base.unit.user else "--system",
+        "CALL_S": f"{units.CALL_S:.0f}",
         "SHA": process.spec_sha(base.process) if base.process else "",
         "LOG": str(log_path(plan)) if base.process else "",
         "BY_HAND": "\n".join(f"  {line}" for line in commands(plan)),
@@ -119,7 +122,7 @@ def _addresses(plan: SealedPlan) -> str:
     another machine.
     """
     base = plan.baseline
-    here = base.kind == "process" or is_local(base.url)
+    here = base.kind != "container" or is_local(base.url)
     if not here:
         return ""
     rows = ways(base.url, here=here) or [(r".\{8,32\}",)]
@@ -223,6 +226,9 @@ def commands(plan: SealedPlan) -> tuple[str, ...]:
         argv = (base.program or base.process.argv[0], *base.process.argv[1:])
         out.append(f"{go}{env}setsid nohup {shlex.join(argv)} </dev/null &")
         out.append(f"tail -n 50 {shlex.quote(str(log_path(plan)))}")
+    elif base.unit is not None:
+        out.append(shlex.join(base.unit.command("restart")))
+        out.append(shlex.join(base.unit.journal(50)))
     url = base.url.rstrip("/")
     out.append(f"curl -sS {shlex.quote(url + '/' + base.ready_path.lstrip('/'))}")
     out.append(

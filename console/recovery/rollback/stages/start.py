@@ -1,4 +1,4 @@
-"""Stage start starts the baseline: by container id, by name, by compose, or as a process."""
+"""Stage start starts the baseline: by container id, name or compose, as a process or a unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from console.common import paths
 from console.common.errors import EngineError, EngineTimeout, ServiceError
 from console.common.logs.tail import read_last, size_of
-from console.host import process
+from console.host import process, units
 from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.recovery.rollback.context import MISSING, RollbackContext, log_path
 from console.recovery.rollback.observe import OWNER_S, Observed
@@ -59,8 +59,8 @@ class Baseline(Observed):
     def start(self) -> str:
         """Start the baseline; return how, in clean words. Raises EngineError or ServiceError."""
         self.failed = True
-        is_process = self.plan.kind == "process"
-        how = self._start_process() if is_process else self._start_container()
+        ways = {"process": self._start_process, "unit": self._start_unit}
+        how = ways.get(self.plan.kind, self._start_container)()
         self.failed, self._give_up_at = False, None
         return how
 
@@ -73,6 +73,8 @@ class Baseline(Observed):
                     cookie=BASELINE_COOKIE, step=self.context.mark,
                 )  # fmt: skip
             self.process = None
+        elif self.plan.unit is not None:
+            units.stop(self.plan.unit, RESTART_GRACE_S, self.context.clock)
         elif self.container:
             with contextlib.suppress(EngineError):
                 if self.context.engine is not None:
@@ -86,11 +88,27 @@ class Baseline(Observed):
         """The last lines of the baseline's log, clean; empty when they are unknown."""
         if self.plan.kind == "process":
             return read_last(log_path(self.context.plan), count, self._log_begin)
+        if self.plan.unit is not None:
+            return units.last_lines(self.plan.unit, count)
         try:
             engine = self.context.engine
             return engine.last_lines(self.container, count) if engine and self.container else []
         except EngineError:
             return []
+
+    def _start_unit(self) -> str:
+        spec = self.plan.unit
+        if spec is None:
+            raise ServiceError("the plan has no unit to start")
+        state = self.unit_state()
+        if state is not None and not state.exists:
+            raise ServiceError(f"there is no {spec.words}")
+        # A unit that is stopping is started all the same: systemd starts it when it is down.
+        if state is not None and state.is_up and state.active != "deactivating":
+            return f"{spec.words} runs already"
+        units.start(spec)
+        self.started = True
+        return spec.words
 
     def _start_process(self) -> str:
         spec = self.plan.process

@@ -154,7 +154,7 @@ def _end_containers(context: RollbackContext) -> None:
                 return
             asks_again = context.report_engine_away("stop", error, ENGINE_WAIT_S)
             context.engine_away = True
-            if context.plan.baseline.kind == "process":
+            if context.plan.baseline.kind != "container":
                 _end_without_engine(context)
                 if not _containers_run(context):
                     break
@@ -199,7 +199,7 @@ def end_left_over(context: RollbackContext, engine: RawEngine) -> None:
 def _knows_no_container(context: RollbackContext) -> bool:
     containers = [c for c in context.plan.candidates if c.kind != "process"]
     recorded = [e for e in context.live if e.container and not context.may_stay(e.name)]
-    return context.plan.baseline.kind == "process" and not containers and not recorded
+    return context.plan.baseline.kind != "container" and not containers and not recorded
 
 
 def _targets(context: RollbackContext, engine: RawEngine) -> list[str]:

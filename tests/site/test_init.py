@@ -1,0 +1,313 @@
+"""`init` and `adopt` on real llama.cpp servers that somebody else has started."""
+
+import contextlib
+import io
+import json
+import os
+import pty
+import re
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from console.cli import main
+from console.common import paths
+from console.config.site.site import Site, load_site
+from console.host import process
+from console.host.process import BASELINE_COOKIE, ProcessSpec
+from console.runner.prepare import adopt as adoption
+from console.runtime.discovery import processes
+from console.runtime.probe import Health, health
+from tests.children import running
+from tests.ports import free_port
+from tests.rollback.conftest import STANDIN
+from tests.testbed.models import tiny_llama
+from tests.waiting import some, until
+
+pytestmark = pytest.mark.alone
+ENGINE = "console.rehearsal.demo.engine"
+
+
+class Started(NamedTuple):
+    pid: int
+    port: int
+    url: str
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    tiny_llama(path)
+    return path
+
+
+@contextlib.contextmanager
+def engine(model: Path, *more: str, **options: Any) -> Iterator[Started]:
+    """A llama.cpp server as somebody starts it by hand: by a relative path, with no record."""
+    port = free_port()
+    argv = [sys.executable, "-m", ENGINE, "--model", model.name, "--port", str(port), *more]
+    with running(argv, cwd=model.parent, stdout=-3, stderr=-3, **options) as child:
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: health(url)[0] is Health.SERVING, "it serves")
+        yield Started(child.pid, port, url)
+
+
+@pytest.fixture(scope="module")
+def two(model: Path) -> Iterator[tuple[Started, Started]]:
+    with engine(model, "--alias", "big") as first, engine(model, "--alias", "small") as second:
+        yield first, second
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.setenv("OMNI_HOST_DIR", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine.sock")
+    monkeypatch.delenv("OMNI_SITE", raising=False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    return tmp_path
+
+
+def site() -> Site:
+    return load_site(paths.default_site())
+
+
+def known(one: Site) -> tuple[int, int] | None:
+    runs = one.baseline_spec().runs
+    assert isinstance(runs, ProcessSpec)
+    return process.known(paths.records_dir(one.name), "baseline", runs, BASELINE_COOKIE)
+
+
+def test_a_server_that_runs_becomes_the_baseline(
+    two: tuple[Started, Started], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a terminal, and without a restart."""
+    second = two[1]
+    assert main(["init", "--pick", second.url, "--yes", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["baseline"]["pid"], told["proof"]["ok"]) == (second.pid, True)
+    assert {one.url for one in two} <= {one["url"] for one in told["servers"]}
+    path = paths.default_site()
+    assert told["written"] == str(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    one = site()
+    assert known(one) == (second.pid, process.start_time(second.pid))
+    assert one.model.baseline.reference is not None
+    assert one.model.baseline.reference.tok_s == pytest.approx(told["tok_s"], rel=1e-3)
+    assert one.model.baseline.models
+    assert json.loads((path.parent / "site.schema.json").read_text())["title"]
+    assert main(["lint", str(path)]) == 0
+    text = path.read_text()
+    assert main(["init", "--pick", two[0].url, "--yes"]) == 2, "it is never replaced unasked"
+    assert path.read_text() == text
+    assert main(["init", "--pick", two[0].url, "--yes", "--force", "--reference", "7"]) == 0
+    assert site().model.baseline.url == two[0].url
+
+
+def test_nothing_is_written_where_it_is_not_said_which_one(
+    two: tuple[Started, Started], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (["--yes"], [], ["--pick", str(two[0].pid)], ["--pick", "nobody", "--yes"],
+             ["--pick", two[0].url, "--yes", "--reference", "fast"])  # fmt: skip
+    for words in asked:
+        assert main(["init", *words]) == 2, words
+    assert main(["init", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out.splitlines()[-1])["servers"]
+    assert {one.pid for one in two} <= {one["pid"] for one in listed}
+    assert not paths.config_dir().exists()
+
+
+def on_a_terminal(*answers: str) -> tuple[int, str]:
+    """`init` with a keyboard: the exit code, and what the screen showed."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "console.cli", "init"])
+    shown, left = b"", list(answers)
+    with contextlib.suppress(OSError):  # the other end is closed
+        while data := os.read(screen, 4096):
+            shown += data
+            if left and re.search(rb"[\]:] $", shown):
+                os.write(screen, left.pop(0).encode() + b"\n")
+                shown += b"\n"
+    os.close(screen)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode()
+
+
+def test_at_most_two_questions(two: tuple[Started, Started]) -> None:
+    code, shown = on_a_terminal(str(two[1].pid), "q")
+    assert (code, paths.default_site().exists()) == (2, False), shown
+    code, shown = on_a_terminal(str(two[1].pid), "12.5 tok/s")
+    assert code == 0, shown
+    reference = site().model.baseline.reference
+    assert reference is not None
+    assert reference.tok_s == 12.5
+    assert shown.count("?") == 1, "one question, and one line that confirms"
+    assert f"pid {two[1].pid}" in shown
+
+
+def test_what_is_secret_is_left_out_and_nothing_is_taken_over(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose command line the file lacks a part of would start otherwise next time."""
+    port, key = free_port(), "sk-0123456789abcdef"
+    argv = [sys.executable, "-S", str(STANDIN), str(port), "--once", "x.gguf", "--api-key", key]
+    with running(argv, cwd=model.parent, stdout=-3):
+        until(lambda: health(f"http://127.0.0.1:{port}")[0] is Health.SERVING, "it serves")
+        words = ["init", "--pick", f":{port}", "--yes", "--reference", "none", "--json"]
+        main(words)
+    done = capsys.readouterr()
+    assert json.loads(done.out)["left_out"] == ["--api-key"]
+    assert key not in paths.default_site().read_text() + done.out + done.err
+    assert known(site()) is None
+
+
+def test_a_server_that_does_not_answer_a_completion(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is written; the exit code and the words say what is missing."""
+    port = free_port()
+    body = (
+        "import http.server as h\n"
+        "class H(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_response(200); self.end_headers()\n"
+        "    def do_POST(self): self.send_response(401); self.end_headers()\n"
+        f"h.HTTPServer(('127.0.0.1', {port}), H).serve_forever()\n"
+    )
+    (home / "serve.py").write_text(body)
+    argv = [sys.executable, str(home / "serve.py"), "m.gguf"]
+    with running(argv, stdout=-3, stderr=-3):
+        until(lambda: health(f"http://127.0.0.1:{port}")[0] is Health.SERVING, "it serves")
+        code = main(["init", "--pick", str(port), "--yes", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (code, told["tok_s"], told["proof"]["ok"]) == (5, None, False)
+    assert "401" in told["proof"]["detail"]
+    assert "key" in told["proof"]["hint"]
+    assert site().model.baseline.reference is None
+
+
+def test_nothing_serves(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "pids", lambda: [os.getpid()])
+    assert main(["init"]) == 5
+    said = capsys.readouterr().out
+    assert "looked at 1 processes" in said
+    assert "no-engine.sock" in said
+    assert "omni-console demo" in said
+
+
+def write(model: Path, started: Started, **changes: str) -> None:
+    """A site file by hand, for a server that was started by hand."""
+    argv = [sys.executable, "-m", ENGINE, "--model", model.name, "--port", str(started.port)]
+    words = {"argv": json.dumps(argv), "cwd": str(model.parent), "url": started.url, **changes}
+    path = paths.default_site()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "schema: omni.site/v1\nname: ws\nbaseline:\n"
+        f"  process: {{argv: {words['argv']}, cwd: {words['cwd']}}}\n  url: {words['url']}\n"
+        "  ready: {timeout: 60s}\n"
+    )
+
+
+@pytest.mark.parametrize("how", ["", "pid"])
+def test_a_rollback_works_on_what_was_taken_over(
+    model: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It leads no group, as what a script starts: the same process serves on, a stop ends it alone,
+    and a rollback starts it again."""
+    with engine(model) as started:
+        write(model, started)
+        assert main(["adopt", *([str(started.pid)] if how else [])]) == 0
+        start = some(process.start_time(started.pid))
+        assert known(site()) == (started.pid, start)
+        assert main(["rollback"]) == 0
+        assert process.alive(started.pid, start), "it serves already"
+        assert main(["adopt"]) == 0
+        assert "already" in capsys.readouterr().out
+        assert process.stop_group(started.pid, start, grace_s=10.0)
+        assert main(["rollback"]) == 0
+        again = some(known(site()))
+        assert again[0] != started.pid
+        process.stop_group(*again, grace_s=0.0)
+
+
+def test_what_is_not_the_site_files_baseline_is_refused(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["adopt"]) == 2
+    assert "omni-console init" in capsys.readouterr().err
+    with engine(model) as started, engine(model) as other:
+        refused = {
+            "word 7": {"argv": json.dumps([sys.executable, "-m", ENGINE, "--model", model.name,
+                                           "--port", "1"])},
+            "its program is": {"argv": '["/bin/true", "-m"]'},
+            "words": {"argv": json.dumps([sys.executable, "-m", ENGINE])},
+            "directory": {"cwd": "/"},
+        }  # fmt: skip
+        for words, changes in refused.items():
+            write(model, started, **changes)
+            assert main(["adopt"]) == 2, words
+            assert words in capsys.readouterr().err
+        write(model, started)
+        wrong = {str(other.pid): "word 7", "4194305": "no process", "no-unit.service": "named"}
+        for what, words in wrong.items():
+            assert main(["adopt", what]) == 2, what
+            assert words in capsys.readouterr().err
+        assert known(site()) is None
+
+
+def test_several_at_one_address(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two servers may share a port by SO_REUSEPORT."""
+    port = free_port()
+    body = (
+        "import socket, time\ns = socket.socket()\n"
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        f"s.bind(('127.0.0.1', {port})); s.listen(); print('up', flush=True); time.sleep(600)\n"
+    )
+    argv = [sys.executable, "-S", "-c", body]
+    with running(argv, stdout=-1) as first, running(argv, stdout=-1) as second:
+        for one in (first, second):
+            with some(one.stdout) as out:
+                assert out.readline() == b"up\n"
+        write(model, Started(0, port, f"http://127.0.0.1:{port}"))
+        assert main(["adopt"]) == 2
+        said = capsys.readouterr().err
+    assert str(first.pid) in said
+    assert str(second.pid) in said
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_another_users_process_is_refused_without_rights(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be known, and could be neither stopped nor started."""
+    with running(["sleep", "600"], user=65534) as child:
+        until(lambda: processes.argv_of(child.pid)[:1] == ("sleep",), "it is started")
+        found = some(processes.read(child.pid))
+        write(model, Started(0, 1, "http://127.0.0.1:1"))
+        monkeypatch.setattr(os, "getuid", lambda: 4711)
+        with pytest.raises(adoption.CannotAdopt, match="nothing was taken over") as caught:
+            adoption.adopt(site(), found)
+    assert caught.value.exit_code == 2
+    assert "belongs to" in caught.value.detail
+
+
+@pytest.mark.skipif(shutil.which("script") is None, reason="needs script")
+def test_it_is_said_that_a_server_hangs_on_its_terminal(model: Path) -> None:
+    port = free_port()
+    words = f"{sys.executable} -m {ENGINE} --model {model} --port {port}"
+    with running(["script", "-qfc", words, "/dev/null"], stdin=-3, stdout=-3, stderr=-3):
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: health(url)[0] is Health.SERVING, "it serves")
+        write(model, Started(0, port, url), argv=json.dumps(words.split()))
+        found = adoption.at_its_address(site())
+        assert any("terminal" in note for note in adoption.notes(found))
+        process.send(found.pid, found.start, 9)
