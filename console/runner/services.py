@@ -94,9 +94,8 @@ class RunServices:
         if isinstance(spec.runs, ComposeSpec):
             from console.runtime.docker.compose import ComposeDriver
 
-            return ComposeDriver(
-                spec, self.client, self.context.run.path / "compose", site=site, say=self._say
-            )
+            files = self.context.run.path / "compose"
+            return ComposeDriver(spec, self.client, files, site=site, say=self._say)
         from console.runtime.docker.container import ContainerDriver
 
         return ContainerDriver(spec, self.client, site=site, say=self._say)
@@ -262,11 +261,10 @@ class RunServices:
         handle = self.handles.get(name)
         if handle is None:
             return None
-        driver = self.driver(name)
-        state = driver.status(handle)
+        state = self.driver(name).status(handle)
         if state.alive:
             return None
-        lines = driver.last_lines(handle, READ_BACK)
+        lines = self.driver(name).last_lines(handle, READ_BACK)
         words = f"{name} died: {state.detail}{port_taken(self.spec(name).url, lines)}"
         return StepFailed(_died(state), words, lines=lines)
 
