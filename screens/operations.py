@@ -17,7 +17,7 @@ from console.journal.state import STANDING, RunState, StepState
 from console.render.cells import glyphs
 from console.render.feed import feed
 from console.render.guard import line
-from console.render.measuring import measuring_chart
+from console.render.measuring import run_bars
 from console.render.upcoming import upcoming
 from screens.base import WIDE
 from screens.emergency import Guarded
@@ -38,8 +38,8 @@ from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_r
 
 BOXED = (100, 30)
 """Columns and rows from which on steps, details and log have a frame."""
-CHART = 12
-"""Rows of a measurement's curve at most."""
+BARS = 16
+"""Rows of a measurement's bars at most."""
 FEED = 160
 """Columns from which on there is room for the events beside the log."""
 TICK_S = 2.5
@@ -254,7 +254,7 @@ class OperationsScreen(Guarded):
         rows = [*before, *detail_rows(view, step, can, width, now)]
         room = self.query_one("#detail", TextView).size.height - len(rows) - 1
         if step.state is StepState.RUNNING and room > 0:
-            rows += [(), *measuring_chart(view, step, width, min(CHART, room), glyphs())]
+            rows += [(), *run_bars(view, step, width, min(BARS, room), glyphs())]
         return rows
 
     # -- looking around ----------------------------------------------------------------------

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from console.host.sample import Sample
 
-SPAN_S = 10.0
-SPANS = 180
+SPAN_S = 5.0
+SPANS = 360
 """Half an hour."""
 RAM, SWAP, PRESSURE = "ram", "swap", "psi"
 VRAM, BUSY, WATT = "vram", "busy", "watt"

@@ -174,8 +174,9 @@ def bar(filled: float | None, width: int, signs: Glyphs, mark: float | None) -> 
 
 
 def curve_line(values: Iterable[float | None], most: float | None, signs: Glyphs) -> str:
-    """Values from 0 to `most` as a curve, a cell each; blank where nothing is known."""
-    top = len(signs.levels)
+    """Values from 0 to `most` as a curve, a cell each; blank where nothing is known. No cell is
+    filled, so that curves under each other stay apart."""
+    top = len(signs.levels) - 1
     return "".join(
         " " if one is None or not most
         else signs.levels[min(top - 1, max(0, int(one / most * top)))]

@@ -13,12 +13,13 @@ from console.common.text import clean
 from console.common.units import format_number, number
 from console.config.playbook.threshold import Threshold, parse_threshold
 from console.journal.run_view import RunView, StepView
-from console.render.cells import Glyphs, Part, Row, curve_line, cut, width_of
-from console.render.text_chart import Curve, chart
+from console.render.cells import Glyphs, Part, Row, bar, curve_line, cut, width_of
 
 METRICS = (("tok_s", "tok/s", "tok/s"), ("ttft_s", "ttft", "s"))
 """Name, label and unit of what each run measures."""
 SHARE_OF_TOP = 1.15
+LABEL, FIGURE, LEAST, LONGEST = 9, 13, 36, 60
+"""Cells of a bar's label and figure, of the narrowest row, and of the longest bar."""
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "open": "warn"}
 
 
@@ -53,21 +54,31 @@ def measuring(view: RunView, step: StepView, width: int, signs: Glyphs) -> list[
     return rows
 
 
-def measuring_chart(
-    view: RunView, step: StepView, width: int, height: int, signs: Glyphs
-) -> list[Row]:
-    """The rate of each run as a curve, with the gate's limit as a line; none for fewer than three
-    runs."""
-    values = runs_of(step, "tok_s")
-    if len(values) < 3 or height < 4:
+def run_bars(view: RunView, step: StepView, width: int, height: int, signs: Glyphs) -> list[Row]:
+    """The rate of each of the last runs as a bar beside the baseline's; a mark in the bars is the
+    gate's limit. None for fewer than two runs, or where there is no room."""
+    values = list(enumerate(runs_of(step, "tok_s"), 1))
+    if len(values) < 2 or height < 3 or width < LEAST:
         return []
     base = _baseline(view, step, "tok_s")
     rule = next(iter(_thresholds(view, step, "tok_s", "go")), None)
     limit = rule.limit(base, "tok/s") if rule is not None else None
-    top = SHARE_OF_TOP * max([*values, limit or 0.0])
-    points = tuple((float(at), value) for at, value in enumerate(values))
-    curve = Curve("tok/s", points, top, limit, True, "tok/s")
-    return chart(curve, 0.0, float(len(values) - 1), width, height, signs)
+    top = SHARE_OF_TOP * max([*(value for _, value in values), limit or 0.0, base or 0.0])
+    mark = limit / top if limit is not None and top > 0 else None
+    long = min(LONGEST, width - LABEL - FIGURE)
+    rows: list[Row] = []
+    if base is not None:
+        rows.append(_bar_row("baseline", base, base / top, long, signs, None, "dim"))
+    for at, value in values[-(height - len(rows)) :]:
+        rows.append(_bar_row(f"run {at}", value, value / top, long, signs, mark, "accent"))
+    return rows
+
+
+def _bar_row(
+    label: str, value: float, share: float, long: int, signs: Glyphs, mark: float | None, tone: str
+) -> Row:
+    drawn = bar(share, long, signs, mark)
+    return ((f"{label:<{LABEL}}", "dim"), (drawn, tone), (f" {format_number(value, 'tok/s')}", ""))
 
 
 def _baseline(view: RunView, step: StepView, metric: str) -> float | None:

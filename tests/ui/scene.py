@@ -91,6 +91,32 @@ def running() -> RunView:
     return made
 
 
+def loading() -> RunView:
+    """A candidate loads: so many bytes of its model are in memory."""
+    made = view(5, outage=True, down_since=NOW - 95)
+    step = made.steps[5]
+    step.state, step.attempt, step.started = StepState.RUNNING, 1, NOW - 88
+    step.said = "candidate: loading: HTTP 503, Loading model"
+    step.progress = Progress(Figures(112 * GIB, 305 * GIB, "B"), NOW - 1, 0, NOW - 88)
+    step.effects = ["docker run ik_llama.cpp: llama-server -m /models/r1.gguf -ngl 20 --port 8001"]
+    return made
+
+
+def held() -> RunView:
+    """A gate without enough valid samples asks what to do."""
+    made = view(7, state=RunState.PAUSED, reason="few_samples", outage=True)
+    made.detail = "bench: 2 valid runs, 7 discarded: another engine was busy: llama-server pid 411"
+    made.offer = "measure the candidate again (bench)"
+    step = made.steps[7]
+    step.state, step.attempt, step.duration_s = StepState.SUCCEEDED, 1, 0.2
+    step.started = NOW - 40
+    made.steps[6].warned = True
+    why = "21.3 tok/s: 2 of 9 runs valid; 5 needed"
+    row = {"metric": "bench.tok_s", "verdict": "HOLD", "why": why}
+    made.verdicts = [Verdicts("go", "HOLD", "", [row])]
+    return made
+
+
 def approval() -> RunView:
     made = view(8, state=RunState.WAITING_APPROVAL, outage=True)
     made.detail = "Do the three answers in the log make sense? The baseline is down meanwhile."

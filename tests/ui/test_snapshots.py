@@ -11,20 +11,30 @@ from console.frontends.tui.app import ConsoleApp
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import NOBODY, GuardView, Lease
 from tests.ui import scene
+from tests.ui.conftest import full
 from tests.ui.opened import screen, settled
 from widgets.log_pane import LogPane
 
 SCENES: dict[str, Any] = {
     "running": scene.running, "approval": scene.approval, "failed": scene.failed,
-    "ended": scene.ended, "warned": scene.running, "breached": scene.ended,
+    "loading": scene.loading, "held": scene.held, "idle": scene.ended, "ended": scene.ended,
+    "warned": scene.running, "breached": scene.ended,
 }  # fmt: skip
-PICTURES = [
-    ("running", (80, 24), ()), ("running", (120, 40), ()), ("running", (60, 20), ()),
-    ("approval", (80, 24), ()), ("failed", (60, 20), ()), ("ended", (120, 40), ()),
-    ("failed", (80, 24), ("r",)), ("failed", (80, 24), ("s",)), ("running", (80, 24), ("f12",)),
-    ("running", (80, 24), ("question_mark",)), ("running", (80, 24), ("z",)),
-    ("none", (80, 24), ()), ("none", (60, 20), ()),
-    ("warned", (120, 40), ()), ("breached", (80, 24), ("b",)),
+SIZES = ((80, 24), (140, 42), (200, 60))
+EVERYWHERE = [
+    ("idle", ()), ("loading", ()), ("running", ()), ("approval", ()), ("held", ()), ("failed", ()),
+    ("breached", ("b",)), ("running", ("f12",)), ("ended", ()), ("none", ()),
+]  # fmt: skip
+"""Scenes, and keys that lead on, of which there is a picture in every size."""
+PICTURES: list[Any] = [
+    (name, SIZES[0], keys) for name, keys in EVERYWHERE
+] + [
+    full(name, size, keys) for name, keys in EVERYWHERE for size in SIZES[1:] if name != "running"
+] + [
+    ("running", (140, 42), ()), ("running", (200, 60), ()), ("running", (60, 20), ()),
+    ("failed", (60, 20), ()), ("none", (60, 20), ()), ("warned", (140, 42), ()),
+    ("failed", (80, 24), ("r",)), full("failed", (80, 24), ("s",)),
+    full("running", (80, 24), ("question_mark",)), full("running", (80, 24), ("z",)),
 ]  # fmt: skip
 SAYS = {
     "r": "Retry up", "s": "Skip this step", "f12": "THE BASELINE SERVES",
@@ -60,7 +70,7 @@ def guard_of(name: str, shot: Snapshot) -> GuardView:
         )  # fmt: skip
     if name == "breached":
         return scene.breached(shot.run)
-    return GuardView(shot.run, "ended") if name == "ended" else scene.guard(shot.run)
+    return GuardView(shot.run, "ended") if shot.view.over else scene.guard(shot.run)
 
 
 def app_of(name: str, place: Path) -> ConsoleApp:
@@ -68,7 +78,7 @@ def app_of(name: str, place: Path) -> ConsoleApp:
     if name != "none":
         shot = scene.snapshot(scene.run_dir(place), SCENES[name]())
         base = scene.baseline()
-        if name != "ended":
+        if not shot.view.over:
             base = scene.baseline("down", detail="for this run")
     watchers = scene.StandInWatchers(shot, base, scene.sample())
     watchers.guard.latest = guard_of(name, shot)

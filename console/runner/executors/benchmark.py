@@ -149,7 +149,8 @@ def _measure(
         run, most = run_words(number, planned), planned if number <= planned else bench.most_runs
         far = Figures(number, max(most, number), "run")
         figures = {"tok_s": sample.tok_s, "ttft_s": sample.ttft_s, "void": sample.void}
-        attempt.say(f"{service}: {run} {what}", far, run=figures)
+        told = figures if number else None  # a warm-up, run 0, counts nowhere
+        attempt.say(f"{service}: {run} {what}", far, always=not number, run=told)
 
     parts: dict[str, None] = {}
 
