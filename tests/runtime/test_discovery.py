@@ -26,7 +26,7 @@ from console.runtime.discovery.engines import (
     weights,
 )
 from console.runtime.discovery.processes import Running, unit_of
-from console.runtime.discovery.servers import Server, of_process, search, unfit_process
+from console.runtime.discovery.servers import DEMO, Server, of_process, search, unfit_process
 from console.runtime.probe import Health
 from console.runtime.spec import role_label
 from tests.children import running
@@ -224,6 +224,14 @@ def test_another_users_unit_is_not_this_users(tmp_path: Path) -> None:
         until(lambda: processes.argv_of(child.pid)[:1] == ("sleep",), "it is started")
         why, _ = unfit_process(in_unit(tmp_path, child.pid, groups))
     assert "belongs to" in why
+
+
+def test_the_demos_baseline_is_nobodys(tmp_path: Path) -> None:
+    place = tmp_path / "omni-console" / "demo"
+    place.mkdir(parents=True)
+    argv = ["tail", "-f", "/dev/null", "--", DEMO]
+    for cwd, unfit in ((place, True), (tmp_path, False)):
+        assert ("demo" in unfit_process(seen(argv, cwd=cwd, stderr=-3))[0]) is unfit
 
 
 LABELS = {

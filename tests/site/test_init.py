@@ -197,7 +197,7 @@ def test_nothing_serves(
     monkeypatch.setattr(process, "pids", lambda: [os.getpid()])
     assert main(["init"]) == 5
     said = capsys.readouterr().out
-    assert "looked at 1 processes" in said
+    assert "Looked at 1 processes" in said
     assert "no-engine.sock" in said
     assert "omni-console demo" in said
 

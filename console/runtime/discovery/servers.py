@@ -8,7 +8,9 @@ import pwd
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
+from console.common import paths
 from console.common.errors import EngineError
 from console.common.text import one_line
 from console.host import process
@@ -24,6 +26,7 @@ from console.runtime.probe import Health, ProbeError, fetch, health
 
 PROBE_S = 2.0
 MODELS = "/v1/models"
+DEMO = "console.rehearsal.demo.engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,7 @@ def _own_doors(running: Running, listening: list[Door], port: int) -> list[Door]
 def unfit_process(running: Running) -> tuple[str, str]:
     """Why a process cannot be the baseline, and what to do; ("", "") if it can."""
     tests: tuple[Callable[[Running], tuple[str, str]], ...] = (
-        _in_a_container, _of_another_user, _of_a_run, _not_again,
+        _in_a_container, _of_another_user, _of_a_run, _of_the_demo, _not_again,
     )  # fmt: skip
     return next(filter(any, (test(running) for test in tests)), ("", ""))
 
@@ -234,6 +237,13 @@ def _of_a_run(running: Running) -> tuple[str, str]:
     if running.run in ("", BASELINE_COOKIE):
         return "", ""
     return f"run {one_line(running.run, 60)} of this console started it, and ends it", ""
+
+
+def _of_the_demo(running: Running) -> tuple[str, str]:
+    """A demo's baseline is in nobody's everyday use, and is removed with the demo."""
+    if DEMO not in running.argv or PurePath(running.cwd).parts[-2:] != paths.demo_dir().parts[-2:]:
+        return "", ""
+    return "it is the embedded demo's", "omni-console demo --stop ends it"
 
 
 def _not_again(running: Running) -> tuple[str, str]:

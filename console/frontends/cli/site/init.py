@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
+import textwrap
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -25,6 +27,14 @@ RUNS, TOKENS = 3, 64
 RATE_FORM = "`measure`, `none`, or tok/s like 10.9"
 CARDS_S = 3.0
 SCHEMA = "site.schema.json"
+KNOWN = (
+    "Known are llama-server, vLLM, SGLang, ollama, and any program that listens and names a .gguf "
+    "or .safetensors file."
+)
+NOTHING = (
+    "Next: start your server as you always do, then omni-console init again; or omni-console demo "
+    "shows a whole run without one."
+)
 
 
 def init(args: Namespace) -> int:
@@ -94,17 +104,13 @@ class _Voice:
 
 def listing(search: Search) -> list[str]:
     """What was found, each server with a number by which it can be picked, in clean lines."""
-    looked = f"looked at {', '.join(search.looked)}"
+    looked = f"Looked at {', '.join(search.looked)}."
     if not search.servers:
         return [
-            f"No model server runs on this machine ({looked}).",
-            *(f"  {one}" for one in search.trouble),
-            "  known are llama-server, vLLM, SGLang, ollama, and any program that listens and "
-            "names a .gguf or .safetensors file",
-            "  next: start your server as you always do, then omni-console init again; "
-            "or omni-console demo shows a whole run without one",
+            "No model server was found on this machine.",
+            *_wrapped(looked, *search.trouble, KNOWN, NOTHING),
         ]
-    rows = [f"Model servers on this machine ({looked}):", ""]
+    rows = ["Model servers on this machine:", ""]
     for number, one in enumerate(search.servers, 1):
         model = clean(one.model, 60) or "model unknown"
         mark = "-" if one.unfit else str(number)
@@ -112,8 +118,19 @@ def listing(search: Search) -> list[str]:
         rows.append(f"     {one.words}")
         if one.unfit:
             hint = f"; {one.hint}" if one.hint else ""
-            rows.append(f"     cannot be the baseline: {clean(one.unfit + hint, 400)}")
-    return [*rows, *(f"     {one}" for one in search.trouble), ""]
+            rows += _wrapped(f"cannot be the baseline: {clean(one.unfit + hint, 400)}", indent=5)
+    return [*rows, "", *_wrapped(looked, *search.trouble, indent=0), ""]
+
+
+def _wrapped(*texts: str, indent: int = 2) -> list[str]:
+    """Each text in lines that fit the terminal."""
+    width = max(40, shutil.get_terminal_size().columns)
+    lead = " " * indent
+    return [
+        line for text in texts
+        for line in textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=lead,
+                                  break_on_hyphens=False, break_long_words=False)
+    ]  # fmt: skip
 
 
 def _state(one: Server) -> str:
