@@ -48,6 +48,8 @@ class Box:
     models: tuple[str, ...] = ()
     unfit: str = ""
     hint: str = ""
+    of_run: bool = False
+    """A run of this console made it."""
 
     @property
     def words(self) -> str:
@@ -85,13 +87,16 @@ def _box(container: dict[str, Any]) -> Box | None:
     labels = {str(key): str(value) for key, value in _table(config, "Labels").items()}
     url, why = _url(container, engine, argv)
     hint = "make it again with a published port (-p 127.0.0.1:HOST:CONTAINER)" if why else ""
-    if role_of(labels):
+    of_run = bool(role_of(labels))
+    if of_run:
         why, hint = "a run of this console made it, and ends it", ""
     if not why:
         why, hint = unfit_as_baseline(container, url)
     name = str(container.get("Name", "")).lstrip("/")
     models = tuple(_models(container, argv))
-    return Box(identity, name, image, engine, url, argv, _compose(labels), models, why, hint)
+    return Box(
+        identity, name, image, engine, url, argv, _compose(labels), models, why, hint, of_run
+    )  # fmt: skip
 
 
 def _url(container: Mapping[str, Any], engine: Engine, argv: tuple[str, ...]) -> tuple[str, str]:

@@ -114,7 +114,7 @@ def listing(search: Search) -> list[str]:
     for number, one in enumerate(search.servers, 1):
         model = clean(one.model, 60) or "model unknown"
         mark = "-" if one.unfit else str(number)
-        rows.append(f"{mark:>3}  {one.engine.name:<10} {one.url:<28} {_state(one):<12} {model}")
+        rows.append(f"{mark:>3}  {one.engine.name:<14} {one.url:<28} {_state(one):<12} {model}")
         rows.append(f"     {one.words}")
         if one.unfit:
             hint = f"; {one.hint}" if one.hint else ""
@@ -266,10 +266,12 @@ def _drafted(server: Server, search: Search, path: Path, tok_s: float | None, so
     from console.config.site.draft import Told, draft, site_name
     from console.host.gpu import inventory
 
-    others = [one.box.name for one in search.servers if one.box is not None and one is not server]
+    boxes = [one.box for one in search.servers if one.box is not None and one is not server]
+    host = os.environ.get("DOCKER_HOST", "") if server.box is not None else ""
     told = Told(
         site_name(socket.gethostname()), _schema(path), time.strftime("%Y-%m-%d"), tok_s, source,
-        inventory.ask(CARDS_S).cards, others,
+        host if host.startswith("unix:///") else "", inventory.ask(CARDS_S).cards,
+        [one.name for one in boxes if not one.of_run],
     )  # fmt: skip
     return draft(server, told)
 
