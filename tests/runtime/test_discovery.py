@@ -105,6 +105,16 @@ def test_a_real_server_is_found_by_its_socket(tmp_path: Path) -> None:
     assert [one for one in search().servers if one.url.endswith(f":{port}")] == []
 
 
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [("0.0.0.0", "http://127.0.0.1:8"), ("::", "http://127.0.0.1:8"),
+     ("127.0.1.1", "http://127.0.1.1:8"), ("10.0.0.9", "http://10.0.0.9:8"),
+     ("::ffff:10.0.0.9", "http://10.0.0.9:8"), ("::1", "http://[::1]:8")],
+)  # fmt: skip
+def test_how_a_socket_is_reached(address: str, url: str) -> None:
+    assert ports.Door(address, 8, "1", 0).url == url
+
+
 def test_a_copy_of_a_model_is_no_server() -> None:
     with running(["tail", "-f", "/dev/null", "m.gguf"], stderr=-3) as child:
         until(lambda: processes.argv_of(child.pid)[:1] == ("tail",), "it is started")

@@ -114,7 +114,9 @@ def listing(search: Search) -> list[str]:
     for number, one in enumerate(search.servers, 1):
         model = clean(one.model, 60) or "model unknown"
         mark = "-" if one.unfit else str(number)
-        rows.append(f"{mark:>3}  {one.engine.name:<14} {one.url:<28} {_state(one):<12} {model}")
+        rows.append(
+            f"{mark:>3}  {one.engine.name:<14} {clean(one.url, 80):<28} {_state(one):<12} {model}"
+        )
         rows.append(f"     {one.words}")
         if one.unfit:
             hint = f"; {one.hint}" if one.hint else ""
