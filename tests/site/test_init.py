@@ -164,7 +164,8 @@ def test_what_is_secret_is_left_out_and_nothing_is_taken_over(
         words = ["init", "--pick", f":{port}", "--yes", "--reference", "none", "--json"]
         main(words)
     done = capsys.readouterr()
-    assert json.loads(done.out)["left_out"] == ["--api-key"]
+    told = json.loads(done.out)
+    assert (told["left_out"], told["adopted"]) == (["--api-key"], False)
     assert key not in paths.default_site().read_text() + done.out + done.err
     assert known(site()) is None
 

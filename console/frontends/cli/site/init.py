@@ -63,13 +63,13 @@ def init(args: Namespace) -> int:
     say.line("wrote", f"{path} (mode 0600), site {site.name}")
     for name in draft.left_out:
         say.line("left out", f"{name}: it is secret; write it into the file yourself")
-    notes = _adopt(site, server, draft, say)
+    adopted, notes = _adopt(site, server, draft, say)
     proof = _prove(site, say)
     say.next(args, path, proof)
     say.end({
         "servers": [_as_json(one) for one in found.servers], "written": str(path),
         "baseline": _as_json(server), "left_out": list(draft.left_out), "tok_s": tok_s,
-        "notes": notes, "proof": proof,
+        "adopted": adopted, "notes": notes, "proof": proof,
     })  # fmt: skip
     return int(Exit.OK if proof["ok"] else Exit.FAILED)
 
@@ -315,26 +315,27 @@ def _write(draft: Draft, path: Path, force: bool) -> Site:
         beside.unlink(missing_ok=True)
 
 
-def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> list[str]:
-    """Take the process over, so that runs and rollbacks work on it from the start."""
+def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> tuple[bool, list[str]]:
+    """Take the process over, so that runs and rollbacks work on it from the start. Whether the
+    console knows the baseline now, and what the operator has to know about it."""
     if server.kind != "process" or server.running is None:
-        return []
+        return True, []
     from console.runner.prepare import adopt as adoption
 
     if draft.left_out:
         say.line("not taken", f"over: write what was left out into {site.path}, then "
                  f"omni-console adopt --site {site.path}")  # fmt: skip
-        return []
+        return False, []
     try:
         notes = adoption.adopt(site, server.running)
     except ConsoleError as error:
         say.line("not taken", f"over: {error.detail or error.title}")
-        return []
+        return False, []
     say.line("taken over", f"pid {server.running.pid}: it goes on serving; a run can stop it, and "
              "a rollback brings it back")  # fmt: skip
     for note in notes:
         say.line("note", note)
-    return notes
+    return True, notes
 
 
 def _prove(site: Site, say: _Voice) -> dict[str, Any]:
