@@ -294,6 +294,24 @@ def test_a_container_is_found_with_its_compose_file_and_models(tmp_path: Path) -
     assert in_engine(tmp_path, container(tmp_path, port)).kind == "container"
 
 
+def test_a_container_that_a_unit_runs_is_that_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ExecStart=docker run --rm --name r1 …`: stopped as a container, systemd would make it again;
+    and the unit makes it again, although it is deleted when it stops."""
+    one = container(tmp_path, free_port())
+    one["HostConfig"]["AutoRemove"] = True
+    assert in_engine(tmp_path, one).unfit
+    argv = ["docker", *WAITS, "run", "--rm", "--name", "r1"]
+    with running(argv, executable=sys.executable) as client:
+        until(lambda: processes.argv_of(client.pid) == tuple(argv), "it is started")
+        assert in_engine(tmp_path, one).unfit, "a client in a shell starts it once only"
+        monkeypatch.setattr(processes, "unit_of", lambda _: UnitSpec("r1.service"))
+        found = in_engine(tmp_path, one)
+    assert (found.kind, found.unit, found.unfit) == ("unit", UnitSpec("r1.service"), "")
+    assert "r1.service" in found.names
+
+
 @pytest.mark.parametrize("fault", ["rm", "unpublished", "candidate"])
 def test_a_container_that_cannot_be_the_baseline(tmp_path: Path, fault: str) -> None:
     one = container(tmp_path, free_port())

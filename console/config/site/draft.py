@@ -111,6 +111,11 @@ def variables(running: Running) -> tuple[dict[str, str], list[str]]:
 
 def _runs(server: Server, left: list[str]) -> Iterator[str]:
     """What starts and stops it: a container's name, a compose service, a unit, a command line."""
+    if server.unit is not None:
+        user = ", user: true" if server.unit.user else ""
+        yield "# Stopped and started by systemctl, so its Restart= does not get in the way."
+        yield f"unit: {{name: {scalar(server.unit.name)}{user}}}"
+        return
     if server.box is not None:
         made = server.box.compose
         if made is None:
@@ -124,11 +129,6 @@ def _runs(server: Server, left: list[str]) -> Iterator[str]:
         return
     running = server.running
     assert running is not None
-    if running.unit is not None:
-        user = ", user: true" if running.unit.user else ""
-        yield "# Stopped and started by systemctl, so its Restart= does not get in the way."
-        yield f"unit: {{name: {scalar(running.unit.name)}{user}}}"
-        return
     argv, hidden = without_secrets(running.argv)
     env, names = variables(running)
     left += [*hidden, *names]

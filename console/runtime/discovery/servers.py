@@ -48,36 +48,40 @@ class Server:
 
     @property
     def unit(self) -> UnitSpec | None:
-        return self.running.unit if self.running is not None and self.box is None else None
+        if self.box is not None:
+            return self.box.unit
+        return self.running.unit if self.running is not None else None
 
     @property
     def kind(self) -> str:
         """The kind of baseline that it would be."""
+        if self.unit is not None:
+            return "unit"
         if self.box is not None:
             return "compose" if self.box.compose is not None else "container"
-        return "unit" if self.unit is not None else "process"
+        return "process"
 
     @property
     def words(self) -> str:
         """What it is on this machine, in a few clean words."""
+        unit = f", {self.unit.words}" if self.unit else ""
         if self.box is not None:
-            return self.box.words
+            return f"{self.box.words}{unit}"
         if self.running is None:
             return "nothing"
         user = f" of {user_name(self.running.uid)}" if self.running.uid != os.getuid() else ""
-        return f"pid {self.running.pid}{user}" + (f", {self.unit.words}" if self.unit else "")
+        return f"pid {self.running.pid}{user}{unit}"
 
     @property
     def names(self) -> set[str]:
         """By which it may be picked, besides its number in the list and its URL."""
         port = self.url.rpartition(":")[2]
         found = {self.url, self.url.replace("127.0.0.1", "localhost"), port, f":{port}"}
+        if self.unit is not None:
+            found |= {self.unit.name, self.unit.name.removesuffix(".service")}
         if self.box is not None:
             return found | {self.box.name, self.box.id, self.box.id[:12]}
-        if self.running is not None:
-            unit = {self.unit.name, self.unit.name.removesuffix(".service")} if self.unit else set()
-            return found | {str(self.running.pid), *unit}
-        return found
+        return found | ({str(self.running.pid)} if self.running is not None else set())
 
 
 @dataclass(frozen=True, slots=True)
