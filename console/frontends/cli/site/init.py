@@ -42,7 +42,7 @@ def init(args: Namespace) -> int:
     nothing was found; 2 when nothing could be written."""
     from console.runtime.discovery.servers import search
 
-    path = _output(args.output)
+    path = _output(args.output or args.site or "")
     if not args.list:
         _may_write(path, args.force)
         _rate(args.reference or "none")
@@ -301,10 +301,7 @@ def _write(draft: Draft, path: Path, force: bool) -> Site:
         paths.make(path.parent)
         write_atomically(beside, draft.text, 0o600)
         load_site(beside)
-        if force:
-            os.replace(beside, path)
-        else:
-            os.link(beside, path)  # never over a file that has appeared meanwhile
+        _place(beside, path, force)
         return load_site(path)
     except InvalidFile as error:
         raise ConsoleError("no valid site file can be made of it", error.detail) from error
@@ -313,6 +310,20 @@ def _write(draft: Draft, path: Path, force: bool) -> Site:
         raise UsageError(f"nothing was written: {one_line(str(path))}", why) from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _place(beside: Path, path: Path, force: bool) -> None:
+    """Give a file its name: without `force` never over one that has appeared meanwhile. Raises
+    OSError."""
+    if not force:
+        try:
+            os.link(beside, path)
+            return
+        except FileExistsError:
+            raise
+        except OSError:
+            pass  # a file system without hard links
+    os.replace(beside, path)
 
 
 def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> tuple[bool, list[str]]:
