@@ -58,8 +58,8 @@ class Door:
     @property
     def url(self) -> str:
         """How this machine reaches it; one at every address is reached by loopback."""
-        here = not self.address.strip("0.:") or self.address.startswith("127.")
-        host = "127.0.0.1" if here else self.address.removeprefix("::ffff:")
+        everywhere = not self.address.strip("0.:")
+        host = "127.0.0.1" if everywhere else self.address.removeprefix("::ffff:")
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 

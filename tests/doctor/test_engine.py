@@ -159,3 +159,28 @@ def test_health(look: Look, status: int, level: Level, said: str) -> None:
     assert (found.level, said in found.detail) == (level, True), found
     if status == 200:
         assert str(os.getpid()) in found.hint, "the server is this process: it is named"
+
+
+UNIT = HEAD + "baseline: {unit: {name: a.service, user: true}, url: 'http://127.0.0.1:9'}\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "user", "level"),
+    [
+        ("echo LoadState=loaded; echo ActiveState=active", 0, Level.OK),
+        ("echo LoadState=loaded; echo ActiveState=active", 4711, Level.WARNING),
+        ("echo LoadState=not-found; echo ActiveState=inactive", 0, Level.FAILED),
+        ("echo Failed to connect to bus >&2; exit 1", 0, Level.FAILED),
+    ],
+)
+def test_a_unit(
+    look: Look, path_of: Script, monkeypatch: pytest.MonkeyPatch, said: str, user: int, level: Level
+) -> None:
+    """A system unit is root's to stop; a user's own is that user's. Neither needs an engine."""
+    path_of("systemctl", said)
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    (found,) = look("baseline.service", UNIT.replace(", user: true", ""))
+    assert found.level is level, found
+    (mine,) = look("baseline.service", UNIT)
+    assert mine.level is (Level.OK if level is Level.WARNING else level)
+    assert look("engine.answers", UNIT)[0].level is Level.NOTE

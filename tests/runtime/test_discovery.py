@@ -26,7 +26,7 @@ from console.runtime.discovery.engines import (
     weights,
 )
 from console.runtime.discovery.processes import Running, unit_of
-from console.runtime.discovery.servers import Server, of_process, search, unfit_process
+from console.runtime.discovery.servers import DEMO, Server, of_process, search, unfit_process
 from console.runtime.probe import Health
 from console.runtime.spec import role_label
 from tests.children import running
@@ -103,6 +103,16 @@ def test_a_real_server_is_found_by_its_socket(tmp_path: Path) -> None:
         assert {str(child.pid), str(port), f"http://localhost:{port}"} <= found.names
         assert some(found.running).program == os.path.normpath(sys.executable)
     assert [one for one in search().servers if one.url.endswith(f":{port}")] == []
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [("0.0.0.0", "http://127.0.0.1:8"), ("::", "http://127.0.0.1:8"),
+     ("127.0.1.1", "http://127.0.1.1:8"), ("10.0.0.9", "http://10.0.0.9:8"),
+     ("::ffff:10.0.0.9", "http://10.0.0.9:8"), ("::1", "http://[::1]:8")],
+)  # fmt: skip
+def test_how_a_socket_is_reached(address: str, url: str) -> None:
+    assert ports.Door(address, 8, "1", 0).url == url
 
 
 def test_a_copy_of_a_model_is_no_server() -> None:
@@ -226,6 +236,14 @@ def test_another_users_unit_is_not_this_users(tmp_path: Path) -> None:
     assert "belongs to" in why
 
 
+def test_the_demos_baseline_is_nobodys(tmp_path: Path) -> None:
+    place = tmp_path / "omni-console" / "demo"
+    place.mkdir(parents=True)
+    argv = ["tail", "-f", "/dev/null", "--", DEMO]
+    for cwd, unfit in ((place, True), (tmp_path, False)):
+        assert ("demo" in unfit_process(seen(argv, cwd=cwd, stderr=-3))[0]) is unfit
+
+
 LABELS = {
     "com.docker.compose.project": "llm", "com.docker.compose.service": "r1",
     "com.docker.compose.project.config_files": "FILE",
@@ -274,6 +292,24 @@ def test_a_container_is_found_with_its_compose_file_and_models(tmp_path: Path) -
     assert {"r1", "c" * 64, "c" * 12} <= found.names
     (tmp_path / "c.yaml").unlink()
     assert in_engine(tmp_path, container(tmp_path, port)).kind == "container"
+
+
+def test_a_container_that_a_unit_runs_is_that_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ExecStart=docker run --rm --name r1 …`: stopped as a container, systemd would make it again;
+    and the unit makes it again, although it is deleted when it stops."""
+    one = container(tmp_path, free_port())
+    one["HostConfig"]["AutoRemove"] = True
+    assert in_engine(tmp_path, one).unfit
+    argv = ["docker", *WAITS, "run", "--rm", "--name", "r1"]
+    with running(argv, executable=sys.executable) as client:
+        until(lambda: processes.argv_of(client.pid) == tuple(argv), "it is started")
+        assert in_engine(tmp_path, one).unfit, "a client in a shell starts it once only"
+        monkeypatch.setattr(processes, "unit_of", lambda _: UnitSpec("r1.service"))
+        found = in_engine(tmp_path, one)
+    assert (found.kind, found.unit, found.unfit) == ("unit", UnitSpec("r1.service"), "")
+    assert "r1.service" in found.names
 
 
 @pytest.mark.parametrize("fault", ["rm", "unpublished", "candidate"])

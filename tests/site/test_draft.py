@@ -112,6 +112,9 @@ def test_containers_and_an_engine_that_wants_a_model(tmp_path: Path) -> None:
     assert site.baseline_spec().runs == ExistingContainer("r1")
     assert site.model.baseline.completion.model == "Qwen/Q"
     assert site.model.baseline.models == ["/m/a"]
+    assert site.model.engine.host == ""
+    site, _ = loaded(tmp_path, found, replace(TOLD, engine_host="unix:///run/e.sock"))
+    assert site.model.engine.host == "unix:///run/e.sock"
     made = replace(box, compose=Compose("/stack/c.yaml", "r1", "llm"))
     runs = loaded(tmp_path, replace(found, box=made))[0].baseline_spec().runs
     assert isinstance(runs, ComposeSpec)

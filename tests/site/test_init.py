@@ -10,6 +10,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from console.common import paths
 from console.config.site.site import Site, load_site
 from console.host import process
 from console.host.process import BASELINE_COOKIE, ProcessSpec
+from console.host.units import UnitSpec
 from console.runner.prepare import adopt as adoption
 from console.runtime.discovery import processes
 from console.runtime.probe import Health, health
@@ -162,7 +164,8 @@ def test_what_is_secret_is_left_out_and_nothing_is_taken_over(
         words = ["init", "--pick", f":{port}", "--yes", "--reference", "none", "--json"]
         main(words)
     done = capsys.readouterr()
-    assert json.loads(done.out)["left_out"] == ["--api-key"]
+    told = json.loads(done.out)
+    assert (told["left_out"], told["adopted"]) == (["--api-key"], False)
     assert key not in paths.default_site().read_text() + done.out + done.err
     assert known(site()) is None
 
@@ -197,7 +200,7 @@ def test_nothing_serves(
     monkeypatch.setattr(process, "pids", lambda: [os.getpid()])
     assert main(["init"]) == 5
     said = capsys.readouterr().out
-    assert "looked at 1 processes" in said
+    assert "Looked at 1 processes" in said
     assert "no-engine.sock" in said
     assert "omni-console demo" in said
 
@@ -298,6 +301,30 @@ def test_another_users_process_is_refused_without_rights(
             adoption.adopt(site(), found)
     assert caught.value.exit_code == 2
     assert "belongs to" in caught.value.detail
+
+
+def test_what_a_unit_runs_or_does_not_listen_is_no_process_baseline(model: Path) -> None:
+    """systemd would start it again when a run stops it; and another server may have the port."""
+    with engine(model) as started:
+        write(model, started)
+        found = adoption.at_its_address(site())
+        with pytest.raises(adoption.CannotAdopt) as caught:
+            adoption.adopt(site(), replace(found, unit=UnitSpec("llama.service")))
+        assert "unit llama.service" in caught.value.detail
+        assert "`unit:`" in caught.value.hint
+        write(model, started, url="http://127.0.0.1:1")
+        with pytest.raises(adoption.CannotAdopt, match="nothing was taken over") as caught:
+            adoption.adopt(site(), found)
+        assert "does not listen" in caught.value.detail
+        assert known(site()) is None
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start another user's")
+def test_root_is_told_that_a_rollback_starts_it_as_root() -> None:
+    with running(["sleep", "600"], user=65534) as child:
+        until(lambda: processes.argv_of(child.pid)[:1] == ("sleep",), "it is started")
+        (note,) = adoption.notes(some(processes.read(child.pid)))
+    assert "starts it as root" in note
 
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs script")

@@ -39,13 +39,15 @@ class Draft:
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a draft needs beside the server: the site's name, the known rate with where it comes
-    from, the cards, containers to protect, the day, and how an editor finds the schema."""
+    from, the container engine if it is not at its usual place, the cards, containers to protect,
+    the day, and how an editor finds the schema."""
 
     name: str
     schema: str
     day: str
     tok_s: float | None = None
     rate_from: str = ""
+    engine_host: str = ""
     cards: Sequence[Card] = ()
     protected: Sequence[str] = ()
 
@@ -62,6 +64,7 @@ def draft(server: Server, told: Told) -> Draft:
         *_value(f"name: {scalar(told.name)}", "names the records of measured restore times"),
         "baseline:",
         *(f"  {line}" for line in body),
+        *_engine(told.engine_host),
         *_cards(told.cards),
         *_protected(told.protected),
     ]
@@ -108,6 +111,11 @@ def variables(running: Running) -> tuple[dict[str, str], list[str]]:
 
 def _runs(server: Server, left: list[str]) -> Iterator[str]:
     """What starts and stops it: a container's name, a compose service, a unit, a command line."""
+    if server.unit is not None:
+        user = ", user: true" if server.unit.user else ""
+        yield "# Stopped and started by systemctl, so its Restart= does not get in the way."
+        yield f"unit: {{name: {scalar(server.unit.name)}{user}}}"
+        return
     if server.box is not None:
         made = server.box.compose
         if made is None:
@@ -121,11 +129,6 @@ def _runs(server: Server, left: list[str]) -> Iterator[str]:
         return
     running = server.running
     assert running is not None
-    if running.unit is not None:
-        user = ", user: true" if running.unit.user else ""
-        yield "# Stopped and started by systemctl, so its Restart= does not get in the way."
-        yield f"unit: {{name: {scalar(running.unit.name)}{user}}}"
-        return
     argv, hidden = without_secrets(running.argv)
     env, names = variables(running)
     left += [*hidden, *names]
@@ -168,6 +171,12 @@ def _models(server: Server) -> Iterator[str]:
     if listed := [scalar(path) for path in found]:
         yield "models:   # have to be there, or no run starts"
         yield from (f"  - {path}" for path in listed)
+
+
+def _engine(host: str) -> Iterator[str]:
+    if host:
+        yield "# the container engine; a rollback in another shell finds it, too"
+        yield f"engine: {{host: {scalar(host)}}}"
 
 
 def _cards(cards: Sequence[Card]) -> Iterator[str]:

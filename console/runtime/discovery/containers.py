@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from console.common.errors import EngineError
+from console.common.files import read_text
 from console.common.text import one_line
+from console.host import process
 from console.host.memory import pids_of_container
+from console.host.ports import ENGINE_CLIENTS
+from console.host.units import UnitSpec
 from console.runtime.discovery import processes
 from console.runtime.discovery.engines import Engine, engine_of, engine_of_image, port_of
 from console.runtime.engine_api import (
@@ -48,6 +52,10 @@ class Box:
     models: tuple[str, ...] = ()
     unfit: str = ""
     hint: str = ""
+    of_run: bool = False
+    """A run of this console made it."""
+    unit: UnitSpec | None = None
+    """The systemd unit whose client of the engine runs it."""
 
     @property
     def words(self) -> str:
@@ -85,13 +93,28 @@ def _box(container: dict[str, Any]) -> Box | None:
     labels = {str(key): str(value) for key, value in _table(config, "Labels").items()}
     url, why = _url(container, engine, argv)
     hint = "make it again with a published port (-p 127.0.0.1:HOST:CONTAINER)" if why else ""
-    if role_of(labels):
+    of_run = bool(role_of(labels))
+    if of_run:
         why, hint = "a run of this console made it, and ends it", ""
-    if not why:
-        why, hint = unfit_as_baseline(container, url)
     name = str(container.get("Name", "")).lstrip("/")
     models = tuple(_models(container, argv))
-    return Box(identity, name, image, engine, url, argv, _compose(labels), models, why, hint)
+    unit = None if of_run else _unit_of_client(name, identity)
+    if not why and unit is None:  # a unit makes its container again
+        why, hint = unfit_as_baseline(container, url)
+    return Box(
+        identity, name, image, engine, url, argv, _compose(labels), models, why, hint, of_run, unit
+    )  # fmt: skip
+
+
+def _unit_of_client(name: str, identity: str) -> UnitSpec | None:
+    """The unit in which a client of the engine (`docker run --name NAME`) runs this container:
+    systemd would start it again when its container is stopped."""
+    words = {name, f"--name={name}", identity, identity[:12]}
+    for pid in process.pids():
+        argv = processes.argv_of(pid)
+        if argv and os.path.basename(argv[0]) in ENGINE_CLIENTS and words & set(argv):
+            return processes.unit_of(read_text(f"/proc/{pid}/cgroup"))
+    return None
 
 
 def _url(container: Mapping[str, Any], engine: Engine, argv: tuple[str, ...]) -> tuple[str, str]:

@@ -8,7 +8,9 @@ import pwd
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
+from console.common import paths
 from console.common.errors import EngineError
 from console.common.text import one_line
 from console.host import process
@@ -24,6 +26,7 @@ from console.runtime.probe import Health, ProbeError, fetch, health
 
 PROBE_S = 2.0
 MODELS = "/v1/models"
+DEMO = "console.rehearsal.demo.engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +48,40 @@ class Server:
 
     @property
     def unit(self) -> UnitSpec | None:
-        return self.running.unit if self.running is not None and self.box is None else None
+        if self.box is not None:
+            return self.box.unit
+        return self.running.unit if self.running is not None else None
 
     @property
     def kind(self) -> str:
         """The kind of baseline that it would be."""
+        if self.unit is not None:
+            return "unit"
         if self.box is not None:
             return "compose" if self.box.compose is not None else "container"
-        return "unit" if self.unit is not None else "process"
+        return "process"
 
     @property
     def words(self) -> str:
         """What it is on this machine, in a few clean words."""
+        unit = f", {self.unit.words}" if self.unit else ""
         if self.box is not None:
-            return self.box.words
+            return f"{self.box.words}{unit}"
         if self.running is None:
             return "nothing"
         user = f" of {user_name(self.running.uid)}" if self.running.uid != os.getuid() else ""
-        return f"pid {self.running.pid}{user}" + (f", {self.unit.words}" if self.unit else "")
+        return f"pid {self.running.pid}{user}{unit}"
 
     @property
     def names(self) -> set[str]:
         """By which it may be picked, besides its number in the list and its URL."""
         port = self.url.rpartition(":")[2]
         found = {self.url, self.url.replace("127.0.0.1", "localhost"), port, f":{port}"}
+        if self.unit is not None:
+            found |= {self.unit.name, self.unit.name.removesuffix(".service")}
         if self.box is not None:
             return found | {self.box.name, self.box.id, self.box.id[:12]}
-        if self.running is not None:
-            unit = {self.unit.name, self.unit.name.removesuffix(".service")} if self.unit else set()
-            return found | {str(self.running.pid), *unit}
-        return found
+        return found | ({str(self.running.pid)} if self.running is not None else set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +207,7 @@ def _own_doors(running: Running, listening: list[Door], port: int) -> list[Door]
 def unfit_process(running: Running) -> tuple[str, str]:
     """Why a process cannot be the baseline, and what to do; ("", "") if it can."""
     tests: tuple[Callable[[Running], tuple[str, str]], ...] = (
-        _in_a_container, _of_another_user, _of_a_run, _not_again,
+        _in_a_container, _of_another_user, _of_a_run, _of_the_demo, _not_again,
     )  # fmt: skip
     return next(filter(any, (test(running) for test in tests)), ("", ""))
 
@@ -234,6 +241,13 @@ def _of_a_run(running: Running) -> tuple[str, str]:
     if running.run in ("", BASELINE_COOKIE):
         return "", ""
     return f"run {one_line(running.run, 60)} of this console started it, and ends it", ""
+
+
+def _of_the_demo(running: Running) -> tuple[str, str]:
+    """A demo's baseline is in nobody's everyday use, and is removed with the demo."""
+    if DEMO not in running.argv or PurePath(running.cwd).parts[-2:] != paths.demo_dir().parts[-2:]:
+        return "", ""
+    return "it is the embedded demo's", "omni-console demo --stop ends it"
 
 
 def _not_again(running: Running) -> tuple[str, str]:

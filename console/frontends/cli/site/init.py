@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import sys
+import textwrap
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -25,6 +27,14 @@ RUNS, TOKENS = 3, 64
 RATE_FORM = "`measure`, `none`, or tok/s like 10.9"
 CARDS_S = 3.0
 SCHEMA = "site.schema.json"
+KNOWN = (
+    "Known are llama-server, vLLM, SGLang, ollama, and any program that listens and names a .gguf "
+    "or .safetensors file."
+)
+NOTHING = (
+    "Next: start your server as you always do, then omni-console init again; or omni-console demo "
+    "shows a whole run without one."
+)
 
 
 def init(args: Namespace) -> int:
@@ -32,7 +42,7 @@ def init(args: Namespace) -> int:
     nothing was found; 2 when nothing could be written."""
     from console.runtime.discovery.servers import search
 
-    path = _output(args.output)
+    path = _output(args.output or args.site or "")
     if not args.list:
         _may_write(path, args.force)
         _rate(args.reference or "none")
@@ -53,13 +63,13 @@ def init(args: Namespace) -> int:
     say.line("wrote", f"{path} (mode 0600), site {site.name}")
     for name in draft.left_out:
         say.line("left out", f"{name}: it is secret; write it into the file yourself")
-    notes = _adopt(site, server, draft, say)
+    adopted, notes = _adopt(site, server, draft, say)
     proof = _prove(site, say)
     say.next(args, path, proof)
     say.end({
         "servers": [_as_json(one) for one in found.servers], "written": str(path),
         "baseline": _as_json(server), "left_out": list(draft.left_out), "tok_s": tok_s,
-        "notes": notes, "proof": proof,
+        "adopted": adopted, "notes": notes, "proof": proof,
     })  # fmt: skip
     return int(Exit.OK if proof["ok"] else Exit.FAILED)
 
@@ -94,26 +104,35 @@ class _Voice:
 
 def listing(search: Search) -> list[str]:
     """What was found, each server with a number by which it can be picked, in clean lines."""
-    looked = f"looked at {', '.join(search.looked)}"
+    looked = f"Looked at {', '.join(search.looked)}."
     if not search.servers:
         return [
-            f"No model server runs on this machine ({looked}).",
-            *(f"  {one}" for one in search.trouble),
-            "  known are llama-server, vLLM, SGLang, ollama, and any program that listens and "
-            "names a .gguf or .safetensors file",
-            "  next: start your server as you always do, then omni-console init again; "
-            "or omni-console demo shows a whole run without one",
+            "No model server was found on this machine.",
+            *_wrapped(looked, *search.trouble, KNOWN, NOTHING),
         ]
-    rows = [f"Model servers on this machine ({looked}):", ""]
+    rows = ["Model servers on this machine:", ""]
     for number, one in enumerate(search.servers, 1):
         model = clean(one.model, 60) or "model unknown"
         mark = "-" if one.unfit else str(number)
-        rows.append(f"{mark:>3}  {one.engine.name:<10} {one.url:<28} {_state(one):<12} {model}")
+        rows.append(
+            f"{mark:>3}  {one.engine.name:<14} {clean(one.url, 80):<28} {_state(one):<12} {model}"
+        )
         rows.append(f"     {one.words}")
         if one.unfit:
             hint = f"; {one.hint}" if one.hint else ""
-            rows.append(f"     cannot be the baseline: {clean(one.unfit + hint, 400)}")
-    return [*rows, *(f"     {one}" for one in search.trouble), ""]
+            rows += _wrapped(f"cannot be the baseline: {clean(one.unfit + hint, 400)}", indent=5)
+    return [*rows, "", *_wrapped(looked, *search.trouble, indent=0), ""]
+
+
+def _wrapped(*texts: str, indent: int = 2) -> list[str]:
+    """Each text in lines that fit the terminal."""
+    width = max(40, shutil.get_terminal_size().columns)
+    lead = " " * indent
+    return [
+        line for text in texts
+        for line in textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=lead,
+                                  break_on_hyphens=False, break_long_words=False)
+    ]  # fmt: skip
 
 
 def _state(one: Server) -> str:
@@ -249,10 +268,12 @@ def _drafted(server: Server, search: Search, path: Path, tok_s: float | None, so
     from console.config.site.draft import Told, draft, site_name
     from console.host.gpu import inventory
 
-    others = [one.box.name for one in search.servers if one.box is not None and one is not server]
+    boxes = [one.box for one in search.servers if one.box is not None and one is not server]
+    host = os.environ.get("DOCKER_HOST", "") if server.box is not None else ""
     told = Told(
         site_name(socket.gethostname()), _schema(path), time.strftime("%Y-%m-%d"), tok_s, source,
-        inventory.ask(CARDS_S).cards, others,
+        host if host.startswith("unix:///") else "", inventory.ask(CARDS_S).cards,
+        [one.name for one in boxes if not one.of_run],
     )  # fmt: skip
     return draft(server, told)
 
@@ -280,10 +301,7 @@ def _write(draft: Draft, path: Path, force: bool) -> Site:
         paths.make(path.parent)
         write_atomically(beside, draft.text, 0o600)
         load_site(beside)
-        if force:
-            os.replace(beside, path)
-        else:
-            os.link(beside, path)  # never over a file that has appeared meanwhile
+        _place(beside, path, force)
         return load_site(path)
     except InvalidFile as error:
         raise ConsoleError("no valid site file can be made of it", error.detail) from error
@@ -294,26 +312,41 @@ def _write(draft: Draft, path: Path, force: bool) -> Site:
         beside.unlink(missing_ok=True)
 
 
-def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> list[str]:
-    """Take the process over, so that runs and rollbacks work on it from the start."""
+def _place(beside: Path, path: Path, force: bool) -> None:
+    """Give a file its name: without `force` never over one that has appeared meanwhile. Raises
+    OSError."""
+    if not force:
+        try:
+            os.link(beside, path)
+            return
+        except FileExistsError:
+            raise
+        except OSError:
+            pass  # a file system without hard links
+    os.replace(beside, path)
+
+
+def _adopt(site: Site, server: Server, draft: Draft, say: _Voice) -> tuple[bool, list[str]]:
+    """Take the process over, so that runs and rollbacks work on it from the start. Whether the
+    console knows the baseline now, and what the operator has to know about it."""
     if server.kind != "process" or server.running is None:
-        return []
+        return True, []
     from console.runner.prepare import adopt as adoption
 
     if draft.left_out:
         say.line("not taken", f"over: write what was left out into {site.path}, then "
                  f"omni-console adopt --site {site.path}")  # fmt: skip
-        return []
+        return False, []
     try:
         notes = adoption.adopt(site, server.running)
     except ConsoleError as error:
         say.line("not taken", f"over: {error.detail or error.title}")
-        return []
+        return False, []
     say.line("taken over", f"pid {server.running.pid}: it goes on serving; a run can stop it, and "
              "a rollback brings it back")  # fmt: skip
     for note in notes:
         say.line("note", note)
-    return notes
+    return True, notes
 
 
 def _prove(site: Site, say: _Voice) -> dict[str, Any]:
