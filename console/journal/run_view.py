@@ -127,6 +127,8 @@ class RunView:
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     """Nonsense in the journal, a line each; see console.journal.store."""
+    latest: str = ""
+    """The id of the step whose state changed last."""
     at: float = 0.0
     """When the newest event was written, Unix seconds."""
     finished: bool = False
@@ -197,9 +199,10 @@ class RunView:
 
     @property
     def current(self) -> StepView | None:
-        """The running step, or the last one that was touched."""
+        """The step whose state changed last; it may be an earlier one, when it is done again."""
         touched = [s for s in self.steps if s.state is not StepState.PENDING]
-        return touched[-1] if touched else None
+        last = touched[-1] if touched else None
+        return next((s for s in touched if s.id == self.latest), last)
 
 
 def fold(events: Iterable[Event], view: RunView | None = None) -> RunView:
@@ -262,7 +265,7 @@ def _step(view: RunView, event: Event) -> None:
     step, data = view.step(event.step), event.data
     if step is None:
         return
-    step.state, step.attempt = StepState(data["state"]), event.attempt
+    step.state, step.attempt, view.latest = StepState(data["state"]), event.attempt, step.id
     if step.state is StepState.RUNNING:
         step.started, step.duration_s, step.cause, step.said = event.at, None, "", ""
         step.effects = list(data.get("effects", []))
