@@ -27,7 +27,7 @@ PICTURES = [
     ("warned", (120, 40), ()), ("breached", (80, 24), ("b",)),
 ]  # fmt: skip
 SAYS = {
-    "r": "Try up again", "s": "Skip this step", "f12": "THE BASELINE SERVES",
+    "r": "Retry up", "s": "Skip this step", "f12": "THE BASELINE SERVES",
     "question_mark": "Everywhere", "z": "task 72", "b": "killed candidate",
 }  # fmt: skip
 """What stands on the screen that a key opens."""
