@@ -72,7 +72,7 @@ def _step(view: RunView, event: Event) -> None:
     step, data = view.step(event.step), event.data
     if step is None:
         return
-    step.state, step.attempt = StepState(data["state"]), event.attempt
+    step.state, step.attempt, view.latest = StepState(data["state"]), event.attempt, step.id
     if step.state is StepState.RUNNING:
         step.started, step.duration_s, step.cause, step.said = event.at, None, "", ""
         step.effects = list(data.get("effects", []))

@@ -132,6 +132,8 @@ class RunView:
     services: dict[str, dict[str, Any]] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     """Nonsense in the journal, a line each; see console.journal.store."""
+    latest: str = ""
+    """The id of the step whose state changed last."""
     at: float = 0.0
     """When the newest event was written, Unix seconds."""
     finished: bool = False
@@ -202,6 +204,7 @@ class RunView:
 
     @property
     def current(self) -> StepView | None:
-        """The running step, or the last one that was touched."""
+        """The step whose state changed last; it may be an earlier one, when it is done again."""
         touched = [s for s in self.steps if s.state is not StepState.PENDING]
-        return touched[-1] if touched else None
+        last = touched[-1] if touched else None
+        return next((s for s in touched if s.id == self.latest), last)

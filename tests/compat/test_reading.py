@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import pytest
 
@@ -28,6 +29,13 @@ pytestmark = pytest.mark.usefixtures("read")  # for the operator whose world it 
 ENDED = ("measure", "grow")
 FACTS = [f"{what}-{name}" for what in ("show", "recorder") for name in ENDED]
 FACTS += ["show-outage", "recorder-outage", "runs-after", "reports", "lesson"]
+REWORDED = (
+    (r"(\S go) succeeded(?= in [0-9.]+ s bench)", r"\1 evaluated: GO"),
+    (r"planned (.+?) for (\d+ of \d+) steps, which took (.+?) \|",
+     r"\2 steps had estimates: \1 planned, \3 actual |"),
+    (r"(\d+) looks?, about one a second\.", r"\1 samples, ~1/s."),
+)  # fmt: skip
+"""What this version says in other words, and on purpose."""
 SHOWN = [f"{what}-{name}" for what in ("shown", "attach", "report", "logs") for name in ENDED]
 
 
@@ -50,7 +58,10 @@ def test_every_fact_is_still_said(trials: Past, read: Read, name: str) -> None:
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_person_reads_the_same(trials: Past, read: Read, name: str) -> None:
     before, now = again(trials, read, name)
-    assert now.out == before.out
+    expected = before.out
+    for words, instead in REWORDED:
+        expected = re.sub(words, instead, expected)
+    assert now.out == expected
 
 
 def test_the_screens_list_every_run(trials: Past, read: Read) -> None:

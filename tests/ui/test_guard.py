@@ -45,7 +45,7 @@ def guard_line(app: ConsoleApp) -> str:
 
 async def test_the_line_and_the_marks(run: RunDir) -> None:
     async with console(scene.running(), run, guard=scene.guard(run)) as (app, pilot, _):
-        assert guard_line(app).startswith("guard ok  RAM full in 61 s")
+        assert guard_line(app).startswith("guard ok  RAM +922 MiB/s  kills candidate")
         assert cells.UNICODE.mark in app.screen.query_one(MachinePanels).text
         assert app.screen.query_one("#guard", Rows).size.height == 1
         assert "Breach (b)" in [one.title for one in app.get_system_commands(app.screen)]
@@ -71,13 +71,13 @@ async def test_the_guard_of_another_run_says_nothing(run: RunDir, tmp_path: Path
 
 
 async def test_only_what_changed_is_repainted(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    guard = scene.guard(run, tte_s=48.0)
+    guard = scene.guard(run, word="warn", tte_s=48.0)
     async with console(scene.running(), run, guard=guard) as (app, pilot, watchers):
         assert isinstance(app.screen, OperationsScreen)
         rows = app.screen.query_one("#guard", Rows)
         asked: list[tuple[Region, ...]] = []
         monkeypatch.setattr(rows, "refresh", lambda *regions, **_: asked.append(regions))
-        watchers.guard.latest = scene.guard(run, tte_s=47.0)
+        watchers.guard.latest = scene.guard(run, word="warn", tte_s=47.0)
         app.screen.draw_guard()
         ((region,),) = asked
         assert rows.text[region.x : region.right] == "7"

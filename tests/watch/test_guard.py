@@ -69,7 +69,7 @@ def test_a_real_sentinel_is_seen_and_missed(
     assert view.limits[-1].source == "site:3"
     assert view.marks.ram_available
     assert begun <= some(view.at) <= time.monotonic()
-    assert "acts at RAM left <" in words(view, view.at)
+    assert "kills candidate below " in words(view, view.at)
     end(sentinel)
     assert look().word == guards.GONE
     assert words(look(), look().at or 0.0).startswith("no guard: sentinel gone")
@@ -93,7 +93,7 @@ def test_the_watcher_follows_what_it_is_aimed_at(run: RunDir) -> None:
 
 
 def test_a_garbled_recording_is_a_word_and_no_figure(run: RunDir) -> None:
-    record(run, page={"level": "ok", "tte_s": 41.0, "rate": 2e9})
+    record(run, page={"level": "warn", "tte_s": 41.0, "rate": 2e9})
     ring = run.path / "guard" / "recorder.ring"
     assert "full in 41 s" in words(GuardWatch().look(run, True, False))
     data = bytearray(ring.read_bytes())

@@ -42,7 +42,9 @@ def convert(arguments: Sequence[str] | None = None) -> int:
     options, _ = parser.parse_known_args(arguments)
     source = Path(options.input_path)
     if source.suffix == ".gguf" or any(source.glob("*.gguf")):
-        print("ValueError: GGUF is no input: BF16, FP16 or FP8 safetensors are", file=sys.stderr)
+        print(
+            "ValueError: GGUF is not accepted: BF16, FP16 or FP8 safetensors are", file=sys.stderr
+        )
         return 1
     out = Path(options.output)
     out.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.bench.metrics import discarded
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import BenchmarkStep, SoakStep
@@ -35,7 +36,8 @@ def offer(context: Context, gate: PlannedStep) -> Again:
     """What can be measured again for a gate on HOLD, as things stand now."""
     rows = next((v.criteria for v in context.view.verdicts if v.step == gate.id), [])
     held = [row for row in rows if row.get("verdict") == "HOLD"]
-    detail = [f"{gate.kind} {gate.id} is HOLD", *(row["why"] for row in held[:1])]
+    detail = [f"{gate.kind} {gate.id} is HOLD"]
+    detail += [row["why"] + _spoilt(context, row) for row in held[:1]]
     lacking = dict.fromkeys(row["lacks"] for row in held if row.get("lacks"))
     steps: set[str] = set()
     names: list[str] = []
@@ -57,6 +59,15 @@ def begin(context: Context, gate: PlannedStep) -> None:
     measured any more, the gate is judged again by what is there."""
     steps = offer(context, gate).steps or (gate.id,)
     context.record("again", gate.id, steps=list(steps))
+
+
+def _spoilt(context: Context, row: dict[str, str]) -> str:
+    """` (another engine was busy: …)`: why runs were discarded that a criterion lacks."""
+    scope = row["metric"].partition(".")[0]
+    scope += ".baseline" if row.get("lacks") == BASELINE_MEASURE else ""
+    bench = context.view.benchmarks.get(scope, {}) if row.get("lacks") else {}
+    why = discarded(str(one.get("reason", "")) for one in bench.get("voids") or [])
+    return f" ({why})" if why else ""
 
 
 def _measured(context: Context, step_id: str) -> str:

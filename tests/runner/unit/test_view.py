@@ -53,7 +53,7 @@ def test_a_created_run_and_what_is_not_known() -> None:
     steps = [StepView("a", "A", "p", "run", takes_s=5.0), StepView("b", "B", "p", "gate")]
     assert story.view() == RunView(
         "r1", owner="op", created=1001.0, restore_s=74.0, inputs={"port": 1}, header=CREATED,
-        steps=steps, seq=5,
+        steps=steps, seq=5, at=1005.0,
     )  # fmt: skip
 
 

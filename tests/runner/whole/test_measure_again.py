@@ -59,7 +59,7 @@ def test_the_reason_is_at_the_step_at_the_gate_and_in_show(world: World, busy: P
     step = world.at("baseline:measure")
     assert step.warned
     assert step.detail.endswith(f"1 valid run, 4 discarded: {BUSY}"), step.detail
-    assert "1 of 5 baseline runs valid; 3 needed" in view.detail
+    assert f"1 of 5 baseline runs valid; 3 needed ({BUSY})" in view.detail
     assert view.offer == "measure the baseline again"
     shown = world.console("show", world.run.id).out
     assert "! baseline:measure" in shown

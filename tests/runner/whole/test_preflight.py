@@ -165,7 +165,7 @@ def shipped_trial(omni: World, name: str, *more: str, **inputs: str) -> Outcome:
             "host RAM has 354.0 GiB and needs", "GiB short",
         )),
         ("kt-sglang-resurrection", {"source": GGUF, "include": "*Q4_K_M*"}, (
-            "GGUF of any quantization is no input", "download the safetensors checkpoint",
+            "it accepts no GGUF", "download the safetensors checkpoint",
         )),
         ("kt-sglang-evaluation", {}, (
             "converting FP8 experts ended in a segmentation fault",
