@@ -80,9 +80,10 @@ def step_progress(step: StepView, now: float, width: int) -> Row:
 
 
 def step_words(step: StepView, now: float) -> str:
-    """The same for a line of a log: `run 4/9, 44 %, ~5:10 left`; "" without figures."""
+    """The same for a line of a log: `run 4/9, 44 %, ~5:10 left`, without what the step has said
+    itself; "" without figures."""
     far = step.progress
-    return far_words(far, step_left_s(step, now)) if far is not None else ""
+    return far_words(far, step_left_s(step, now), step.said) if far is not None else ""
 
 
 def _row(lead: list[Part], done: float | None, after: list[str], width: int) -> Row:

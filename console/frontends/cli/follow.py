@@ -207,7 +207,7 @@ class Follow:
             return
         # somebody who watches sees every new sentence, and figures as seldom as a log has them
         news = self.interactive and step.said != self.said
-        if self.pace.due((step.id, step.attempt), step.progress, time.monotonic()) or news:
+        if self.pace.due((step.id, step.attempt), step.progress, event.at) or news:
             self.said = step.said
             far = step_words(step, event.at)
             self._line(f"        … {clean(step.said, 200)}" + (f"  ({far})" if far else ""))

@@ -268,7 +268,7 @@ class _Planner:
             title=step.title or _default_title(step),
             effects=(*does, *why),
             limit_s=_limit_s(step, spec if step.service else None),
-            takes_s=step.takes if step.when else 0.0,
+            takes_s=_takes_s(step),
             step=step,
             final=final,
             baseline_down=bool(self.down_for),
@@ -314,6 +314,15 @@ def _limit_s(step: Step, spec: ServiceSpec | None) -> float:
     if asks is not None and step.timeout is None:
         return asks.expires + 60
     return step.limit_s
+
+
+def _takes_s(step: Step) -> float | None:
+    """What the playbook says of its duration; a soak and a watch last as long as they are asked to,
+    and a step that its `when` leaves out takes no time."""
+    if not step.when:
+        return 0.0
+    asked = step.soak.duration if step.soak else step.cutover.watch if step.cutover else None
+    return asked if step.takes is None else step.takes
 
 
 def _default_title(step: Step) -> str:
