@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any, TextIO
 
 from console.common.errors import ConsoleError, Exit, InvalidFile, RollbackFailed, UsageError
-from console.common.progress import Figures, Pace, Progress, advanced, far_words
+from console.common.progress import Figures, Pace, Progress, advanced, far_words, left_s
 from console.common.text import clean
 from console.common.units import number
 from console.recovery.rollback.command import rollback as roll_back
@@ -85,7 +85,7 @@ def _set_aside() -> list[str]:
 
 
 def _roll_back(args: Namespace, *, explicit_site: bool, run_dir: str = "", site: str = "") -> int:
-    printer, load = Printer(sys.stderr if args.json else sys.stdout), _Load()
+    printer, load = Printer(sys.stderr if args.json else sys.stdout), LoadNotes()
 
     def emit(line: dict[str, Any]) -> None:
         if line.get("state") == "begin" or line.get("rung") == "done":
@@ -149,7 +149,7 @@ def _interrupted(done: list[str]) -> str | None:
         return mine.run_dir if mine is not None and mine.run_dir not in done else None
 
 
-class _Load:
+class LoadNotes:
     """How far the load is that a rollback waits for, where that is worth a line."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class _Load:
         self._far = advanced(self._far, figures, at)
         if not self._pace.due("load", self._far, at):
             return None
-        return f", {far_words(self._far, self._far.left_s(at))}"
+        return f", {far_words(self._far, left_s(self._far, 0.0, None, at))}"
 
 
 class Printer:

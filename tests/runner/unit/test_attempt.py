@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from console.common.clock import SystemClock
+from console.common.progress import Figures
 from console.config.playbook.steps import Step
 from console.host import cgroup, ports, process
 from console.host.process import ProcessSpec
+from console.journal.state import StepState
+from console.journal.store import events
 from console.runner import context
 from console.runner.context import Attempt, StepFailed
 from console.runner.executors import command
@@ -203,3 +206,45 @@ def test_what_counts_as_a_change_of_the_model(
     monkeypatch.setattr(Path, "stat", lambda path, **how: seen(path, stats[1], **how))
     runs = ProcessSpec(("serve", "-m", str(tmp_path / named)))
     assert bool(changed_weights(runs, BEGAN)) is changed
+
+
+def spoken(bench: Bench) -> list[dict[str, object]]:
+    """What steps have said, from the journal."""
+    return [event.data for event in events(bench.context.run.journal) if event.kind == "step.say"]
+
+
+def test_a_step_says_what_has_changed_and_at_most_once_a_second(bench: Bench) -> None:
+    steps = [{"id": "up", "title": "t", "phase": "p", "kind": "service"}]
+    bench.context.record("run.created", steps=steps)
+    bench.context.note("up", 1, StepState.RUNNING)
+    attempt = Attempt(bench.context, "up", 1, 60.0)
+    for seconds, done in ((0.0, 1), (0.5, 2), (0.6, 3), (1.0, 3), (1.0, 3), (5.0, 3), (1.0, 4)):
+        bench.clock.time += seconds
+        attempt.say("run", Figures(done, 4, "run"))
+    assert [one["done"] for one in spoken(bench)] == [1, 3, 4]
+    step = bench.context.view.step("up")
+    assert step is not None
+    assert step.progress is not None
+    assert step.progress.figures == (4, 4, "run")
+
+
+def test_the_parts_of_what_a_step_counts_do_not_count(bench: Bench) -> None:
+    attempt = Attempt(bench.context, "up", 1, 60.0)
+    attempt.count(Figures(3, 12, "point"))
+    attempt.say("loading", Figures(5, 9, "B"))
+    assert spoken(bench) == [{"text": "loading", "done": 3, "total": 12, "unit": "point"}]
+
+
+def test_the_output_of_a_command_tells_how_far_it_is(bench: Bench) -> None:
+    attempt = Attempt(bench.context, "up", 1, 60.0)
+    attempt.path.parent.mkdir(parents=True)
+    said = ["[1/4] Building a", "warning: unused", "weights:  50%|#####", "done"]
+    drawn = b"weights:  20%|##\rweights:  50%|#####"
+    for data in (b"[1/4] Building a\n", b"warning: unused\n", drawn, b"\ndone\n"):
+        bench.clock.time += 2.0
+        attempt.hear(data)
+    attempt.close()
+    told = [(one["text"], one["done"], one["unit"]) for one in spoken(bench)]
+    assert told == [
+        (said[0], 1, "file"), (said[1], 1, "file"), (said[1], 50, "%"), (said[3], 50, "%")
+    ]  # fmt: skip

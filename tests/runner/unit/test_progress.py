@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.common.progress import Figures, Pace, Progress, advanced, count_words, left_words
+from console.frontends.cli.rollback import LoadNotes
 from console.journal.fold import fold
 from console.journal.run_view import RunView, StepView
 from console.journal.state import RunState, StepState
@@ -283,3 +284,15 @@ def test_the_first_word_and_each_tenth_are_printed() -> None:
 )
 def test_what_is_done_of_what(figures: Figures, words: str) -> None:
     assert count_words(figures) == words
+
+
+def test_a_rollback_in_a_shell_says_a_load_s_tenths_and_little_else() -> None:
+    load = LoadNotes()
+    assert load.take(line(1000.0, "ready", "note")) == ""
+    told = []
+    for second in range(2, 1202, 2):
+        far = {"done": second << 28, "total": 1200 << 28, "unit": "B"}
+        told.append(load.take(line(1000.0 + second, "ready", "note", **far)))
+    assert told[2:4] == [", 1.5/300 GiB, 0 %, ~20 min left", None]
+    assert told[-1] == ", 300.0/300 GiB, 100 %"
+    assert 10 < sum(one is not None for one in told) < 40
