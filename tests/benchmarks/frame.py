@@ -7,7 +7,7 @@ from tests.benchmarks.figures import Row, in_turns
 from tests.benchmarks.opened import STEPS, Opened, python, shown
 
 PAIRS = 12
-MOST_RATIO = 1.6
+MOST_RATIO = 1.5
 FULL = (f"✓ step-{STEPS}", "● SERVING", f"{STEPS}/{STEPS} steps")
 """The last step in view, the baseline's word and the status line."""
 EMPTY = """

@@ -23,6 +23,8 @@ SETTLE_S = 6.0
 WATCH_S = 30.0
 MOST_CPU = 1.0
 BYTES_S, TREE_MB = 1000.0, 120.0
+WIDE, WIDE_BYTES_S = "a run that is over, 200x60", 2000.0
+"""A large window with all panels, whose curves move."""
 PEER = "nvitop, 1 s"
 
 
@@ -37,7 +39,8 @@ class Look:
 
 
 def run(say: Callable[[str], None]) -> list[Measured]:
-    """80x24, two scripted cards whose figures move every second, one sample a second."""
+    """80x24 unless a name says more, two scripted cards whose figures move every second, one sample
+    a second."""
     library = ensure_nvml()
     peer = Path(sys.executable).with_name("nvitop")
     if not peer.exists():
@@ -53,11 +56,13 @@ def run(say: Callable[[str], None]) -> list[Measured]:
             "a run that is over": lambda: over.console(**nvml),
             PEER: lambda: Opened(argv, over.environment(**nvml)),
             "a paused live run": lambda: paused.console(**nvml),
+            WIDE: lambda: over.console(200, 60, **nvml),
         }
         marks = {
             "a run that is over": ("● SERVING", "12/12 steps", "RTX"),
             PEER: ("NVITOP", "MEM"),
             "a paused live run": ("● SERVING", "5/12 steps", "RTX"),
+            WIDE: ("● SERVING", "12/12 steps", "RTX", "util"),
         }
         for name, way in ways.items():  # once for the bytecode, whose making costs memory as well
             with way() as opened:
@@ -80,6 +85,7 @@ def _rows(looks: dict[str, list[Look]]) -> list[Measured]:
             rows.append(Row(f"CPU a second, {name}", PEER, [x.cpu for x in found], peer, MOST_CPU))
     for name, found in looks.items():
         bytes_s, tree_mb = (math.inf, math.inf) if name == PEER else (BYTES_S, TREE_MB)
+        bytes_s = WIDE_BYTES_S if name == WIDE else bytes_s
         sent, tree = [x.bytes_s for x in found], [x.tree_mb for x in found]
         rows.append(Figure(f"to the terminal, {name}", "bytes/s", sent, bytes_s))
         rows.append(Figure(f"RSS of the tree, {name}", "MB", tree, tree_mb))

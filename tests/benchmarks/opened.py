@@ -51,11 +51,13 @@ _SAID = (
 class Opened(Terminal):
     """A program in a pty; what it writes is stamped at once and not interpreted."""
 
-    def __init__(self, argv: list[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self, argv: list[str], env: Mapping[str, str], *, columns: int = 80, rows: int = 24
+    ) -> None:
         self.chunks: list[tuple[float, bytes]] = []
         """Monotonic time of every read, and what it read."""
         self.begun = time.monotonic()
-        super().__init__(argv, env)
+        super().__init__(argv, env, columns=columns, rows=rows)
 
     def _read(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -128,8 +130,9 @@ class Show(SealedRun):
             env.pop(name, None)
         return env
 
-    def console(self, **extra: str) -> Opened:
-        return Opened(surroundings.command(), self.environment(**extra))
+    def console(self, columns: int = 80, rows: int = 24, **extra: str) -> Opened:
+        environment = self.environment(**extra)
+        return Opened(surroundings.command(), environment, columns=columns, rows=rows)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
