@@ -1,5 +1,6 @@
 """How a program is given the probe, what its loader's words mean, what a library names."""
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.checks.preflight.architecture import names
+from console.checks.preflight.architecture.check import command_of
 from console.checks.preflight.architecture.names import (
     MARK,
     Call,
@@ -24,8 +26,13 @@ from console.checks.preflight.architecture.names import (
     survey,
     version,
 )
+from console.common.errors import ServiceError
 from console.common.text import clean
+from console.host import units
+from console.host.units import UnitSpec
 from console.models.gguf.parser import parse
+from console.runtime.discovery.processes import argv_of
+from console.runtime.spec import ServiceSpec
 from tests.gguf.raw import LLAMA, Pieces, header
 
 PROBE = "/p.gguf"
@@ -204,3 +211,18 @@ def test_the_search_ends(tmp_path: Path) -> None:
 
     assert survey(Counting(), str(tmp_path / "libllama0.so"), {}) is None
     assert len(reads) < names.MOST_TRIES + 3 * names.MOST_FILES
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_the_build_of_a_unit_is_what_its_first_process_runs(
+    up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its unit file may name a script, and another one by now; one that is down tells nothing."""
+    spec = ServiceSpec("baseline", "http://127.0.0.1:9", UnitSpec("a.service"))
+    main = os.getpid() if up else 0
+    monkeypatch.setattr(units, "look", lambda _: units.UnitState("loaded", "active", main))
+    if up:
+        assert command_of(spec, pytest.fail).argv == argv_of(os.getpid())
+        return
+    with pytest.raises(ServiceError, match="does not run"):
+        command_of(spec, pytest.fail)

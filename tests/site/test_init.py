@@ -323,8 +323,18 @@ def test_what_a_unit_runs_or_does_not_listen_is_no_process_baseline(model: Path)
 def test_root_is_told_that_a_rollback_starts_it_as_root() -> None:
     with running(["sleep", "600"], user=65534) as child:
         until(lambda: processes.argv_of(child.pid)[:1] == ("sleep",), "it is started")
-        (note,) = adoption.notes(some(processes.read(child.pid)))
-    assert "starts it as root" in note
+        told = adoption.notes(some(processes.read(child.pid)), ProcessSpec(("sleep", "600")))
+    assert any("starts it as root" in note for note in told)
+
+
+def test_variables_that_the_site_file_lacks_are_told() -> None:
+    env = {"CUDA_VISIBLE_DEVICES": "1", "LLAMA_ARG_CTX": "9", "HF_TOKEN": "hf_0123456789", "A": "b"}
+    with running(["sleep", "600"], env={**env, "PATH": os.environ["PATH"]}) as child:
+        until(lambda: processes.argv_of(child.pid)[:1] == ("sleep",), "it is started")
+        spec = ProcessSpec(("sleep", "600"), (("CUDA_VISIBLE_DEVICES", "1"),))
+        (note,) = adoption.notes(some(processes.read(child.pid)), spec)
+    assert "without HF_TOKEN, LLAMA_ARG_CTX, which" in note
+    assert "hf_0123456789" not in note
 
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs script")
@@ -336,5 +346,7 @@ def test_it_is_said_that_a_server_hangs_on_its_terminal(model: Path) -> None:
         until(lambda: health(url)[0] is Health.SERVING, "it serves")
         write(model, Started(0, port, url), argv=json.dumps(words.split()))
         found = adoption.at_its_address(site())
-        assert any("terminal" in note for note in adoption.notes(found))
+        runs = site().baseline_spec().runs
+        assert isinstance(runs, ProcessSpec)
+        assert any("terminal" in note for note in adoption.notes(found, runs))
         process.send(found.pid, found.start, 9)

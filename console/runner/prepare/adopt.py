@@ -11,6 +11,7 @@ import os
 from console.common import paths, redact
 from console.common.errors import ServiceError, UsageError
 from console.common.text import one_line
+from console.config.site.draft import variables
 from console.config.site.site import Site
 from console.host import process
 from console.host.ports import listeners
@@ -59,7 +60,7 @@ def adopt(site: Site, running: Running) -> list[str]:
     except OSError as error:
         where = one_line(str(error.filename or records))
         raise ServiceError("its record cannot be written", f"{where}: {error.strerror}") from error
-    return notes(running)
+    return notes(running, runs)
 
 
 def is_adopted(site: Site, running: Running) -> bool:
@@ -127,9 +128,17 @@ def _has_relative(running: Running) -> bool:
     )  # fmt: skip
 
 
-def notes(running: Running) -> list[str]:
+def notes(running: Running, runs: ProcessSpec) -> list[str]:
     """What may surprise about a process that somebody else started, in clean words."""
     found = []
+    values, secret = variables(running)
+    lacking = sorted({*values, *secret} - dict(runs.env).keys())
+    if lacking:
+        which = ", ".join(one_line(name, 60) for name in lacking[:8])
+        found.append(
+            f"a rollback starts it without {which}{' …' if len(lacking) > 8 else ''}, which it was "
+            "started with and `env` in the site file lacks"
+        )
     if running.terminal:
         found.append(
             "it ends when its terminal closes, because it was started without nohup; "
