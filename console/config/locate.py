@@ -57,28 +57,41 @@ def services(given: str | None) -> frozenset[str]:
     return frozenset(model.services) | resolved(model.names, {*model.services, BASELINE}).keys()
 
 
+def site_name(given: str | None) -> str:
+    """The name of the site; "" for the embedded demo's. Raises InvalidFile."""
+    from console.config.site.site import load_site
+
+    path = site_file(given)
+    return load_site(path).name if path is not None else ""
+
+
 def shipped() -> Path:
     """The directory of the playbooks that come with the console."""
-    from importlib import resources
+    import playbooks  # importlib.resources takes longer than everything else here
 
-    return Path(str(resources.files("playbooks")))
+    return Path(playbooks.__path__[0])
+
+
+def playbook_places() -> tuple[Path, ...]:
+    """The directories in which a playbook is looked for by its name."""
+    return shipped(), paths.config_dir() / "playbooks"
 
 
 def playbook_path(text: str) -> Path:
     """A file, or the name of a playbook that ships with the console. Raises UsageError."""
     path = Path(text)
     if re.fullmatch(r"[a-z0-9-]+", text) and not path.exists():
-        for place in (shipped(), paths.config_dir() / "playbooks"):
+        for place in playbook_places():
             found = place / f"{text}.yaml"
             if found.is_file():
                 return found
         import difflib  # only where it is wanted: it costs start-up time
 
-        names = sorted(p.stem for p in shipped().glob("*.yaml"))
+        names = sorted({p.stem for place in playbook_places() for p in place.glob("*.yaml")})
         parts = [name for name in names if text in name]
         near = parts[:1] or difflib.get_close_matches(text, names, 1)
         hint = f"did you mean {near[0]}?" if near else "or give a path to a file"
-        raise UsageError(f"no playbook '{text}'", f"shipped: {', '.join(names)}", hint)
+        raise UsageError(f"no playbook '{text}'", f"there are: {', '.join(names)}", hint)
     return path
 
 
@@ -163,5 +176,5 @@ def playbook_of(
 
     return load_playbook(
         playbook_path(text), inputs_of(pairs), planning=planning, base=base,
-        site_services=frozenset(site.model.services), aliases=site.model.names,
+        site_services=frozenset(site.model.services), aliases=site.model.names, offers=site.offers,
     )  # fmt: skip

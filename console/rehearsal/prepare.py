@@ -99,8 +99,9 @@ def draft(path: Path, given: dict[str, str], site: Site, fault: str) -> Mapping:
     """A mapping for the playbook as written, without measuring or starting anything."""
     services = frozenset(site.model.services)
     written = load_playbook(
-        path, given, site_services=services, aliases=site.model.names, planning=True
-    )
+        path, given, site_services=services, aliases=site.model.names, planning=True,
+        offers=site.offers,
+    )  # fmt: skip
     criteria = [one for _, step in written.steps() for one in step.gate or ()]
     targets = speed.target_speeds(criteria, reference(site))
     told = Settings(cards=(of := cards(site)), hold=hold(of), unsteady=targets.unsteady,
@@ -131,7 +132,7 @@ def fill(
     own = load_site(write_site(site, rewriter, model))
     playbook = load_playbook(
         path, {**mapping.inputs, **given}, planning=planning, rewrite=rewriter,
-        site_services=frozenset(own.model.services), aliases=own.model.names,
+        site_services=frozenset(own.model.services), aliases=own.model.names, offers=own.offers,
     )  # fmt: skip
     return Rehearsal(own, playbook, rewriter)
 

@@ -9,7 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from console.common.errors import InvalidFile, UsageError
-from console.config.playbook.inputs import Secret
+from console.config.locate import shipped
+from console.config.playbook.inputs import Offers, Secret
+from console.config.playbook.load import load_playbook
+from console.config.site.site import load_site
 from tests.playbook.conftest import Book, steps_text
 
 NOTE = steps_text("{id: a, note: hi}")
@@ -213,3 +216,69 @@ def test_hostile_values_come_with_their_place_and_clean(book: Book) -> None:
     with pytest.raises(InvalidFile) as caught:
         book.load(declared("type: int, required: true") + NOTE, {"v": "\x1b]52;c;x\x07\u202e"})
     assert all(c.isprintable() for line in caught.value.lines() for c in clean(line))
+
+
+SITE = """\
+schema: omni.site/v1
+name: mine
+baseline:
+  container: base
+  url: "http://127.0.0.1:28000"
+{more}
+"""
+FAST = "  reference: {tok_s: 42, tolerance: 0.2}\n"
+SPEED = 'type: string, default: ">= 9 tok/s", site_default: ">= ${{ site.least_tok_s }} tok/s"'
+ADDRESS = 'type: string, default: "http://x:1", site_default: "${{ site.url }}"'
+
+
+def offers(tmp_path: Path, more: str = "") -> Offers:
+    path = tmp_path / "site.yaml"
+    path.write_text(SITE.format(more=more))
+    return load_site(path).offers
+
+
+@pytest.mark.parametrize(
+    ("more", "declaration", "expected"),
+    [
+        ("", ADDRESS, "http://127.0.0.1:28000"),
+        ("", 'type: int, default: 8000, site_default: "${{ site.port }}"', 28000),
+        ("", 'type: int, required: true, site_default: "${{ site.port }}"', 28000),
+        (FAST, SPEED, ">= 33.6 tok/s"),
+        ("", SPEED, ">= 9 tok/s"),
+        ("defaults: {v: other}", ADDRESS, "other"),
+        ("defaults: {v: other, x.v: nearer, y.v: another's}", ADDRESS, "nearer"),
+        ("defaults: {v: 7}", "type: int, required: true, max: 9", 7),
+        ("protected: [a, b]", 'type: string, site_default: "${{ site.protected }}"', "a b"),
+    ],
+    ids=["url", "port", "required", "speed", "no reference", "defaults", "this playbook's",
+         "required, of the defaults", "protected"],
+)  # fmt: skip
+def test_the_site_s_value_is_the_default(
+    book: Book, tmp_path: Path, more: str, declaration: str, expected: object
+) -> None:
+    body, known = declared(declaration) + NOTE, offers(tmp_path, more)
+    assert book.load(body, offers=known).inputs["v"] == expected
+    given = "9" if isinstance(expected, int) else "given"
+    assert str(book.load(body, {"v": given}, offers=known).inputs["v"]) == given
+
+
+def test_a_value_of_the_site_is_checked_like_any_other(book: Book, tmp_path: Path) -> None:
+    body, known = (
+        declared("type: int, default: 1, max: 9") + NOTE,
+        offers(tmp_path, "defaults: {v: 10}"),
+    )
+    assert book.problems(body, offers=known) == [
+        "4:13: input 'v' of the site is 10; expected a whole number of at most 9 "
+        "(hint: defaults: or baseline: of the site file)"
+    ]
+    (said,) = book.problems(declared('type: string, site_default: "${{ site.nme }}"') + NOTE)
+    assert "site_default knows no 'site.nme', only site.url, " in said
+
+
+@pytest.mark.parametrize("name", ["baseline-verify", "reboot-recovery"])
+def test_shipped_playbooks_ask_the_site_s_own_baseline(tmp_path: Path, name: str) -> None:
+    made = load_playbook(shipped() / f"{name}.yaml", offers=offers(tmp_path, FAST))
+    assert made.inputs["url"] == "http://127.0.0.1:28000"
+    gates = [one for _, step in made.steps() for one in step.gate or ()]
+    (speed,) = (one for one in gates if one.metric == "bench.decode_tok_s")
+    assert (str(speed.go), str(speed.no_go)) == (">= 33.6 tok/s", "< 33.6 tok/s")

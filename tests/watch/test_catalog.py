@@ -74,10 +74,20 @@ def book(place: Path) -> Path:
 
 def test_the_shipped_ones_load_without_any_site() -> None:
     found = catalog.entries(site=None)
-    assert [(e.name, e.source, e.problem) for e in found if e.path.parent == shipped()] == [
-        (p.stem, "shipped", "") for p in sorted(shipped().glob("*.yaml"))
+    told = [(e.name, e.source, e.problem) for e in found if e.path.parent == shipped()]
+    files = sorted(shipped().glob("*.yaml"))
+    apart = [p.stem for p in files if "\nexample_of: omni\n" in p.read_text()]
+    assert len(apart) == 6
+    assert told == [
+        *((p.stem, "shipped", "") for p in files if p.stem not in apart),
+        *((name, "example", "") for name in apart),
     ]
     assert "demo" in [e.name for e in found]
+
+
+def test_on_its_own_machine_a_playbook_is_no_example() -> None:
+    found = catalog.entries(site=str(shipped() / "sites/omni.yaml"))
+    assert {e.source for e in found if e.path.parent == shipped()} == {"shipped"}
 
 
 @pytest.mark.usefixtures("little")

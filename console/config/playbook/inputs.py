@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,6 +34,7 @@ class SecretSource(OneOf):
     file: str | None = None
 
 
+_HOLE = re.compile(r"\$\{\{\s*([^{}]*?)\s*\}\}")
 _BELONGS = {
     "min": ("int", "float"), "max": ("int", "float"), "choices": ("choice",),
     "must_exist": ("path",), "from_": ("secret",),
@@ -42,15 +43,21 @@ _BELONGS = {
 """Keys that belong to one type; with another they are refused instead of ignored."""
 
 
+FACTS = ("url", "port", "container", "protected", "tok_s", "least_tok_s", "compute")
+"""What `site_default` can name of a site, as `${{ site.NAME }}`."""
+
+
 class InputModel(Strict):
     """One declared input. `path` is resolved against the playbook's directory; `words` are split as
-    a shell splits them, with nothing expanded, and fill as many elements of a list."""
+    a shell splits them, with nothing expanded, and fill as many elements of a list. `site_default`:
+    the default on a site that has what it names, instead of `default`."""
 
     type: Literal[
         "string", "int", "float", "bool", "path", "choice", "duration", "bytes", "secret", "words"
     ]
     title: str = ""
     default: InputValue | None = None
+    site_default: str = ""
     required: bool = False
     min: float | None = None
     max: float | None = None
@@ -65,13 +72,40 @@ class InputModel(Strict):
             raise ValueError("!a choice input needs choices: [a, b]")
         if self.type == "secret" and self.from_ is None:
             raise ValueError("!a secret input needs from: {env: NAME} or from: {file: PATH}")
-        if self.type == "secret" and self.default is not None:
+        if self.type == "secret" and (self.default is not None or self.site_default):
             raise ValueError("!a secret input has no default")
+        named = _HOLE.findall(self.site_default)
+        if wrong := [one for one in named if one.removeprefix("site.") not in FACTS]:
+            known = ", ".join(f"site.{one}" for one in FACTS)
+            raise ValueError(f"!site_default knows no '{one_line(wrong[0], 40)}', only {known}")
         for key, types in _BELONGS.items():
             if key in self.model_fields_set and self.type not in types:
                 name = key.rstrip("_")
                 raise ValueError(f"!{name} belongs to inputs of type {one_of(list(types))}")
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What a site has for inputs that are not given: `facts` for their `site_default`, and
+    `defaults`, by the name of an input (of any playbook) or as `PLAYBOOK.INPUT`, which win over
+    everything that a playbook says."""
+
+    facts: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, InputValue] = field(default_factory=dict)
+
+    def default(self, playbook: object, name: str, model: InputModel) -> InputValue | None:
+        """The value of a playbook's input that is not given; None if there is none."""
+        for key in (f"{playbook}.{name}", name):
+            if key in self.defaults and model.type != "secret":
+                return self.defaults[key]
+        named = [one.removeprefix("site.") for one in _HOLE.findall(model.site_default)]
+        if not model.site_default or not all(self.facts.get(one) for one in named):
+            return model.default
+        return _HOLE.sub(lambda hole: self.facts[hole[1].removeprefix("site.")], model.site_default)
+
+
+NO_OFFERS = Offers()
 
 
 class Words(str):
@@ -204,8 +238,6 @@ def expected_form(model: InputModel) -> str:
         return f"one of {', '.join(model.choices)}"
     return forms.get(model.type, model.type)
 
-
-_HOLE = re.compile(r"\$\{\{\s*([^{}]*?)\s*\}\}")
 
 Values = Mapping[str, Any]
 """`inputs.x`, `playbook.dir` → value; a Secret stands for itself."""

@@ -16,8 +16,10 @@ from console.common.errors import InvalidFile, Problem, UsageError
 from console.common.redact import Known
 from console.common.text import one_line
 from console.config.playbook.inputs import (
+    NO_OFFERS,
     InputModel,
     InputValue,
+    Offers,
     Secret,
     convert,
     expected_form,
@@ -171,12 +173,14 @@ def load_playbook(
     planning: bool = False,
     pinned: bool = False,
     rewrite: Callable[[dict[str, Any], Path], dict[str, Any]] | None = None,
+    offers: Offers = NO_OFFERS,
 ) -> Playbook:
     """Read, fill in and check a playbook.
 
     `given`: inputs as text. `aliases`: old names of services, reported in `.notes`. `base`: what
     paths are relative to. `planning`: accept inputs without a value. `pinned`: a run's own copy,
     whose lessons may be gone. `rewrite`: changes the filled-in document before it is checked.
+    `offers`: what the site has for inputs that are not given.
     Raises InvalidFile (exit 2), UsageError.
     """
     text, document = _read(path)
@@ -184,7 +188,9 @@ def load_playbook(
         check_lessons(document)
     base = (base or path.resolve().parent).absolute()
     models = _input_models(document)
-    inputs, secrets = _resolve(document, models, dict(given or {}), base, planning)
+    called = document.data.get("name")
+    offered = {name: offers.default(called, name, model) for name, model in models.items()}
+    inputs, secrets = _resolve(document, models, dict(given or {}), offered, base, planning)
     values = _values(inputs, secrets, base)
     filled = {
         key: value if key == "inputs" else substitute(document, value, values, (key,))
@@ -195,7 +201,9 @@ def load_playbook(
         filled = rewrite(filled, base)
     model = validated(PlaybookModel, document, filled)
     stands, broken = (model, frozenset[str]()) if model is not None else mend(document, filled)
-    missing = {n for n, m in models.items() if m.required and n not in (given or {})}
+    missing = {
+        n for n, m in models.items() if m.required and n not in (given or {}) and offered[n] is None
+    }
     if stands is not None:  # what single values do not show, as far as the document stands
         check_rules(document, stands, site_services, broken, guessed=bool(missing))
     known = Known.of(document.data, filled)
@@ -240,8 +248,8 @@ def _input_models(document: Document) -> dict[str, InputModel]:
 
 
 def _resolve(
-    document: Document, models: dict[str, InputModel], given: dict[str, str], base: Path,
-    planning: bool,
+    document: Document, models: dict[str, InputModel], given: dict[str, str],
+    offered: Mapping[str, InputValue | None], base: Path, planning: bool,
 ) -> tuple[dict[str, InputValue], dict[str, Secret]]:  # fmt: skip
     inputs: dict[str, InputValue] = {}
     secrets: dict[str, Secret] = {}
@@ -252,9 +260,9 @@ def _resolve(
             secrets[name] = Secret(name, env, None if file is None else resolve(base, file))
             continue
         try:
-            inputs[name] = _value(model, given.get(name, model.default), base, planning)
+            inputs[name] = _value(model, given.get(name, offered[name]), base, planning)
         except ValueError as error:
-            document.add(_wrong(document, name, model, given, str(error)))
+            document.add(_wrong(document, name, model, given, offered[name], str(error)))
             inputs[name] = _stand_in(model)
     return inputs, secrets
 
@@ -287,13 +295,17 @@ def _stand_in(model: InputModel) -> InputValue:
 
 
 def _wrong(
-    document: Document, name: str, model: InputModel, given: dict[str, str], expected: str
-) -> Problem:
+    document: Document, name: str, model: InputModel, given: dict[str, str],
+    offered: InputValue | None, expected: str,
+) -> Problem:  # fmt: skip
     """What is wrong with an input's value, placed at its default or its declaration."""
     loc: Loc = ("inputs", name)
     if name in given:
         what = f"input '{name}' given is {one_line(repr(given[name]), 80)}"
         return document.problem(loc, what, expected)
+    if offered is not None and offered != model.default:
+        what = f"input '{name}' of the site is {one_line(repr(offered), 80)}"
+        return document.problem(loc, what, expected, "defaults: or baseline: of the site file")
     if model.default is not None:
         what = f"input '{name}' default is {one_line(repr(model.default), 80)}"
         return document.problem((*loc, "default"), what, expected)

@@ -37,6 +37,7 @@ class PlaybookModel(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,60}$")
     title: str
     objective: str = ""
+    example_of: str = ""
     lessons: list[str] = []
     inputs: dict[Name, InputModel] = {}
     services: dict[ServiceName, ServiceModel] = {}

@@ -9,12 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
 from console.common import units
 from console.common.errors import InvalidFile, Problem
 from console.common.redact import NONE, Known
+from console.config.playbook.inputs import InputValue, Offers
 from console.config.site.guard import LEASE, GuardModel, limits, trouble
 from console.config.site.service import (
     ComposeModel,
@@ -54,6 +62,12 @@ Rate = Annotated[
 ]
 """Bytes a second, written `500Mbit/s` or `6GB/s`."""
 Compute = Annotated[tuple[int, int], BeforeValidator(_compute), WithJsonSchema({"type": "string"})]
+
+
+InputName = Annotated[
+    str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9-]*\.)?[a-z][a-z0-9_-]*$", max_length=122)
+]
+"""An input of every playbook that has one of this name, or `PLAYBOOK.INPUT`."""
 
 
 class GpuModel(Strict):
@@ -162,6 +176,7 @@ class SiteModel(Strict):
     protected: list[Text] = []
     services: dict[ServiceName, ServiceModel] = {}
     aliases: dict[Text, Text] = {}
+    defaults: dict[InputName, InputValue] = {}
     lease: Annotated[Duration | None, LEASE] = None
     guards: list[GuardModel] = []
 
@@ -208,6 +223,20 @@ class Site:
         )
         spec = ServiceSpec("baseline", model.url, runs, model.ready.spec(), grace_s=model.grace)
         return self.equipped(spec)
+
+    @property
+    def offers(self) -> Offers:
+        """What a playbook's inputs take from here where they are not given."""
+        base, known = self.model.baseline, [gpu.compute for gpu in self.model.gpus if gpu.compute]
+        facts = {
+            "url": base.url, "port": str(urlsplit(base.url).port or ""),
+            "container": base.container or "", "protected": " ".join(self.model.protected),
+            "compute": ".".join(map(str, min(known))) if known else "",
+        }  # fmt: skip
+        if (reference := base.reference) is not None:
+            least = reference.tok_s * (1 - reference.tolerance)
+            facts |= {"tok_s": f"{reference.tok_s:g}", "least_tok_s": f"{least:.4g}"}
+        return Offers(facts, self.model.defaults)
 
     @property
     def compose_env(self) -> dict[str, str]:

@@ -288,10 +288,13 @@ def _load(
 
         mine = own is not None and path.resolve() == own.path.resolve()
         return startable.of_site(load_site(path), here=mine)
+    from console.config.playbook.inputs import NO_OFFERS
     from console.config.playbook.load import load_playbook
 
-    aliases = own.model.names if own is not None else None
-    made = load_playbook(path, planning=True, site_services=site_services, aliases=aliases)
+    aliases, offers = (own.model.names, own.offers) if own is not None else (None, NO_OFFERS)
+    made = load_playbook(
+        path, planning=True, site_services=site_services, aliases=aliases, offers=offers
+    )
     return startable.look(made, own, here=own is not None, now=False).problems
 
 

@@ -27,7 +27,7 @@ KINDS = {
     "`report --to` write a file, `lessons --due --run` runs the commands of the lessons, and "
     "`clean --yes` deletes what it names:": (
         "show", "runs", "logs", "report", "recorder", "doctor", "gauges", "lessons", "plan",
-        "lint", "schema", "keys", "clean",
+        "lint", "schema", "keys", "clean", "playbooks", "completion", "man",
     ),
     "These change nothing either, but take time or load the machine: `attach` follows a run until "
     "it ends, `check` may start a container for a moment, `bench` sends requests to a server that "

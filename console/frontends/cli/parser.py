@@ -8,19 +8,38 @@ import sys
 from typing import Any, NoReturn
 
 from console.common.errors import Exit
-from console.common.text import one_line
+from console.common.text import UNLIMITED, columns, one_line
 
 SITE_HELP = (
     "site file (default: $OMNI_SITE, else ~/.config/omni-console/site.yaml, else "
     "/etc/omni-console/site.yaml, else the demo's)"
 )
 INPUT_HELP = "give an input of the playbook a value"
+PLAYBOOK_HELP = "a file, or the name of a playbook (omni-console playbooks lists them)"
+RUN_HELP = "a run by its id or the end of it (default: the newest)"
+INTERNAL = "(internal)"
+"""How the description of a command begins that no person types."""
+HIDDEN = ("runner", "values")
+"""The names of those."""
+WIDEST = 100
+"""The widest help on a terminal."""
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """argparse's form, as wide as the output allows."""
+
+    def __init__(self, prog: str) -> None:
+        width = columns(sys.stdout)
+        super().__init__(prog, width=width if width == UNLIMITED else min(width, WIDEST) - 2)
 
 
 class Parser(argparse.ArgumentParser):
     """argparse that says what to do next, and exits with this project's code for bad usage."""
 
     as_json = False
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": Help, **options})
 
     def error(self, message: str) -> NoReturn:
         message, hint = _nearest(message)
@@ -43,24 +62,32 @@ def _nearest(message: str) -> tuple[str, str]:
         return message, ""
     import difflib  # only where it is wanted: it costs start-up time
 
-    names = [name for name in re.findall(r"'([^']*)'", found[3]) if name != "runner"]
+    names = [name for name in re.findall(r"'([^']*)'", found[3]) if name not in HIDDEN]
     near = difflib.get_close_matches(found[2], names, 1)
-    if not near:
-        return message, ""
     what = "there is no command" if found[1] == "COMMAND" else f"{found[1]} has no choice"
-    return f"{what} '{one_line(found[2], 60)}'", f"did you mean '{near[0]}'?"
+    hint = f"did you mean '{near[0]}'?" if near else ""
+    if not near and found[1] != "COMMAND":
+        hint = f"one of {', '.join(names)}"
+    return f"{what} '{one_line(found[2], 60)}'", hint
 
 
 def add_command(
-    commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False
-) -> argparse.ArgumentParser:
+    commands: Any, name: str, handler: str, text: str, *, site: bool = False, hidden: bool = False,
+    data: bool = True,
+) -> argparse.ArgumentParser:  # fmt: skip
+    """Add a command. `hidden`: no help and no shell tells of it. `data`: it can print an object."""
     extra = {} if hidden else {"help": text}
     parser: argparse.ArgumentParser = commands.add_parser(name, description=text, **extra)
     parser.set_defaults(handler=handler)
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    if data:
+        parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     if site:
         parser.add_argument("--site", metavar="FILE", help=SITE_HELP)
     return parser
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", nargs="?", metavar="RUN", help=RUN_HELP)
 
 
 def add_input(parser: argparse.ArgumentParser) -> None:

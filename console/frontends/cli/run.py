@@ -1,4 +1,5 @@
-"""`run`, `attach`, `resume`, `abort`, `tell`, `promote`: a run from any terminal; and `runner`.
+"""`run`, `attach`, `resume`, `abort`, `tell`, `promote`, `playbooks`: a run from any terminal; and
+`runner`.
 
 `runner` (internal) is the detached process of a run.
 """
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from console.common.errors import ConsoleError, ControlError, Exit, UsageError
 from console.common.text import clean
 from console.common.units import parse_duration
-from console.config.locate import inputs_of, playbook_of
+from console.config.locate import inputs_of, playbook_of, playbook_places
 from console.config.locate import site as site_of
 from console.frontends.cli.follow import Follow, at_terminal
 from console.frontends.tui.watch.actions import BINDS, bound
@@ -141,6 +142,34 @@ def tell(args: Namespace) -> int:
     else:
         print(f"{args.verb}: accepted at step {clean(str(answer['step']))}")
     return int(Exit.OK)
+
+
+def playbooks(args: Namespace) -> int:
+    """Every playbook that can be run from here; those for somebody else's machine apart."""
+    from console.runner.prepare.catalog import EXAMPLE, entries
+
+    found = [(_typed(one.path), one) for one in entries(site=args.site)]
+    if args.json:
+        rows = [
+            {"name": name, "title": one.title, "source": one.source, "file": str(one.path),
+             "lessons": list(one.lessons), "problem": one.problem or None}
+            for name, one in found
+        ]  # fmt: skip
+        print(json.dumps({"playbooks": rows}))
+        return int(Exit.OK)
+    wide = max((len(name) for name, _ in found), default=0)
+    apart = [one for _, one in found if one.source == EXAMPLE][:1]
+    for name, one in found:
+        if one in apart:
+            print("\nExamples of another machine: copy one, and write what yours has")
+        print(f"{name:<{wide}}  {one.source:<7}  {one.problem or one.title}")
+    print("\nomni-console plan NAME shows what one would do here")
+    return int(Exit.OK)
+
+
+def _typed(path: Path) -> str:
+    """What names a playbook on the command line."""
+    return path.stem if path.parent in playbook_places() else clean(str(path), 200)
 
 
 def _live_run(name: str | None) -> RunDir:

@@ -87,8 +87,7 @@ def rollback(
     run_dir: str = "",
     site: str = "",
 ) -> Result:
-    """Restore the baseline, now; `emit` gets each line. `Result.exit_code` is 0, 7, or 2 if there
-    is neither a run nor a site file.
+    """Restore the baseline, now; `emit` gets each line. `Result.exit_code`: 0, 7, or 2 for nothing.
 
     `site_seal` makes a plan from the site file if no run has a fitting one; `seal_at` makes one
     from the site file of a run that has lost its plan or left the baseline down. `run_dir` names

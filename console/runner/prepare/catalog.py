@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from console.common import paths
 from console.common.errors import ConsoleError, InvalidFile
 from console.common.text import clean, one_line
-from console.config.locate import services, shipped, site_file
+from console.config.locate import services, shipped, site_file, site_name
 
 if TYPE_CHECKING:
     from console.config.playbook.inputs import InputModel
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 MARK = b"omni.playbook/"
 HEAD = 2048
 ENDINGS = (".yaml", ".yml")
+EXAMPLE = "example"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One playbook file; texts are clean. `source`: shipped, yours, site or here.
+    """One playbook file; texts are clean. `source`: shipped, yours, site, here, or `example`: it is
+    written for another site than this.
 
     `problem`: why it cannot be used, its first error; "" when it can.
     """
@@ -85,9 +87,9 @@ def entries(*, site: str | None) -> list[Entry]:
     declared.
     """
     try:
-        known = services(site)
+        known, name = services(site), site_name(site)
     except (ConsoleError, OSError):
-        known = frozenset()
+        known, name = frozenset(), ""
     seen: set[str] = set()
     found: list[Entry] = []
     for source, directory in _places(site):
@@ -95,7 +97,8 @@ def entries(*, site: str | None) -> list[Entry]:
             real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)
-                found.append(_entry(path, source, known))
+                found.append(_entry(path, source, known, name))
+    found.sort(key=lambda one: one.source == EXAMPLE)
     if "fast" in known:
         return found
     # the shipped demo beside a site of one's own: nothing is wrong with it, `omni-console demo`
@@ -107,8 +110,8 @@ def load(path: Path, inputs: dict[str, str], site: Site) -> Playbook:
     """Load the playbook exactly as `run` would. Raises InvalidFile or UsageError."""
     from console.config.playbook.load import load_playbook
 
-    known = frozenset(site.model.services)
-    return load_playbook(path, inputs, site_services=known, aliases=site.model.names)
+    known, names = frozenset(site.model.services), site.model.names
+    return load_playbook(path, inputs, site_services=known, aliases=names, offers=site.offers)
 
 
 def form(path: Path, site: Site) -> list[Field]:
@@ -117,7 +120,11 @@ def form(path: Path, site: Site) -> list[Field]:
 
     base, known = path.resolve().parent, frozenset(site.model.services)
     found = load_playbook(path, planning=True, site_services=known, aliases=site.model.names)
-    return [_field(name, model, base) for name, model in found.model.inputs.items()]
+    offered = {
+        name: model.model_copy(update={"default": site.offers.default(found.name, name, model)})
+        for name, model in found.model.inputs.items()
+    }
+    return [_field(name, model, base) for name, model in offered.items()]
 
 
 def check_value(field: Field, text: str) -> str:
@@ -154,8 +161,9 @@ def preview(path: Path, inputs: dict[str, str], site: Site) -> Preview:
 
     known = frozenset(site.model.services)
     playbook = load_playbook(
-        path, inputs, planning=True, site_services=known, aliases=site.model.names
-    )
+        path, inputs, planning=True, site_services=known, aliases=site.model.names,
+        offers=site.offers,
+    )  # fmt: skip
     past = usual(playbook.name, site.name)
     made = make_plan(playbook, site, restore_time(site.name), history=past)
     return Preview(
@@ -200,7 +208,7 @@ def _is_playbook(path: Path) -> bool:
     return False
 
 
-def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
+def _entry(path: Path, source: str, known: frozenset[str], site: str) -> Entry:
     from console.config.lessons.registry import titles
     from console.config.playbook.load import load_playbook
 
@@ -209,6 +217,8 @@ def _entry(path: Path, source: str, known: frozenset[str]) -> Entry:
     except (ConsoleError, OSError) as error:
         name, title = _names(path)
         return Entry(path, name, title, source=source, problem=_first(error))
+    if model.example_of not in ("", site):
+        source = EXAMPLE
     return Entry(
         path, model.name, clean(model.title, 200), clean(model.objective, 400),
         tuple(clean(lesson, 80) for lesson in model.lessons), source,

@@ -369,7 +369,7 @@ def own_playbook(
     """A run's own copy of its playbook; `base`: the directory where the playbook was."""
     return load_playbook(
         path, inputs, base=base, pinned=True, rewrite=rewrite, planning=planning,
-        site_services=frozenset(site.model.services), aliases=site.model.names,
+        site_services=frozenset(site.model.services), aliases=site.model.names, offers=site.offers,
     )  # fmt: skip
 
 

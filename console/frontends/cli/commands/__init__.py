@@ -1,0 +1,1 @@
+"""The arguments of each command, without its implementation."""

@@ -1,0 +1,1 @@
+"""What a shell gets of the command line: its completion, and the man page."""
