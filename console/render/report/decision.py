@@ -102,8 +102,7 @@ def stopped_by(view: RunView) -> str:
 def last_line(step: StepView) -> str:
     """The last line a failed step printed, unless its detail says the same, or leads with the line
     that explains the failure."""
-    why = cause_of(step.lines)[1]
-    if why and why in step.detail:
+    if cause_of([step.detail])[0]:
         return ""
     last = next((clean(line.strip(), 200) for line in reversed(step.lines) if line.strip()), "")
     return "" if last in step.detail else last
