@@ -8,6 +8,7 @@ import time
 from textual.binding import Binding
 from textual.message import Message
 
+from console.common.logs.cause import cause_of
 from console.common.text import clean
 from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
@@ -211,8 +212,10 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int, now: 
     rows += _evidence_rows(view, width) if asked else []
     rows += _verdict_rows(view, "" if asked else step.id, width)
     if step.state is StepState.FAILED:
-        for line in step.lines[-12:]:
-            rows += [(("| ", "bad"), (text, "")) for text in wrapped(clean(line), width - 2)]
+        why = cause_of(step.lines)[1]
+        for line in map(clean, step.lines[-12:]):
+            tone = "bad" if why and why in line else ""
+            rows += [(("| ", "bad"), (text, tone)) for text in wrapped(line, width - 2)]
     for effect in step.effects:
         rows += paragraph(clean(effect), width, "dim", "  ")
     for lesson in step.lessons:

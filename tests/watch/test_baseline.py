@@ -66,6 +66,22 @@ def test_serving_with_its_proof_then_degraded_then_gone(stage: Stage, watch: Wat
     assert looking.verify().startswith("not serving")
 
 
+def test_what_this_run_has_stopped_is_down_and_nothing_else_is(stage: Stage, watch: Watch) -> None:
+    looking = watch(stage.plan)
+    wait(looking, "stopped")
+    looking.follow(stage.plan, planned=True)
+    assert wait(looking, "down").detail == "for this run"
+    looking.follow(stage.plan, planned=False)
+    assert wait(looking, "stopped").detail == "connection refused"
+    stage.start_baseline()
+    wait(looking, "serving")
+    looking.follow(stage.plan, planned=True)
+    wait(looking, "serving")
+    stage.close()
+    looking.follow(stage.plan, planned=False)
+    assert wait(looking, "stopped").detail == "it crashed, or was ended by hand"
+
+
 def test_loading_says_what_the_server_says(stage: Stage, watch: Watch) -> None:
     spec = some(stage.plan.baseline.process)
     slow = replace(spec, argv=(*spec.argv, "--loading", "1000000"))

@@ -234,6 +234,27 @@ def test_rungs_of_an_emergency_and_whether_it_climbs(see: See, hand: Make) -> No
     seen.until(lambda s: not s.is_rolling_back, "a ladder that was killed climbs no more")
 
 
+def test_a_run_whose_runner_an_emergency_ended_offers_no_resume(see: See, hand: Make) -> None:
+    made = hand()
+    made.state("running")
+    seen = see()
+    seen.until(lambda s: s.word == "interrupted")
+    lock = Lock(made.run.rollback)
+    try:
+        assert lock.taken()
+        line = {"trigger": "warm-2", "rung": "fence", "state": "begin", "at": 1234.0}
+        made.run.ladder.write_text(json.dumps(line) + "\n")
+        found = seen.until(lambda s: s.word == "rolling_back")
+    finally:
+        lock.close()
+    assert found.clock(5000.0) == 1234.0, "the step that it ended takes no longer"
+    assert seen.until(lambda s: s.word == "interrupted").is_rolling_back is False
+    closer, start = os.getpid(), some(process.start_time(os.getpid()))
+    live.append(made.run.live, live.closer(closer, start))
+    made.add("run.note", text="the closer writes")
+    seen.until(lambda s: s.word == "rolling_back", "its end is being written")
+
+
 def test_restore_time_from_the_plans_memory_until_the_run_has_its_own(
     see: See, hand: Make, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.common.logs.cause import cause_of
 from console.common.text import clean
 from console.common.units import format_duration
 from console.config.playbook.kinds import JUDGES
@@ -99,7 +100,10 @@ def stopped_by(view: RunView) -> str:
 
 
 def last_line(step: StepView) -> str:
-    """The last line a failed step printed, unless its detail says the same."""
+    """The last line a failed step printed, unless its detail says the same, or leads with the line
+    that explains the failure."""
+    if cause_of([step.detail])[0]:
+        return ""
     last = next((clean(line.strip(), 200) for line in reversed(step.lines) if line.strip()), "")
     return "" if last in step.detail else last
 

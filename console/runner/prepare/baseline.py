@@ -19,7 +19,8 @@ from console.host.ports import held_words
 from console.host.process import ProcessSpec
 from console.host.units import UnitSpec
 from console.recovery.rollback import observe, proof
-from console.recovery.rollback.sealed_plan import Baseline, Proof, SealedPlan
+from console.recovery.rollback.progress import PROGRESS_FILE, read_lines, result_of
+from console.recovery.rollback.sealed_plan import ROLLBACK, Baseline, Proof, SealedPlan
 from console.runtime import proxy
 from console.runtime.docker.client import image_info, inspect
 from console.runtime.engine_api import unfit_as_baseline
@@ -193,9 +194,19 @@ def prove(site: Site) -> Completion:
 
 def _silent(what: str, why: str, held: str = "") -> BaselineNotReady:
     hint = "omni-console rollback brings the baseline back and proves it"
+    if failed := _last_rollback_failed():
+        hint = f"the last rollback failed ({failed}): mend that, then omni-console rollback"
     if held:
         why, hint = f"{why}; {held}", f"if that is not the baseline, end it first; then {hint}"
     return BaselineNotReady(f"no run starts: the baseline {what}", why, hint)
+
+
+def _last_rollback_failed() -> str:
+    """Why the newest rollback without a run failed; "" if it did not, or if there was none."""
+    lines, _ = read_lines(paths.state_dir() / ROLLBACK / PROGRESS_FILE)
+    ends = [line for line in lines if line.get("rung") == "done"]
+    last = result_of(ends[-1]) if ends else None
+    return "" if last is None or last.serving or last.nothing_to_do else one_line(last.detail, 200)
 
 
 def remember(plan: SealedPlan, site: Site, done: Completion) -> None:

@@ -131,6 +131,17 @@ def test_a_silent_baseline_ends_5_with_nothing_started(bare: World) -> None:
     assert (bare.runs, bare.done(), bare.mine()) == ([], [], [])
 
 
+def test_a_rollback_that_failed_is_not_what_is_recommended_first(bare: World) -> None:
+    place = bare.root / "state/omni-console/rollback"
+    place.mkdir(parents=True)
+    why = "ready: pid 7, python3 -m http.server, holds port 8000"
+    end = {"trigger": "command-1", "rung": "done", "state": "failed", "serving": False}
+    (place / "ladder.jsonl").write_text(json.dumps({**end, "detail": why}) + "\n")
+    done = bare.go(bare.write("b.yaml", book("id: a, note: x")))
+    assert done.code == 5, done
+    assert done.json["hint"].startswith(f"the last rollback failed ({why}): mend that, then")
+
+
 def test_rollback_brings_a_silent_baseline_up_from_the_site_file(bare: World) -> None:
     done = bare.console("rollback", "--json")
     assert (done.code, done.json["serving"]) == (0, True), done

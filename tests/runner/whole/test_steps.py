@@ -64,6 +64,19 @@ def test_what_never_serves_is_not_waited_for_and_says_why(world: World) -> None:
     assert not world.listens(world.cand_url), "what was started is stopped at the end"
 
 
+def test_the_line_that_explains_leads_and_the_exit_code_comes_after_it(world: World) -> None:
+    said = "ggml_cuda: CUDA error: out of memory"
+    stack = "; ".join(f"echo frame {number}" for number in range(40))
+    text = book(f"id: build, run: [sh, -c, \"echo '{said}'; {stack}; exit 134\"]")
+    assert world.go(world.write("b.yaml", text)).code == 5
+    assert world.at("build").detail == f"{said}; ended by exit code 134"
+    shown = world.console("show", world.run.id).out
+    assert f"[exit_code] {said}; ended by exit code 134" in shown
+    report = world.console("report", world.run.id).out
+    assert f"{said}; ended by exit code 134" in report.partition("##")[0]
+    assert "it said: frame" not in report
+
+
 def test_a_timeout_ends_the_whole_group_however_deaf_it_is(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,8 +19,10 @@ from console.common import paths
 from console.common.clock import SystemClock
 from console.common.errors import ConsoleError
 from console.common.text import one_line
+from console.common.units import number
 from console.host import process
 from console.journal.breach import tell
+from console.journal.lock import closer_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import (
     INTERRUPTED,
@@ -79,7 +81,10 @@ class Snapshot:
 
     def clock(self, now: float) -> float:
         """Until when clocks of steps count, Unix seconds: a step ends with its runner."""
-        return now if self.alive else min(now, self.view.at or now)
+        if self.alive:
+            return now
+        ended = number(self.stages[0].get("at")) if self.stages else None
+        return min(now, ended or self.view.at or now)
 
     @property
     def at(self) -> str:
@@ -219,7 +224,7 @@ class RunWatch(Watch[Snapshot]):
     def _say_source(self, source: Source) -> None:
         unread = source.trouble and not source.view.seq
         word = UNREADABLE if unread else word_of(source.run, source.view, source.alive)
-        if word == INTERRUPTED and source.is_rolling_back:
+        if word == INTERRUPTED and (source.is_rolling_back or closer_alive(source.run)):
             word = str(RunState.ROLLING_BACK)
         live = source.alive and self._choice.is_live(source.run)
         control, silent = self._asker.answer(source)

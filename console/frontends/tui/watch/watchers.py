@@ -141,7 +141,7 @@ class Watchers:
         configured site's, whatever run is on show. The same baseline's log can be read, even
         without a run. The guard is that of the run on show."""
         self.guard.follow(snapshot.run, snapshot.alive, snapshot.view.over)
-        lives = snapshot.live or snapshot.alive
+        lives = snapshot.live or snapshot.alive or snapshot.is_rolling_back
         planned = lives and snapshot.view.outage
         self.baseline.follow(snapshot.sealed if lives else None, planned)
         plan = snapshot.sealed or self.baseline.plan
