@@ -17,6 +17,8 @@ from console.common.units import format_bytes
 
 OWN_SHARE = 0.1
 """Share that a run has to do itself before its own pace counts more than earlier runs."""
+LEAST_SHARE = 0.03
+"""Less than this tells no pace at all: a server's first pages are those of its program."""
 
 FIRST_GAP_S, LONGEST_GAP_S = 1.0, 60.0
 """Seconds between two lines of a log about the same thing."""
@@ -99,10 +101,10 @@ def left_s(
     usual = None
     if usual_s is not None and gone_s <= usual_s:
         usual = usual_s - max(0.0, gone_s)
-    own = progress.left_s(now) if progress is not None and (progress.share or 0.0) < 1 else None
-    if own is None or progress is None:
+    if progress is None or progress.share == 1 or progress.made < LEAST_SHARE:
         return usual
-    return own if progress.made >= OWN_SHARE or usual is None else usual
+    own = progress.left_s(now) if progress.made >= OWN_SHARE or usual is None else None
+    return usual if own is None else own
 
 
 # -- in words --------------------------------------------------------------------------------------

@@ -293,6 +293,7 @@ def test_a_rollback_in_a_shell_says_a_load_s_tenths_and_little_else() -> None:
     for second in range(2, 1202, 2):
         far = {"done": second << 28, "total": 1200 << 28, "unit": "B"}
         told.append(load.take(line(1000.0 + second, "ready", "note", **far)))
-    assert told[2:4] == [", 1.5/300 GiB, 0 %, ~20 min left", None]
+    assert told[2:4] == [", 1.5/300 GiB, 0 %", None], "a load that has just begun has no pace"
+    assert ", 30.0/300 GiB, 10 %, ~18 min left" in told
     assert told[-1] == ", 300.0/300 GiB, 100 %"
     assert 10 < sum(one is not None for one in told) < 40
