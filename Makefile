@@ -28,6 +28,7 @@ test-all: test
 golden: $(VENV)/.dev
 	$(BIN)/python -m pytest --snapshot-update $$(find tests -name test_words.py) \
 	  tests/ui/test_snapshots.py
+	$(BIN)/python -m tests.ui.pictures
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -265,7 +265,7 @@ async def test_a_card_has_a_curve_at_its_end() -> None:
         for at in (1.0, 2.0, 2.0, 2.0):
             bench.show(sample(at, replace(GPUS[0], utilisation=1.0)), at)
         await pilot.pause()
-        assert bench.strip.text.splitlines()[0].endswith("█")
+        assert bench.strip.text.splitlines()[0].endswith("▇")
 
 
 class Counting(HeadlessDriver):

@@ -1,5 +1,6 @@
 """Pictures of the screens: few, from fixed scenes. `pytest --snapshot-update` takes them anew."""
 
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,3 +112,17 @@ def test_picture(
 ) -> None:
     app = app_of(name, tmp_path)
     assert snap_compare(app, terminal_size=size, run_before=lambda pilot: drawn(pilot, keys))
+
+
+@pytest.mark.full
+async def test_the_pictures_of_the_docs_are_of_this_program() -> None:
+    from tests.ui.pictures import PLACE, pictures
+
+    for name, drawing in (await pictures()).items():
+        kept = (PLACE / name).read_text("utf-8")
+        assert words_of(drawing) == words_of(kept), f"make golden writes {name} anew"
+
+
+def words_of(drawing: str) -> list[str]:
+    """What stands in a picture, without its colours and measures."""
+    return re.findall(r"<text[^>]*>([^<]*)<", drawing)
