@@ -12,7 +12,6 @@ from console.frontends.tui.app import ConsoleApp
 from console.frontends.tui.watch.run import Snapshot
 from console.journal.guard_status import NOBODY, GuardView, Lease
 from tests.ui import scene
-from tests.ui.conftest import full
 from tests.ui.opened import screen, settled
 from widgets.log_pane import LogPane
 
@@ -27,15 +26,22 @@ EVERYWHERE = [
     ("breached", ("b",)), ("running", ("f12",)), ("ended", ()), ("none", ()),
 ]  # fmt: skip
 """Scenes, and keys that lead on, of which there is a picture in every size."""
-PICTURES: list[Any] = [
-    (name, SIZES[0], keys) for name, keys in EVERYWHERE
-] + [
-    full(name, size, keys) for name, keys in EVERYWHERE for size in SIZES[1:] if name != "running"
-] + [
-    ("running", (140, 42), ()), ("running", (200, 60), ()), ("running", (60, 20), ()),
-    ("failed", (60, 20), ()), ("none", (60, 20), ()), ("warned", (140, 42), ()),
-    ("failed", (80, 24), ("r",)), full("failed", (80, 24), ("s",)),
-    full("running", (80, 24), ("question_mark",)), full("running", (80, 24), ("z",)),
+
+
+def picture(name: str, size: tuple[int, int], *keys: str, rare: bool = False) -> Any:
+    """A case; a `rare` one is only taken in the whole suite."""
+    called = "-".join([name, f"{size[0]}x{size[1]}", *keys])
+    return pytest.param(name, size, keys, id=called, marks=pytest.mark.full if rare else ())
+
+
+PICTURES = [
+    *(picture(name, SIZES[0], *keys) for name, keys in EVERYWHERE),
+    *(picture(name, size, *keys, rare=(name, keys) != ("running", ()))
+      for name, keys in EVERYWHERE for size in SIZES[1:]),
+    picture("running", (60, 20)), picture("failed", (60, 20)), picture("none", (60, 20)),
+    picture("warned", (140, 42)), picture("failed", (80, 24), "r"),
+    picture("failed", (80, 24), "s", rare=True), picture("running", (80, 24), "z", rare=True),
+    picture("running", (80, 24), "question_mark", rare=True),
 ]  # fmt: skip
 SAYS = {
     "r": "Retry up", "s": "Skip this step", "f12": "THE BASELINE SERVES",
