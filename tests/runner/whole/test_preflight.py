@@ -232,10 +232,11 @@ def test_what_did_not_come_back_is_no_go(
         (programs / name).write_text(text.format(**told))
         (programs / name).chmod(0o755)
     site = json.loads(world.site.read_text())
-    world.site.write_text(json.dumps(site | {"gpus": [{"uuid": RTX_5090.uuid}]}))
+    knows = {"protected": ["qdrant", "letta"], "defaults": {"swap": "/nvme/swap200g"}}
+    world.site.write_text(json.dumps(site | {"gpus": [{"uuid": RTX_5090.uuid}]} | knows))
     cards = nvml.env(nvml.write(tmp_path / "cards", (RTX_5090,)))
     done = world.console(
-        "run", "reboot-recovery", "--json", "--input", f"url={world.base_url}",
+        "run", "reboot-recovery", "--json", "--input", "baseline=deepseek-r1",
         "--input", f"reports={tmp_path}", **cards,
         PATH=f"{programs}:{os.environ['PATH']}",
     )  # fmt: skip
