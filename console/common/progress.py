@@ -190,7 +190,7 @@ class Pace:
 
 _STEP = re.compile(r"^Step (\d{1,4})/(\d{1,4}) : ")
 """Of the older builder of Docker."""
-_STAGE = re.compile(r"^#\d+ \[(?:([^\]\s]+) )?\s*(\d{1,3})/(\d{1,3})\] ")
+_STAGE = re.compile(r"^#\d+ \[(?:([^\]]{1,80}?) )?\s*(\d{1,3})/(\d{1,3})\] ")
 """Of BuildKit: `#12 [builder 3/7] RUN …`."""
 _INNER = re.compile(r"^(?:#\d+ +\d+\.\d+ )?\[ *(\d{1,6})/(\d{1,6})\] ")
 """Of ninja, in a build of an image too: `#12 93.1 [12/345] Building …`."""

@@ -102,6 +102,8 @@ def test_another_unit_and_less_than_before_begin_anew() -> None:
         ("[ 43%] Building CXX object", (43, 100, "%")),
         ("Step 3/7 : RUN make", (2, 7, "step")),
         ("#5 [builder 1/7] FROM x\n#6 [builder 3/7] RUN y\n#7 [2/4] COPY z", (3, 11, "step")),
+        ("#8 [linux/amd64 builder  2/12] RUN make\n#8 0.31 make: nothing", (1, 12, "step")),
+        ("#3 [internal] load build definition\n#5 CACHED", None),
         ("model.safetensors:  17%|█▋        | 1.2G/7G", (17, 100, "%")),
         ("\x1b[2J[9/3] more than all", None),
         ("[2024/02/30] a date\n[5/0] nothing", None),
