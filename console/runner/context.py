@@ -291,4 +291,6 @@ def wait_released(context: Context, attempt: Attempt) -> str:
     uuids = [gpu.uuid for gpu in context.plan.site.model.gpus]
     if not uuids:
         return "no GPUs in the site file"
-    return drain.wait_for_vram(uuids, context.clock, lambda: attempt.pause(1.0), VRAM_S)
+    return drain.wait_for_vram(
+        uuids, context.clock, lambda: attempt.pause(1.0), VRAM_S, attempt.say
+    )

@@ -156,3 +156,14 @@ def test_a_baseline_that_was_started_since_is_not_missing(memory_stage: MemorySt
     done = {"rung": "done", "at": memory_stage.clock.now() + 1}
     (memory_stage.stage.plan.rollback_dir / "ladder.jsonl").write_text(json.dumps(done) + "\n")
     assert memory_stage.wait([3 * GIB] * 100, context)[0] == "ok"
+
+
+def test_a_wait_for_gpu_memory_says_how_much_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([90 * GIB, 40 * GIB, 2 * GIB, 2 * GIB])
+    monkeypatch.setattr(drain, "vram_used", lambda gpus, call_s: next(readings))
+    clock, said = FakeClock(), list[str]()
+    words = drain.wait_for_vram(["GPU-1"], clock, lambda: clock.sleep(1.0), 2.0, said.append)
+    assert words == "GPU memory in use 2.0 GiB, no longer falling"
+    assert said == [
+        f"waiting for GPU memory to be freed: {used} GiB in use" for used in ("90.0", "40.0", "2.0")
+    ]

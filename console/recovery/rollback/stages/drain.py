@@ -80,15 +80,18 @@ def after_a_kill(context: RollbackContext) -> bool:
 
 
 def wait_for_vram(
-    gpus: Sequence[str], clock: Clock, pause: Callable[[], None], call_s: float = 2.0
-) -> str:
+    gpus: Sequence[str], clock: Clock, pause: Callable[[], None], call_s: float = 2.0,
+    say: Callable[[str], None] = lambda words: None,
+) -> str:  # fmt: skip
     """Wait while the memory in use on these GPUs (by UUID) falls; return the outcome in words.
 
-    `pause` is called between two readings; a reading takes `call_s` seconds at most.
+    `pause` is called between two readings, `say` with what each has shown; a reading takes `call_s`
+    seconds at most.
     """
     begun, before = clock.monotonic(), vram_used(gpus, call_s)
     limit_s = GPU_WAIT_S + (before or 0) / GIB * TEARDOWN_S
     while before is not None:
+        say(f"waiting for GPU memory to be freed: {format_bytes(before)} in use")
         pause()
         now = vram_used(gpus, call_s)
         if now is None:
