@@ -86,6 +86,12 @@ def step_words(step: StepView, now: float) -> str:
     return far_words(far, step_left_s(step, now), step.said) if far is not None else ""
 
 
+def said_words(step: StepView, now: float) -> str:
+    """What a running step said last, and how far it is: `cand: run 4/9 21.3 tok/s  (44 %, …)`."""
+    far = step_words(step, now)
+    return f"{clean(step.said, 200)}{f'  ({far})' if far else ''}"
+
+
 def _row(lead: list[Part], done: float | None, after: list[str], width: int) -> Row:
     """Words, a bar in the room between, words; what does not fit goes from the end."""
     signs = glyphs()

@@ -26,7 +26,7 @@ from console.recovery.rollback.trigger import is_held
 from console.render.cells import outcome
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words
-from console.render.progress import step_words
+from console.render.progress import said_words
 from console.render.report.timeline import sign
 from console.runner import control
 
@@ -209,8 +209,7 @@ class Follow:
         news = self.interactive and step.said != self.said
         if self.pace.due((step.id, step.attempt), step.progress, event.at) or news:
             self.said = step.said
-            far = step_words(step, event.at)
-            self._line(f"        … {clean(step.said, 200)}" + (f"  ({far})" if far else ""))
+            self._line(f"        … {said_words(step, event.at)}")
 
     def _on_run_state(self, event: Event) -> None:
         view = self.view

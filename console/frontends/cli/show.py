@@ -27,7 +27,11 @@ from console.journal.recording import Recorded, ending, find
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
+<<<<<<< HEAD
 from console.journal.state import Decision, RunState, exit_code, possible_verbs
+=======
+from console.journal.state import Decision, StepState, exit_code, possible_verbs
+>>>>>>> 9e1716c8 (show says how far a running step is)
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
 from console.render.breach import cause_of
@@ -35,6 +39,7 @@ from console.render.cells import plain
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words, lease_words, value_words
 from console.render.guard import line as guard_line
+from console.render.progress import said_words
 from console.render.report.benchmarks import figures_line
 from console.render.report.timeline import sign
 from console.render.text_chart import chart, curve_of
@@ -105,6 +110,8 @@ def _print(run: RunDir, view: RunView, state: str, guard: GuardView) -> None:
         took = format_duration(step.duration_s) if step.duration_s is not None else ""
         cause = f" [{step.cause}]" if step.cause else ""
         print(f"  {sign(view, step)} {step.id:<22} {took:>10}{cause} {clean(step.detail)}")
+        if step.state is StepState.RUNNING and step.said and state == str(view.state):
+            print(f"      … {said_words(step, time.time())}")
         for line in step.lines:
             print(f"      | {clean(line, 200)}")
     for event in view.guards:

@@ -38,6 +38,8 @@ def test_a_load_and_a_benchmark_are_seen_and_remembered(world: World) -> None:
     assert (step.progress.figures.unit, step.progress.share) == ("B", None)
     assert step.progress.figures.done > 0, "what its processes hold"
     assert plain(step_progress(step, step.started + 5, 80)).endswith(", limit 1:30")
+    shown = world.console("show", world.run.id).out
+    assert re.search(r"… starting, not listening yet .*  \([0-9.]+ [KM]iB\)\n", shown), shown
     go.touch()
     assert world.over().state == "succeeded", world.where()
     bench = [Figures(**one) for one in told(world, "bench")]
