@@ -27,11 +27,7 @@ from console.journal.recording import Recorded, ending, find
 from console.journal.run_dir import RunDir, find_run
 from console.journal.run_files import INTERRUPTED, NEVER_BEGAN, NO_RESUME, view_of
 from console.journal.run_view import MOST_TROUBLE, GuardEvent, RunView
-<<<<<<< HEAD
-from console.journal.state import Decision, RunState, exit_code, possible_verbs
-=======
-from console.journal.state import Decision, StepState, exit_code, possible_verbs
->>>>>>> 9e1716c8 (show says how far a running step is)
+from console.journal.state import Decision, RunState, StepState, exit_code, possible_verbs
 from console.recovery.guard.record.read import FastSample
 from console.recovery.rollback import sealed_plan as sealed
 from console.render.breach import cause_of
