@@ -33,6 +33,7 @@ from console.rehearsal.demo import model
 from console.rehearsal.inside.settings import HOLDS, MODEL, VARIABLE, Settings, packed
 from console.rehearsal.workspace import PREFIX, Mapping
 from console.runtime.docker.client import ask, image_info
+from console.runtime.spec import REHEARSAL_LABEL
 
 if TYPE_CHECKING:
     import docker
@@ -53,7 +54,7 @@ _LIBRARY = re.compile(r"(?:=> )?(/\S+) \(0x")
 Files = dict[str, Path]
 """Path inside the image → file of this machine."""
 
-LABEL = "omni.rehearsal"
+LABEL = REHEARSAL_LABEL
 LAYOUT = "3"
 """Version of the image's layout: increase it when the layout changes."""
 IMPORT_S = 300.0

@@ -43,6 +43,8 @@ WEIGHTS = (".gguf", ".safetensors", ".bin", ".pt")
 """How the names of files with a model's weights end."""
 SHARD = re.compile(r"-\d{5}-of-")
 
+REHEARSAL_LABEL = "omni.rehearsal"
+"""Label of the images and containers that a rehearsal makes."""
 REHEARSED = re.compile(r"omni\.rehearsal\.[0-9a-f]+\.role")
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -312,7 +312,7 @@ def test_a_container_that_a_unit_runs_is_that_unit(
     assert "r1.service" in found.names
 
 
-@pytest.mark.parametrize("fault", ["rm", "unpublished", "candidate"])
+@pytest.mark.parametrize("fault", ["rm", "unpublished", "candidate", "rehearsal"])
 def test_a_container_that_cannot_be_the_baseline(tmp_path: Path, fault: str) -> None:
     one = container(tmp_path, free_port())
     if fault == "rm":
@@ -320,9 +320,10 @@ def test_a_container_that_cannot_be_the_baseline(tmp_path: Path, fault: str) -> 
     elif fault == "unpublished":
         one["NetworkSettings"]["Ports"] = one["HostConfig"]["PortBindings"] = {}
     else:
-        one["Config"]["Labels"] = {role_label(): "candidate"}
-    words = {"rm": "--rm", "unpublished": "published", "candidate": "a run of this console"}
-    assert words[fault] in in_engine(tmp_path, one).unfit
+        label = role_label() if fault == "candidate" else "omni.rehearsal"
+        one["Config"]["Labels"] = {label: fault}
+    words = {"rm": "--rm", "unpublished": "published"}
+    assert words.get(fault, "of this console made it") in in_engine(tmp_path, one).unfit
 
 
 def test_an_engine_that_is_away_is_told_of(tmp_path: Path) -> None:

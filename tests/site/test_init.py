@@ -24,6 +24,8 @@ from console.host.process import BASELINE_COOKIE, ProcessSpec
 from console.host.units import UnitSpec
 from console.runner.prepare import adopt as adoption
 from console.runtime.discovery import processes
+from console.runtime.discovery.engines import LLAMA
+from console.runtime.discovery.servers import Server
 from console.runtime.probe import Health, health
 from tests.children import running
 from tests.ports import free_port
@@ -119,6 +121,7 @@ def test_nothing_is_written_where_it_is_not_said_which_one(
              ["--pick", two[0].url, "--yes", "--reference", "fast"])  # fmt: skip
     for words in asked:
         assert main(["init", *words]) == 2, words
+    assert Server(LLAMA, "http://[::1]:8", model="r1").names >= {"r1", "8", "http://[::1]:8"}
     assert main(["init", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out.splitlines()[-1])["servers"]
     assert {one.pid for one in two} <= {one["pid"] for one in listed}

@@ -22,7 +22,7 @@ from console.runtime.engine_api import (
     RawEngine,
     unfit_as_baseline,
 )
-from console.runtime.spec import role_of
+from console.runtime.spec import REHEARSAL_LABEL, role_of
 
 FILES = f"{COMPOSE_PROJECT}.config_files"
 
@@ -53,7 +53,7 @@ class Box:
     unfit: str = ""
     hint: str = ""
     of_run: bool = False
-    """A run of this console made it."""
+    """A run or a rehearsal of this console made it."""
     unit: UnitSpec | None = None
     """The systemd unit whose client of the engine runs it."""
 
@@ -93,9 +93,9 @@ def _box(container: dict[str, Any]) -> Box | None:
     labels = {str(key): str(value) for key, value in _table(config, "Labels").items()}
     url, why = _url(container, engine, argv)
     hint = "make it again with a published port (-p 127.0.0.1:HOST:CONTAINER)" if why else ""
-    of_run = bool(role_of(labels))
+    of_run = bool(role_of(labels)) or REHEARSAL_LABEL in labels
     if of_run:
-        why, hint = "a run of this console made it, and ends it", ""
+        why, hint = "a run or a rehearsal of this console made it, and ends it", ""
     name = str(container.get("Name", "")).lstrip("/")
     models = tuple(_models(container, argv))
     unit = None if of_run else _unit_of_client(name, identity)

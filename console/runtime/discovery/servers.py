@@ -77,6 +77,7 @@ class Server:
         """By which it may be picked, besides its number in the list and its URL."""
         port = self.url.rpartition(":")[2]
         found = {self.url, self.url.replace("127.0.0.1", "localhost"), port, f":{port}"}
+        found |= {self.model} - {""}
         if self.unit is not None:
             found |= {self.unit.name, self.unit.name.removesuffix(".service")}
         if self.box is not None:
@@ -252,5 +253,5 @@ def _of_the_demo(running: Running) -> tuple[str, str]:
 
 def _not_again(running: Running) -> tuple[str, str]:
     why = "" if running.unit is not None else processes.not_again(running)
-    hint = "start it by its whole path, from a directory that stays; then look again"
+    hint = "start it by its whole path, at a port of its own, from a directory that stays"
     return (f"nothing could start it again: {why}", hint) if why else ("", "")
