@@ -43,6 +43,8 @@ class Pause(StrEnum):
     HOLD = "hold"
     FEW_SAMPLES = "few_samples"
     """A gate is HOLD because too few samples were valid, and they can be measured again."""
+    FEW_BASELINE = "few_baseline"
+    """The baseline has fewer valid samples than a gate needs, before anything is paid for."""
     OPERATOR = "operator"
     IN_DOUBT = "in_doubt"
     APPROVAL_EXPIRED = "approval_expired"
@@ -119,6 +121,9 @@ PAUSE_VERBS: dict[str, frozenset[str]] = {
     Pause.IN_DOUBT: STILL,
     Pause.APPROVAL_EXPIRED: STILL,
     Pause.HOLD: frozenset({"approve", "retry", "abort", "rollback"}),
+    Pause.FEW_BASELINE: frozenset(
+        {"next", "auto", "continue", "retry", "measure", "abort", "rollback"}
+    ),
     Pause.FEW_SAMPLES: frozenset({"approve", "retry", "measure", "abort", "rollback"}),
 }
 """Verbs that end a pause, by the reason of the pause."""
@@ -166,6 +171,7 @@ def stands(state: RunState, reason: str, step: str) -> str:
         Pause.OPERATOR: f"Paused before {step}",
         Pause.HOLD: f"Gate {step} undecided: you decide",
         Pause.FEW_SAMPLES: f"Gate {step} undecided: too few samples",
+        Pause.FEW_BASELINE: "Too few samples of the baseline: you decide",
         Pause.STEP_FAILED: f"Step {step} failed: you decide",
         Pause.IN_DOUBT: f"Step {step} in doubt: you decide",
         Pause.APPROVAL_EXPIRED: f"Approval {step} expired: you decide",

@@ -21,7 +21,7 @@ from console.runner.executors import preload, remeasure
 from console.runner.executors.gate import evidence_hash, outcome_name
 from console.runner.fault import point
 from console.runner.finish import TAIL, Ending, Flow
-from console.runner.prepare.plan import PlannedStep
+from console.runner.prepare.plan import BASELINE_MEASURE, PlannedStep
 
 R = RunState
 
@@ -194,9 +194,27 @@ class Runner:
         """Where a finished step leads; one that its `when` left out has judged nothing."""
         view = self.context.view.step(planned.id)
         skipped = view is not None and view.state is StepState.SKIPPED
+        if planned.id == BASELINE_MEASURE and not (skipped or self.context.meta.headless):
+            return self._baseline_measured(planned)
         if planned.step is None or planned.kind not in JUDGES or skipped:
             return Flow.ON
         return self._after_gate(planned, planned.step)
+
+    def _baseline_measured(self, planned: PlannedStep) -> Flow:
+        """Ask before an outage and a trial whose gate could only be HOLD, for want of samples of
+        the baseline; without anybody to ask the run goes on."""
+        few = remeasure.too_few_of_baseline(self.context)
+        if not few:
+            return Flow.ON
+        self.control.set(step=planned.id, implicit=True, is_gate=False)
+        verb = self._pause(Pause.FEW_BASELINE, few, remeasure.BASELINE_AGAIN)
+        if verb.verb in ("abort", "rollback"):
+            return self._stop_flow()
+        if verb.verb in ("retry", "measure"):
+            self._take_inputs(verb)
+            self.context.record("again", planned.id, steps=[planned.id])
+            return Flow.AGAIN
+        return Flow.ON
 
     def _after_gate(self, planned: PlannedStep, step: Step) -> Flow:
         verdict = next(v for v in self.context.view.verdicts if v.step == planned.id)

@@ -102,7 +102,9 @@ def snapshot(hand: Hand, state: RunState, reason: str = "", **more: object) -> S
 
 def test_every_verb_is_possible_or_says_why_in_one_sentence(hand: Make) -> None:
     made = hand()
-    for state, reason in product(RunState, ("", "operator", "hold", "step_failed")):
+    for state, reason in product(
+        RunState, ("", "operator", "hold", "few_samples", "few_baseline", "step_failed")
+    ):
         seen = snapshot(made, state, reason)
         possible = possible_verbs(state, reason)
         for verb in VERBS:

@@ -102,7 +102,7 @@ def test_why_a_verb_cannot_be(hand: Callable[..., Hand], snapshot: SnapshotAsser
         "late": replace(paused, control={"state": "running"}),
         **{f"{state} {reason}": seen_as(made, state, reason) for state, reason in product(
             (RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL),
-            ("", "operator", "hold", "step_failed"),
+            ("", "operator", "hold", "few_samples", "few_baseline", "step_failed"),
         )},
     }  # fmt: skip
     said = [

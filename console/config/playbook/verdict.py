@@ -173,7 +173,7 @@ def _too_few(criterion: Criterion, evidence: Evidence) -> tuple[Lacks, str]:
     """Whose samples are too few, the figure's own or those of the baseline that it is compared
     with, and the words for it; two empty texts if there are enough."""
     needed, noun = max(1, criterion.min_samples), "run" if evidence.requests is None else "sample"
-    if few := _lacking(evidence.n, evidence.void, needed, "", noun):
+    if few := lacking(evidence.n, evidence.void, needed, "", noun):
         return "own", few
     if (evidence.requests or 0) < criterion.min_requests:
         sent = plural(evidence.requests or 0, "request")
@@ -181,11 +181,11 @@ def _too_few(criterion: Criterion, evidence: Evidence) -> tuple[Lacks, str]:
     relative = any(threshold.relative for threshold in criterion.thresholds)
     if not relative or evidence.baseline is None or evidence.baseline_n is None:
         return "", ""
-    few = _lacking(evidence.baseline_n, evidence.baseline_void, needed, "baseline ", noun)
+    few = lacking(evidence.baseline_n, evidence.baseline_void, needed, "baseline ", noun)
     return ("baseline", few) if few else ("", "")
 
 
-def _lacking(valid: int, void: int, needed: int, whose: str, noun: str) -> str:
+def lacking(valid: int, void: int, needed: int, whose: str, noun: str) -> str:
     """`1 of 5 baseline runs valid; 3 needed`; "" if that is enough."""
     if valid < needed and not void:
         return f"{plural(valid, f'valid {whose}sample')}; {needed} needed"

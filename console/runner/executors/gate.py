@@ -51,7 +51,7 @@ def doubt(context: Context) -> None:
             continue
         against = [
             one for one in step.gate
-            if _against_baseline(one) and one.metric.partition(".")[0] in moved
+            if against_baseline(one) and one.metric.partition(".")[0] in moved
         ]  # fmt: skip
         if not against:
             continue
@@ -61,7 +61,7 @@ def doubt(context: Context) -> None:
             context.record("doubt", step.id, verdict=str(found), words=words)
 
 
-def _against_baseline(criterion: CriterionModel) -> bool:
+def against_baseline(criterion: CriterionModel) -> bool:
     return any(side is not None and side.relative for side in (criterion.go, criterion.no_go))
 
 

@@ -13,10 +13,14 @@ from console.bench.metrics import discarded
 from console.common.errors import ConsoleError
 from console.common.text import one_line
 from console.config.playbook.measuring_steps import BenchmarkStep, SoakStep
+from console.config.playbook.rules import as_criterion
+from console.config.playbook.verdict import lacking
 from console.journal.state import StepState
 from console.runner.context import Context
+from console.runner.executors.gate import against_baseline, made_of
 from console.runner.prepare.plan import BASELINE_MEASURE, BASELINE_STOP, PlannedStep
 
+BASELINE_AGAIN = "measure the baseline again"
 DOWN = "the baseline is down for this run, so it cannot be measured now"
 SWITCHED = "clients of the baseline are at a candidate, so it cannot be measured now"
 
@@ -52,6 +56,27 @@ def offer(context: Context, gate: PlannedStep) -> Again:
     ordered = tuple(row.id for row in context.plan.steps if row.id in steps)
     words = f"measure {' and '.join(dict.fromkeys(names))} again"
     return Again(said, ordered, words)
+
+
+def too_few_of_baseline(context: Context) -> str:
+    """Why a gate of the plan can only be HOLD: the baseline that it compares with has too few valid
+    samples. "" if no gate lacks any."""
+    for gate in context.plan.steps:
+        for one in (gate.step.gate or []) if gate.step is not None and gate.step.when else []:
+            owner, _, name = one.metric.partition(".")
+            figures = context.view.metrics.get(f"{owner}.baseline", {}).get(name)
+            if not isinstance(figures, dict) or not against_baseline(one):
+                continue
+            needed = as_criterion(one, made_of(context.view, one.metric)).min_samples
+            few = lacking(
+                int(figures.get("n") or 0), int(figures.get("void") or 0), max(1, needed),
+                "baseline ", "run",
+            )  # fmt: skip
+            if few:
+                row = {"metric": one.metric, "lacks": BASELINE_MEASURE}
+                spoilt = _spoilt(context, row)
+                return one_line(f"gate {gate.id} could only be HOLD: {few}{spoilt}", 400)
+    return ""
 
 
 def begin(context: Context, gate: PlannedStep) -> None:

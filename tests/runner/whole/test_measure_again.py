@@ -8,6 +8,7 @@ import pytest
 
 from console.bench.interference import Look
 from console.bench.metrics import Sample
+from console.journal.run_view import RunView
 from console.runner.executors import benchmark
 from tests.runner.e2e.sites import SIDE, UP, book
 from tests.runner.whole.world import ScriptedWorld as World
@@ -43,6 +44,14 @@ def trial(service: str, start: str, *, stopped: bool) -> str:
     return book(start, BENCH % service, *stop, GATE)
 
 
+def at_the_gate(world: World) -> RunView:
+    """Go on past the question before the trial, to the gate that lacks samples."""
+    world.state("paused:few_baseline")
+    world.until(lambda: world.status().get("reason") == "few_baseline", "it waits")
+    ok(world, "continue")
+    return world.state("paused:few_samples", "paused:hold")
+
+
 def attempts(world: World) -> dict[str, int]:
     return {step.id: step.attempt for step in world.view().steps if step.attempt}
 
@@ -55,7 +64,7 @@ def ok(world: World, verb: str, *args: str) -> None:
 def test_the_reason_is_at_the_step_at_the_gate_and_in_show(world: World, busy: Path) -> None:
     busy.write_text("baseline")
     world.detach(world.write("b.yaml", trial("side", SIDE, stopped=True)))
-    view = world.state("paused:few_samples")
+    view = at_the_gate(world)
     step = world.at("baseline:measure")
     assert step.warned
     assert step.detail.endswith(f"1 valid run, 4 discarded: {BUSY}"), step.detail
@@ -76,19 +85,20 @@ def test_the_baseline_alone_is_measured_again_and_the_gate_judges_anew(
 ) -> None:
     busy.write_text("baseline")
     world.detach(world.write("b.yaml", trial("side", SIDE, stopped=True)))
-    world.state("paused:few_samples")
+    at_the_gate(world)
     ok(world, "measure")
-    world.until(lambda: attempts(world)["go"] == 2, "it is judged again")
-    assert str(world.state("paused:few_samples").decision) == "hold", "the other engine is busy"
+    world.state("paused:few_baseline")
+    assert world.states()["go"] == "pending", "the other engine is busy still"
     busy.unlink()
+    world.until(lambda: world.status().get("attempt") == 2, "it waits")
     ok(world, "measure", "--reason", "the other engine is gone")
     view = world.over()
     assert (str(view.state), str(view.decision)) == ("succeeded", "go")
-    wanted = {"baseline:measure": 3, "go": 3, "bench": 1, "up": 1}
+    wanted = {"baseline:measure": 3, "go": 2, "bench": 1, "up": 1}
     assert wanted.items() <= attempts(world).items()
     assert not world.at("baseline:measure").warned
     assert [(v["verb"], v["why"]) for v in view.verbs] == [
-        ("measure", ""), ("measure", "the other engine is gone"),
+        ("continue", ""), ("measure", ""), ("measure", "the other engine is gone"),
     ]  # fmt: skip
 
 
@@ -136,7 +146,8 @@ def test_an_exclusive_candidate_that_was_stopped_has_its_outage_again(
 def test_a_baseline_that_is_down_is_not_offered(world: World, busy: Path) -> None:
     busy.write_text("baseline")
     world.detach(world.write("b.yaml", trial("cand", UP, stopped=False)))
-    view = world.state("paused:hold")
+    view = at_the_gate(world)
+    assert view.reason == "hold"
     assert "the baseline is down for this run, so it cannot be measured now" in view.detail
     assert view.offer == ""
     refused = world.tell("measure")
@@ -177,8 +188,31 @@ def test_an_input_may_be_changed_with_it(world: World, busy: Path) -> None:
     text = trial("side", SIDE, stopped=True).replace("runs: 5", 'runs: "${{ inputs.runs }}"')
     text = text.replace("inputs: {}", "inputs: {runs: {type: int, default: 5}}")
     world.detach(world.write("b.yaml", text))
-    world.state("paused:few_samples")
+    at_the_gate(world)
     busy.unlink()
     ok(world, "measure", "--input", "runs=6")
     assert str(world.over().decision) == "go"
     assert world.view().benchmarks["bench.baseline"]["protocol"]["runs"] == 6
+
+
+def test_a_baseline_with_too_few_samples_is_told_before_the_outage(
+    world: World, busy: Path
+) -> None:
+    busy.write_text("baseline")
+    path = world.write("b.yaml", trial("cand", UP, stopped=False))
+    world.detach(path)
+    view = world.state("paused:few_baseline")
+    assert not view.outage
+    assert world.states()["baseline:stop"] == "pending"
+    few = f"gate go could only be HOLD: 1 of 5 baseline runs valid; 3 needed ({BUSY})"
+    assert (view.detail, view.offer) == (few, "measure the baseline again")
+    world.interrupt()
+    assert world.console("resume", world.run.id, "--detach").code == 0
+    world.until(lambda: world.status().get("reason") == "few_baseline", "it asks again")
+    busy.unlink()
+    ok(world, "measure")
+    assert str(world.over().decision) == "go"
+    assert attempts(world)["baseline:measure"] == 2
+    busy.write_text("baseline")
+    headless = world.go(path)
+    assert (headless.code, headless.json["decision"]) == (4, "hold"), "nobody is there to ask"
