@@ -19,6 +19,8 @@ OWN_SHARE = 0.1
 """Share that a run has to do itself before its own pace counts more than earlier runs."""
 LEAST_SHARE = 0.03
 """Less than this tells no pace at all: a server's first pages are those of its program."""
+PATIENCE_S = 10.0
+"""A silence that is no longer says nothing."""
 
 FIRST_GAP_S, LONGEST_GAP_S = 1.0, 60.0
 """Seconds between two lines of a log about the same thing."""
@@ -51,12 +53,15 @@ class Progress:
         return share(self.figures.done, self.figures.total)
 
     def left_s(self, now: float) -> float | None:
-        """Seconds until all is done at the pace so far; None while that says nothing."""
+        """Seconds until all is done at the pace so far; None while that says nothing, and once it
+        is late, or silent for as long as it took to come here."""
         done, total, _ = self.figures
         made, took = done - self.first, self.at - self.since
         if share(done, total) is None or total is None or made <= 0 or took <= 0:
             return None
-        return max(0.0, finite((total - done) * took / made) - max(0.0, now - self.at))
+        silent = max(0.0, now - self.at)
+        left = finite((total - done) * took / made) - silent
+        return left if left >= 0 and silent <= max(took, PATIENCE_S) else None
 
     @property
     def made(self) -> float:

@@ -61,7 +61,9 @@ def test_the_pace_of_what_this_run_did_itself_tells_the_time_left() -> None:
     going = after((0, 40), (10, 60))
     assert going.left_s(10) == 20
     assert going.left_s(15) == 15, "the time left goes on without new figures"
-    assert going.left_s(99) == 0
+    assert going.left_s(31) is None, "it is late: nobody knows"
+    assert after((0, 0), (60, 6)).left_s(130) is None, "it stands still"
+    assert after((0, 0), (60, 6)).left_s(110) == 60 / 6 * 94 - 50
 
 
 def test_earlier_runs_tell_it_until_a_tenth_is_done_here() -> None:
@@ -70,7 +72,7 @@ def test_earlier_runs_tell_it_until_a_tenth_is_done_here() -> None:
     assert left_s(later, 5, 60, 5) == 20
     assert left_s(None, 5, 60, 5) == 55
     assert left_s(None, 61, 60, 61) is None, "longer than usual: nobody knows"
-    assert left_s(early, 61, 60, 61) is not None
+    assert left_s(after((0, 0), (61, 5)), 61, 60, 61) == 61 / 5 * 95, "only its own pace is left"
 
 
 def test_a_whole_that_is_not_known_has_no_share_and_no_end() -> None:
