@@ -76,7 +76,8 @@ def took(stage: Stage) -> float:
 
 
 def reported(stage: Stage) -> list[str]:
-    found = [f"{x['rung']} {x['state']}: {x['detail']}" for x in stage.lines if x["rung"] != "done"]
+    lines = [x for x in stage.lines if x["rung"] != "done" and "done" not in x]  # no figures
+    found = [f"{x['rung']} {x['state']}: {x['detail']}" for x in lines]
     return [steady(stage, one) for one in found]
 
 
