@@ -228,7 +228,7 @@ class RollbackScreen(Dialog[None]):
         self.query_one("#foot", Rows).show(_foot(self.result, trouble, width))
 
     def _far(self, width: int) -> list[Row]:
-        """How far the rollback is, beside what the last restore took."""
+        """How far the rollback is, beside what a restore takes."""
         shot = cast("ConsoleApp", self.app).snapshot
         usual_s = shot.restore_s if shot is not None else None
         row = rollback_progress(self.lines, usual_s, time.time(), width)

@@ -171,7 +171,7 @@ def rollback_progress(
     lines: Sequence[dict[str, Any]], usual_s: float | None, now: float, width: int
 ) -> Row:
     """`ready 5/7 ━━━━╸──── 0:23 gone, ~0:51 left` of a rollback's lines; while a model loads, how
-    much of it has. `usual_s`: what the last restore took. () before the first line and at the end.
+    much of it has. `usual_s`: what a restore takes. () before the first line and at the end.
     """
     stage = str(lines[-1].get("rung", "")) if lines else ""
     begun = number(lines[0].get("at")) if lines else None

@@ -298,7 +298,7 @@ class _Planner:
             text = f"nothing while clients stay at {self.staying}; any other end: {text}"
         return PlannedStep(
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
-            "" if self.restore_s is None else "as in the last restore", implicit=True,
+            "" if self.restore_s is None else "as in earlier restores", implicit=True,
         )  # fmt: skip
 
 
