@@ -34,6 +34,11 @@ MODEL = ("-m", "--model", "--model-path", "--model_path", "-md", "--model-draft"
 """Options of engines whose value is a file or a directory, if it is no repository."""
 FETCHED = ("-hf", "--hf", "-mu", "--model-url", "--docker-repo", "-dr", "--mmproj-url")
 """How options begin with which an engine fetches its model itself."""
+ELSEWHERE = frozenset({
+    "docker", "podman", "nerdctl", "apptainer", "singularity", "kubectl", "ssh", "chroot", "bwrap",
+    "nsenter",
+})  # fmt: skip
+"""Programs after which paths and ports are those of another machine, or of a container."""
 BY_NAME = ("vllm", "sglang")
 """Engines that take a relative name for a repository."""
 MOST_NAMES = 2000
@@ -231,8 +236,11 @@ def _free_near(port: int) -> str:
 
 
 def _words(spec: ServiceSpec) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The lists of words of a service's command line, each with its keys below the service."""
+    """The lists of words of a service's command line, each with its keys below the service; none
+    for one that is carried out elsewhere."""
     if isinstance(spec.runs, ProcessSpec):
+        if ELSEWHERE & {os.path.basename(word) for word in spec.runs.argv}:
+            return
         yield ("process", "argv"), spec.runs.argv
     elif isinstance(spec.runs, ContainerSpec):
         yield ("container", "entrypoint"), spec.runs.entrypoint

@@ -147,6 +147,12 @@ def test_ports(refused: Refused, site: Site) -> None:
     assert "publishes 9001" in refused(box.replace("127.0.0.1:9001", "127.0.0.1:9003"))[0]
 
 
+def test_paths_and_ports_inside_of_something_else_are_not_ours(refused: Refused) -> None:
+    inside = ("-p", "9001:8080", "image", "-m", "/models/x.gguf", "--port", "8080")
+    assert refused(process("env", "docker", "run", *inside, url=9001)) == []
+    assert len(refused(process("env", *inside, url=9001))) == 2
+
+
 def test_two_services_at_one_port(refused: Refused) -> None:
     port = free_port()
     two = f"{process('cat', port=port)}\n  other: {process('cat', port=port)}"
