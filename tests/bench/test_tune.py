@@ -217,8 +217,11 @@ def test_nothing_that_can_be_measured_is_said() -> None:
     assert (found.best, found.why) == (None, "no point could be measured")
 
 
-def decide(search: Search, again: Ask) -> None:
-    Decision(search.found, search.space.start, search.goal, again, search.gain).run()
+def decide(search: Search, again: Ask, label: str = "run") -> None:
+    Decision(
+        search.found, search.space.start, search.goal, lambda point, _: again(point), search.gain,
+        label,
+    ).run()  # fmt: skip
 
 
 def test_a_lucky_point_does_not_win_over_todays_flags() -> None:
@@ -257,6 +260,89 @@ def test_a_failure_of_todays_flags_may_be_chance_and_limits_nothing() -> None:
     ).run()
     assert found.best == (0,)
     assert found.outcomes[1,].fate == "measured"
+
+
+def test_only_starts_of_one_round_are_compared() -> None:
+    """Days later the machine is 10 % faster, and a value that was not asked for before is not."""
+    search = Search(grid((3,)), Goal(), lambda point: measured(10.0 + point[0] / 100), most=2)
+    search.run()
+    noise = itertools.cycle([0.01, -0.01, 0.0])
+    decide(search, lambda _: measured(10.0 + next(noise)), "one")
+    known = search.found.outcomes
+    later = Search(grid((3,)), Goal(), lambda _: measured(11.0), gain=0.02, known=known)
+    later.run()
+    asked: list[Point] = []
+
+    def again(point: Point) -> Outcome:
+        asked.append(point)
+        return measured(11.0 + next(noise))
+
+    decide(later, again, "two")
+    assert later.found.best == (0,)
+    assert asked.count((2,)) == asked.count((0,)) == 3
+    assert (1,) not in asked  # its own rounds are decided already
+
+
+def test_the_surely_faster_of_two_wins_though_the_other_looks_better_and_wavers() -> None:
+    search = Search(grid((3,)), Goal(), lambda point: measured(10.0 + 2 * point[0]), gain=0.02)
+    search.run()
+    wavers = itertools.cycle([9.0, 15.0, 9.5, 14.5])
+    noise = itertools.cycle([0.01, -0.01, 0.0])
+    decide(
+        search,
+        lambda p: measured(next(wavers) if p == (2,) else 10.0 + p[0] + next(noise)),
+    )
+    assert search.found.best == (1,)
+
+
+def test_a_start_of_todays_flags_that_fails_is_made_again() -> None:
+    search = Search(grid((2,)), Goal(), lambda point: measured(10.0 + 9 * point[0]), gain=0.02)
+    search.run()
+    fails = iter([True])
+
+    def again(point: Point) -> Outcome:
+        if point == (0,) and next(fails, False):
+            return Outcome("failed", why="died")
+        return measured(10.0 + 9 * point[0])
+
+    decide(search, again)
+    assert (search.found.best, search.found.dropped) == ((1,), {})
+
+
+def test_where_todays_flags_fail_again_it_is_said_and_nothing_is_decided() -> None:
+    search = Search(grid((2,)), Goal(), lambda point: measured(10.0 + 9 * point[0]), gain=0.02)
+    search.run()
+    decide(search, lambda p: measured(19.0) if p[0] else Outcome("failed", why="died"))
+    assert (search.found.best, search.found.gains) == ((0,), {})
+    assert "nothing is decided" in search.found.why
+
+
+def test_todays_flags_that_take_too_much_are_compared_and_do_not_win() -> None:
+    def ask(point: Point) -> Outcome:
+        return Outcome("measured", decode=speed(9.0 - point[0]), vram=(10 - point[0]) * GIB)
+
+    search = Search(grid((3,)), Goal(vram=9 * GIB), ask)
+    search.run()
+    decide(search, ask)
+    assert search.found.best == (1,)
+    assert search.found.gains[1,].mean == pytest.approx(-1 / 9)
+
+
+def test_what_ended_the_search_is_still_said_where_nothing_is_faster() -> None:
+    search = Search(grid((6, 6)), Goal(), lambda _: measured(10.0), most=2)
+    search.run()
+    decide(search, lambda _: measured(10.0))
+    assert "2 points were measured" in search.found.why
+    assert "nothing is surely faster" in search.found.why
+
+
+def test_without_a_figure_the_fastest_that_serves_again_is_said() -> None:
+    search = Search(
+        grid((3,)), Goal(), lambda p: measured(9.0 + p[0]) if p[0] else Outcome("failed")
+    )
+    search.run()
+    decide(search, lambda p: measured(9.0) if p == (1,) else Outcome("failed", why="died"))
+    assert search.found.best == (1,)
 
 
 def test_without_a_figure_of_todays_flags_nothing_is_compared() -> None:
@@ -339,12 +425,13 @@ def test_another_model_is_another_file(tmp_path: Path) -> None:
 
 
 def test_an_outcome_is_read_as_it_was_written() -> None:
-    found = Outcome("measured", Speed(((1.0, 2.0), (3.0,))), None, 3, 4, 5, "why")
+    found = Outcome("measured", Speed(((1.0, 2.0), (3.0,))), None, 3, 4, 5, "why", ("", "run 1"))
     assert outcome_of(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_two_measurements_are_two_starts() -> None:
-    both = together(measured(1.0), measured(3.0))
+    both = together(measured(1.0), measured(3.0), "run 1")
+    assert Goal().by_turn(both) == {"run 1": 3.0}
     assert both.decode == Speed(((1.0,), (3.0,)))
     assert (both.starts, Goal().score(both), Goal().rates(both)) == (2, 1.0, [1.0, 3.0])
 

@@ -3,8 +3,9 @@
 The search picks the point that looked best, so its first figure is too good on average and decides
 nothing. What decides are starts made for this alone, a pair in each round, so that a machine that
 slowly gets warmer does not choose. The interval is Student's, over the rounds, of the logarithm of
-the ratio; two points are compared with today's at most, each at 97.5 %, so that one of both passes
-by chance in one of twenty cases at most where neither is faster.
+the ratio. Two points are compared with today's at most, after three rounds and once more after six,
+so each at 97.5 %: where neither is faster, one passes in one of twelve cases, and in fewer than one
+of twenty where it has to be faster by the usual 2 %.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from console.bench.tune.space import Point
 
 Ask = Callable[[Point], Outcome]
 """Measure a point."""
+Again = Callable[[Point, str], Outcome]
+"""Start a point once more, in the round of this name; a figure is that start's alone."""
 
 ROUNDS, MOST_ROUNDS = 3, 6
 """Rounds at first, and at most while it is not decided."""
@@ -65,37 +68,56 @@ def gain_of(point: Sequence[float], today: Sequence[float]) -> Gain | None:
 @dataclass
 class Decision:
     """Decides what `found` is worth against the point at the `start`, by measuring `again`. `gain`:
-    the share by which a point has to be faster at least."""
+    the share by which a point has to be faster at least. `label` names the rounds of this search:
+    only starts of one round are compared, since a machine is another one days later."""
 
     found: Found
     start: Point
     goal: Goal
-    again: Ask
+    again: Again
     gain: float = 0.0
+    label: str = ""
 
     def run(self) -> None:
-        """Today's flags win unless another point is surely faster; without a figure of theirs
-        nothing is compared, and the fastest point is only said."""
+        """Today's flags win unless another point is surely faster, or they may not win; without a
+        figure of theirs nothing is compared, and the fastest point is only said."""
         found, start = self.found, self.start
-        today = self._score(start) > 0
         looked = [p for p in found.outcomes if p != start and self._score(p) > 0]
-        close = sorted(looked, key=self._score, reverse=True)[: CLOSE if today else 1]
-        best, sure = None, False
+        looked.sort(key=self._score, reverse=True)
+        if not self.goal.rates(found.outcomes[start]):
+            found.best = self._fastest(looked[:CLOSE])
+            found.why = "today's flags gave no figure: nothing is compared with them"
+            return
+        sure = self._compare(looked[:CLOSE])
+        if start in found.dropped:
+            found.best, found.gains = start, {}
+            found.why = "today's flags failed when they were started again, so nothing is decided"
+        elif sure:
+            found.best = self._leader(sure)
+        elif self.goal.fits(found.outcomes[start]):
+            found.best = start
+            found.why += "; nothing is surely faster than the flags as they are" if looked else ""
+        else:
+            found.best = self._leader([p for p in found.gains if self._score(p) > 0])
+            found.why += "; the flags as they are take more memory than may win"
+
+    def _compare(self, close: list[Point]) -> list[Point]:
+        """Measure the points in turns with today's flags until it is decided; the points that are
+        surely faster."""
+        found, least, sure = self.found, max(self.gain, 1e-9), list[Point]()
         for wanted in (ROUNDS, MOST_ROUNDS):
-            self._in_turns([*([start] if today else []), *close], wanted)
-            if not today:
-                found.why = "today's flags gave no figure: nothing is compared with them"
-                return
-            gains = {p: gain_of(self._later(p), self._later(start)) for p in close}
+            self._in_turns(close, wanted)
+            gains = {p: gain_of(*self._pairs(p)) for p in close if p not in found.dropped}
             found.gains = {p: gain for p, gain in gains.items() if gain is not None}
-            best = max(found.gains, key=lambda p: found.gains[p].mean, default=None)
-            sure = best is not None and found.gains[best].low >= max(self.gain, 1e-9)
-            if best is None or sure or found.gains[best].mean <= self.gain:
+            may = [p for p in found.gains if self._score(p) > 0]
+            sure = [p for p in may if found.gains[p].low >= least]
+            close = [p for p in may if p in sure or found.gains[p].mean > self.gain]
+            if self._leader(close) in (None, self._leader(sure)):
                 break
-            close = [best]
-        found.best = best if sure else start
-        if not sure and looked:
-            found.why = "nothing is surely faster than the flags as they are"
+        return sure
+
+    def _leader(self, points: list[Point]) -> Point | None:
+        return max(points, key=lambda p: self.found.gains[p].mean, default=None)
 
     def _score(self, point: Point) -> float:
         outcome = self.found.outcomes.get(point)
@@ -103,22 +125,41 @@ class Decision:
             return 0.0
         return self.goal.score(outcome) or 0.0
 
-    def _in_turns(self, points: list[Point], rounds: int) -> None:
-        """Measure each point until it has so many starts after its first. One that fails is left as
-        it is, and asked no more."""
-        outcomes, dropped = self.found.outcomes, self.found.dropped
-        for number in range(2, rounds + 2):
-            for point in points if number % 2 else reversed(points):
-                if point in dropped or outcomes[point].starts >= number:
-                    continue
-                more = self.again(point)
-                if more.fate == "measured":
-                    outcomes[point] = together(outcomes[point], more)
-                else:
-                    dropped[point] = more.why
+    def _pairs(self, point: Point) -> tuple[list[float], list[float]]:
+        """The rates of a point and of today's flags, of the rounds in which both were started."""
+        mine, today = (self.goal.by_turn(self.found.outcomes[p]) for p in (point, self.start))
+        both = [turn for turn in mine if turn in today]
+        return [mine[turn] for turn in both], [today[turn] for turn in both]
 
-    def _later(self, point: Point) -> list[float]:
-        """The rates of the starts that were made to decide; none of a point that then failed."""
-        if point in self.found.dropped:
-            return []
-        return self.goal.rates(self.found.outcomes[point])[1:]
+    def _in_turns(self, points: list[Point], rounds: int) -> None:
+        """Start each point together with today's flags until it has so many rounds. One that fails
+        is asked no more; today's flags serve, so a failure of theirs may be chance once."""
+        dropped = self.found.dropped
+        for number in range(1, MOST_ROUNDS + 1):
+            short = [p for p in points if p not in dropped and len(self._pairs(p)[0]) < rounds]
+            if not short or self.start in dropped:
+                return
+            turn, order = f"{self.label} {number}", [self.start, *short]
+            for point in reversed(order) if number % 2 else order:
+                if turn in self.found.outcomes[point].turns or self._started(point, turn):
+                    continue
+                if point == self.start and self._started(point, turn):
+                    dropped.pop(point)
+
+    def _started(self, point: Point, turn: str) -> bool:
+        """Whether another start of a point gave its rate; else it is dropped."""
+        more = self.again(point, turn)
+        if self.goal.score(more) is None:
+            self.found.dropped[point] = more.why or "the rate that counts was not measured"
+            return False
+        self.found.outcomes[point] = together(self.found.outcomes[point], more, turn)
+        return True
+
+    def _fastest(self, points: list[Point]) -> Point | None:
+        """The first of the points that serves again each time, the fastest first."""
+        for point in points:
+            turns = [f"{self.label} {number}" for number in range(1, ROUNDS + 1)]
+            seen = self.found.outcomes[point].turns
+            if all(turn in seen or self._started(point, turn) for turn in turns):
+                return point
+        return None

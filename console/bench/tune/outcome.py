@@ -38,7 +38,8 @@ def speed(*samples: float) -> Speed:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a point showed. `decode` and `prompt` in tok/s, `ram` and `vram` in bytes at most while
-    it was measured, `context` in tokens; None where it is not known. `why`: what went wrong."""
+    it was measured, `context` in tokens; None where it is not known. `why`: what went wrong.
+    `turns`: the round that each start was made in to decide, in order; "" for any other start."""
 
     fate: Fate
     decode: Speed | None = None
@@ -47,6 +48,7 @@ class Outcome:
     vram: int | None = None
     context: int | None = None
     why: str = ""
+    turns: tuple[str, ...] = ()
 
     @property
     def starts(self) -> int:
@@ -63,7 +65,10 @@ def outcome_of(data: Mapping[str, Any]) -> Outcome:
         raise ValueError("unknown fate")
     decode, prompt = (_speed(data.get(name)) for name in ("decode", "prompt"))
     ram, vram, context = (_size(data.get(name)) for name in ("ram", "vram", "context"))
-    return Outcome(data["fate"], decode, prompt, ram, vram, context, str(data.get("why", "")))
+    turns = tuple(str(turn) for turn in data.get("turns", ()))
+    return Outcome(
+        data["fate"], decode, prompt, ram, vram, context, str(data.get("why", "")), turns
+    )
 
 
 def _speed(data: Mapping[str, Any] | None) -> Speed | None:
@@ -77,12 +82,14 @@ def _speed(data: Mapping[str, Any] | None) -> Speed | None:
     return Speed(starts)
 
 
-def together(first: Outcome, again: Outcome) -> Outcome:
-    """Two measurements of one point, which both gave figures, as one."""
+def together(first: Outcome, again: Outcome, turn: str = "") -> Outcome:
+    """Two measurements of one point, which both gave figures, as one; the second is a single start
+    of that round."""
     return replace(
         first, decode=_joined(first.decode, again.decode),
         prompt=_joined(first.prompt, again.prompt),
         ram=_more(first.ram, again.ram), vram=_more(first.vram, again.vram),
+        turns=(*first.turns, *[""] * (first.starts - len(first.turns)), turn),
     )  # fmt: skip
 
 
@@ -112,18 +119,25 @@ class Goal:
     def score(self, found: Outcome) -> float | None:
         """The rate that counts, in tok/s, of the first start; None for a point that has none. The
         search goes by it, so that it goes the same way when it is repeated."""
-        return self.rates(found)[0] if found.starts and self.rates(found) else None
+        return next(iter(self.rates(found)), None)
 
     def rates(self, found: Outcome) -> list[float]:
         """That rate of each start in order; none for a point that has none."""
+        return [rate for rate in self._placed(found) if rate is not None]
+
+    def by_turn(self, found: Outcome) -> dict[str, float]:
+        """That rate by the rounds that were made to decide."""
+        pairs = zip(found.turns, self._placed(found), strict=False)
+        return {turn: rate for turn, rate in pairs if turn and rate is not None}
+
+    def _placed(self, found: Outcome) -> list[float | None]:
         if found.fate != "measured":
             return []
         decode, prompt = (
             one.means if one is not None else () for one in (found.decode, found.prompt)
         )
         places = range(found.starts)
-        rates = [self._rate(_at(decode, place), _at(prompt, place)) for place in places]
-        return [rate for rate in rates if rate is not None]
+        return [self._rate(_at(decode, place), _at(prompt, place)) for place in places]
 
     def _rate(self, decode: float | None, prompt: float | None) -> float | None:
         """Of a request: all its tokens over the sum of both parts' times, without what does not

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from console.common.redact import HIDDEN
 from console.common.text import clean
 from console.common.units import number, plural
 from console.journal.run_view import RunView
@@ -18,12 +19,14 @@ WIDTH, HEIGHT = 800, 420
 GIB = 2.0**30
 MOST_ROWS = 30
 MOST_FAILED = 10
+MOST_LINE = 100_000
+"""Characters of a command line: one that is cut off cannot be pasted."""
 PREFERS = {
     "decode": "generating", "prompt": "reading a prompt", "request": "a whole request",
 }  # fmt: skip
 FATES = {
     "host": "out of the host's memory", "card": "out of a card's memory", "failed": "failed",
-    "unfit": "not started: it cannot fit",
+    "unfit": "not started: it cannot fit", "measured": "failed when it was started again",
 }  # fmt: skip
 Row = dict[str, Any]
 
@@ -51,7 +54,7 @@ def tune_lines(view: RunView, step: str) -> Iterator[str]:
     )  # fmt: skip
     if len(shown) > MOST_ROWS:
         yield from (f"And {len(shown) - MOST_ROWS} more in `{clean(str(found.get('file')))}`.", "")
-    yield from _failed([row for row in rows if row["fate"] != "measured"])
+    yield from _failed([row for row in rows if row["fate"] != "measured" or row.get("why")])
 
 
 def _rows(found: Row) -> list[Row]:
@@ -64,7 +67,10 @@ def _winner(found: Row, best: Row, rows: list[Row]) -> Iterator[str]:
     """The flags that won, against those of today, and the whole command line."""
     kind = PREFERS.get(str(found.get("prefer")), "")
     rate = prose(figure(number(best.get("score")), "tok/s"))
-    if best.get("today"):
+    if best.get("today") and best.get("why"):
+        why = prose(best["why"], 200)
+        yield f"**Nothing is decided**: the flags as they are failed again ({why})."
+    elif best.get("today"):
         yield f"**The flags as they are win**: {rate} ({kind})."
     else:
         against = _gain(best)
@@ -74,7 +80,10 @@ def _winner(found: Row, best: Row, rows: list[Row]) -> Iterator[str]:
     argv = found.get("argv")
     words = [str(word) for word in argv] if isinstance(argv, list) else []
     if words:
-        yield from ("The whole command line:", "", *block([shlex.join(words)], 4000), "")
+        hidden = any(HIDDEN in word for word in words)
+        more = f" (a secret is shown as {HIDDEN}: fill it in)" if hidden else ""
+        line = block([shlex.join(words)], MOST_LINE)
+        yield from (f"The whole command line{more}:", "", *line, "")
 
 
 def _gain(row: Row) -> str:
@@ -127,7 +136,7 @@ def _failed(rows: list[Row]) -> Iterator[str]:
         return
     counts = Counter(str(row["fate"]) for row in rows)
     told = ", ".join(f"{count} {FATES.get(fate, fate)}" for fate, count in counts.items())
-    yield from (f"{plural(len(rows), 'combination')} without a figure: {prose(told)}.", "")
+    yield from (f"{plural(len(rows), 'combination')} that cannot be used: {prose(told)}.", "")
     reasons = [row for row in rows if row.get("why")]
     yield from table(
         ("flags", "what became of it", "why"),

@@ -85,7 +85,10 @@ class _Trial:
             count = len(self._search.known)
             self._attempt.say(f"{count} points are known from before", always=True)
         self._search.run()
-        Decision(self.found, self._space.start, self._goal, self.again, self._asked.gain).run()
+        Decision(
+            self.found, self._space.start, self._goal, self.again, self._asked.gain,
+            self._context.run.id,
+        ).run()  # fmt: skip
         if self.found.best is None:
             whys = [one.why for one in self.found.outcomes.values() if one.why]
             raise StepFailed(
@@ -103,11 +106,11 @@ class _Trial:
         """A point as it is measured now, kept as soon as it is."""
         return self._kept(point, self._measure(point))
 
-    def again(self, point: Point) -> Outcome:
+    def again(self, point: Point, turn: str) -> Outcome:
         """Another start of a point, to decide by; what both say together is kept at once."""
         found = self._measure(point, again=True)
-        if found.fate == "measured":
-            self._kept(point, together(self.found.outcomes[point], found))
+        if self._goal.score(found) is not None:
+            self._kept(point, together(self.found.outcomes[point], found, turn))
         return found
 
     def _measure(self, point: Point, *, again: bool = False) -> Outcome:
@@ -205,24 +208,25 @@ class _Trial:
         for name, figure in figures.items():
             figure["unit"] = TUNE_METRICS[name]
             if figure["value"] is None:
-                figure["why"] = early or "today's flags gave no figure"
+                why = self.found.why if name == "best.gain" else "it was not measured"
+                figure["why"] = early or why
         return figures
 
     def _gain(self, early: str) -> dict[str, Any]:
         """How much faster the winner is than today's flags, with its interval; 0 if these win."""
         best, start = self.found.best, self._space.start
-        if early or best is None or not self.found.outcomes[start].starts:
-            return {"value": None, "n": 0}
-        if best == start:
+        if best == start and not early and start not in self.found.dropped:
             return {"value": 0.0, "n": 1}
-        gain = self.found.gains[best]
+        gain = self.found.gains.get(best) if best is not None and not early else None
+        if gain is None:
+            return {"value": None, "n": 0}
         return {"value": gain.mean, "n": gain.rounds, "low": gain.low, "high": gain.high}
 
     def done(self) -> Done:
         best = self.found.best
         assert best is not None
         gain = self.found.gains.get(best)
-        more = f", {gain.mean:.0%} faster than today" if gain is not None else ""
+        more = f", {gain.mean:+.0%} against today" if gain is not None else ""
         asked, size = self._search.asked, self._space.size
         return Done(
             f"{one_line(self._space.changes(best), 200)}: "

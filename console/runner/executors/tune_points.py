@@ -100,7 +100,7 @@ class ServerRig:
             local = image_info(self._services.client, runs.image)
             program = [program, local.id if local is not None else ""]
         measured = {"prompt": asked.prompt, "depth": asked.depth, "tokens": asked.max_tokens,
-                    "model": asked.model}  # fmt: skip
+                    "model": asked.model, "prompts": asked.prefer != "decode"}  # fmt: skip
         return {
             "program": program,
             "measured": measured,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,6 +48,11 @@ MOST_FILES = 5000
 """Files of a directory or beside a program that are looked at."""
 PORTS = 100
 """How far from the baseline's port another one is looked for."""
+WRITTEN = (
+    "--log-file", "--log-dir", "--slot-save-path", "--prompt-cache", "-lcd",
+    "--lookup-cache-dynamic",
+)  # fmt: skip
+"""Flags that name what an engine writes: that changes with every start and decides no figure."""
 BY_HAND = "write the service with its command line in a playbook, and tune that"
 
 
@@ -181,12 +187,17 @@ def model_of(spec: ServiceSpec) -> Path | None:
 def files_named(runs: Any, argv: Sequence[str], flags: Mapping[str, Sequence[Value]]) -> list[Any]:
     """What the words of a command line and the flags' values name on this machine: files by size
     and time of change, a split model's other parts, what is in a directory, the program and the
-    libraries beside it. Another build or model under the same name is another setting."""
-    words = [*argv, *(value for values in flags.values() for value in values if value)]
+    libraries beside it. Another build or model under the same name is another setting; what the
+    engine itself writes is left out."""
+    read = [
+        word for before, word in pairwise(["", *argv])
+        if before not in WRITTEN and word.partition("=")[0] not in WRITTEN
+    ]  # fmt: skip
+    words = [*read, *(value for values in flags.values() for value in values if value)]
     found: set[Path] = set()
     for word in words:
         path = on_host(runs, word.rpartition("=")[2])
-        if path is None or not path.exists():
+        if path is None or not os.path.exists(path):  # a template's text is no name of a file
             continue
         found.add(path)
         if path.is_dir():

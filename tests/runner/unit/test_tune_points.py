@@ -55,6 +55,21 @@ def test_another_file_under_the_same_name_is_another_setting(tmp_path: Path) -> 
     assert all(one != two for one, two in pairwise(seen))
 
 
+def test_what_an_engine_writes_is_no_part_of_the_setting(tmp_path: Path) -> None:
+    log, slots = tmp_path / "engine.log", tmp_path / "slots"
+    slots.mkdir()
+    argv = ("engine", "--log-file", str(log), f"--slot-save-path={slots}")
+    before = files_named(None, argv, {})
+    log.write_text("a line")
+    (slots / "0.bin").write_text("x")
+    assert files_named(None, argv, {}) == before
+
+
+def test_a_word_too_long_for_a_file_name_is_no_file() -> None:
+    template = "{% for message in messages %}" * 20
+    assert files_named(None, ("engine", "--chat-template", template), {"-ot": ["x" * 300]}) == []
+
+
 def test_the_model_is_the_gguf_and_not_pythons_module(tmp_path: Path) -> None:
     model = tmp_path / "x.gguf"
     model.touch()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from console.common import redact
 from console.journal.run_view import RunView
 from console.render.report.next_steps import next_steps
 from console.render.report.tune import tune_chart, tune_lines
@@ -55,6 +56,25 @@ def test_the_winner_its_gain_and_its_command_line_come_first() -> None:
     assert "+20.0 % (+15.0 % to +25.0 %) against today" in first
     assert "    llama-server -ngl 20 -ot 'exps=CPU|x'" in text
     assert "out of a card's memory" in text
+
+
+def test_a_long_command_line_can_be_pasted_whole_and_a_hidden_secret_is_said() -> None:
+    argv = ["llama-server", "-ot", "x" * 5000, "--api-key", redact.HIDDEN, "-t", "8"]
+    text = said(view_of(*ROWS, argv=argv))
+    assert "x" * 5000 in text
+    assert "-t 8" in text
+    assert f"shown as {redact.HIDDEN}" in text
+
+
+def test_why_a_point_failed_when_it_was_started_again_is_said() -> None:
+    text = said(view_of(*ROWS, row("-t 16", 13.0, why="exit code 9")))
+    assert "| `-t 16` | failed when it was started again | exit code 9 |" in text
+
+
+def test_todays_flags_that_failed_again_have_not_won() -> None:
+    text = said(view_of(row("as it is", 10.0, today=True, best=True, why="exit code 9")))
+    assert "as they are win" not in text
+    assert "Nothing is decided" in text
 
 
 def test_todays_flags_may_win() -> None:
