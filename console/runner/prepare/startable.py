@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from console.common import paths
 from console.common.errors import InvalidFile, Problem, ServiceError
 from console.common.text import one_line
+from console.config.locate import NAMES
 from console.config.playbook.load import TITLE
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
@@ -288,7 +289,8 @@ def _files(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> list[Problem]
 
 def _missing(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[tuple[Problem, Path]]:
     """What the command line names and this machine does not have, and where it would be."""
-    demo = paths.demo_dir()  # which makes its models when it is first started
+    # the demo makes its models when it is first started
+    later = {paths.demo_dir() / "models" / f"{name}.gguf" for name in NAMES}
     if isinstance(spec.runs, ProcessSpec):
         yield from _program(file, at, spec.name, spec.runs)
     for keys, words in _words(spec):
@@ -296,7 +298,7 @@ def _missing(file: _File, at: tuple[str, ...], spec: ServiceSpec) -> Iterator[tu
             continue
         for index, value in _options(words, MODEL):
             path = on_host(spec.runs, value) if _is_file(value, words) else None
-            if path is not None and not path.exists() and not path.is_relative_to(demo):
+            if path is not None and path not in later and not path.exists():
                 loc = file.at((*at, *keys), words, index)
                 what = f"service '{spec.name}': there is no {one_line(str(path), 300)}"
                 yield file.document.problem(loc, what, "a model that is there", _near(path)), path

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from console.cli import main
+from console.common import paths
 from console.common.errors import Exit, InvalidFile
 from console.config.playbook.load import load_playbook
 from console.config.site.site import Site, load_site
@@ -71,6 +72,15 @@ def test_a_model_that_is_not_there(refused: Refused, tmp_path: Path) -> None:
     assert found.endswith("/qwen-q5.gguf (did you mean qwen-q4.gguf?)")
     (found,) = refused(process("cat", "--model=/nowhere/at/all.gguf"))
     assert found.endswith("there is no /nowhere/at/all.gguf (there is no directory /nowhere/at)")
+
+
+def test_the_demo_makes_its_models_when_it_is_started(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    models = paths.demo_dir() / "models"
+    assert refused(process("cat", "--model", f"{models}/fast.gguf")) == []
+    assert len(refused(process("cat", "--model", f"{models}/fats.gguf"))) == 1
 
 
 def test_a_model_in_a_container_is_looked_for_where_it_is_mounted(refused: Refused) -> None:
