@@ -39,6 +39,11 @@ REWORDED = (
 SHOWN = [f"{what}-{name}" for what in ("shown", "attach", "report", "logs") for name in ENDED]
 
 
+def settled(text: str) -> list[str]:
+    """The lines without what steps said meanwhile: which of that is printed is a matter of pace."""
+    return [line for line in text.splitlines() if not line.startswith("        … ")]
+
+
 def again(trials: Past, read: Read, name: str) -> tuple[Outcome, Outcome]:
     """What the version before said, and what is said now."""
     argv, before = trials.said(name)
@@ -61,7 +66,7 @@ def test_a_person_reads_the_same(trials: Past, read: Read, name: str) -> None:
     expected = before.out
     for words, instead in REWORDED:
         expected = re.sub(words, instead, expected)
-    assert now.out == expected
+    assert settled(now.out) == settled(expected)
 
 
 def test_the_screens_list_every_run(trials: Past, read: Read) -> None:

@@ -164,7 +164,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "planned_s": planned or None,
         "planned_took_s": actual or None,
         "state": str(view.state),
-        "reason": view.reason,
+        "reason": view.reason, "detail": view.detail, "offer": view.offer or None,
         "decision": str(view.decision) or None,
         "because": because(view),
         "outcome": view.outcome or None,
@@ -202,6 +202,7 @@ def _step(step: Any) -> dict[str, Any]:
     return {
         "id": step.id, "title": step.title, "phase": step.phase, "kind": step.kind,
         "state": str(step.state), "attempts": step.attempt, "cause": step.cause or None,
-        "detail": step.detail, "duration_s": step.duration_s, "planned_s": step.takes_s,
+        "detail": step.detail, "warned": step.warned,
+        "duration_s": step.duration_s, "planned_s": step.takes_s,
         "effects": [redact.text(line) for line in step.effects], "lines": step.lines,
     }  # fmt: skip

@@ -98,7 +98,7 @@ def test_earlier_runs_say_how_long_a_step_takes_where_nothing_better_does(plan: 
         "a": (5.0, ""), "b": (33.0, "median of 4 earlier runs"), "c": (None, ""), "d": (0.0, ""),
     }  # fmt: skip
     said = lines(told)
-    assert any("(about 33.0 s, median of 4 earlier runs; at most" in line for line in said)
+    assert any("(about 33.0 s, median of 4 earlier runs; limit" in line for line in said)
     assert "  planned    38.0 s for steps with a duration, 1 of them as in earlier runs" in said
 
 
