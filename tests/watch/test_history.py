@@ -1,5 +1,6 @@
 """Every run as a row, and what every command says of one whose runner is gone."""
 
+import io
 import json
 import shutil
 import subprocess
@@ -199,3 +200,21 @@ def test_a_follower_waits_for_a_rollback_and_for_the_closer_it_starts(
     monkeypatch.setattr(Follow, "_wait_cleanup", lambda follow: None)
     assert cli.main(["attach", made.run.id, "--json"]) == Exit.ROLLED_BACK
     assert len(polls) == 6
+
+
+def test_a_followed_load_of_the_baseline_says_how_far_it_is_now_and_then(hand: Make) -> None:
+    """Ten minutes of a restore, a line of its load every two seconds."""
+    made = hand()
+    journal = Journal(made.run.journal)
+    journal.append(1000.0, "step.state", "one", 1, {"state": "running"})
+    for second in range(0, 600, 2):
+        line = {"rung": "ready", "state": "note", "t": float(second), "detail": "loading"}
+        far = {"done": second << 29, "total": 300 << 30, "unit": "B"}
+        journal.append(1000.0 + second, "rung", "one", 1, {**line, **far})
+    journal.append(1600.0, "run.finished", "", 0, {})
+    journal.close()
+    out = io.StringIO()
+    Follow(made.run, out, interactive=False).until_end()
+    told = [text for text in out.getvalue().splitlines() if "loading" in text]
+    assert told[-1].endswith("loading, 270.0/300 GiB, 90 %, ~1:00 left")
+    assert 10 < len(told) < 40

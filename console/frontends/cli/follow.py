@@ -26,7 +26,7 @@ from console.recovery.rollback.trigger import is_held
 from console.render.cells import outcome
 from console.render.cutover import BACK, cut_over
 from console.render.guard import deeds, event_words
-from console.render.progress import said_words
+from console.render.progress import said_words, step_words
 from console.render.report.timeline import sign
 from console.runner import control
 
@@ -246,11 +246,15 @@ class Follow:
             self._line(f"        {cut_over(self.view)}; {BACK}")
 
     def _on_rung(self, event: Event) -> None:
-        data = event.data
+        data, step, far = event.data, self.view.step(event.step), ""
+        if "done" in data and step is not None:
+            if not self.pace.due((step.id, step.attempt), step.progress, event.at):
+                return
+            far = f", {step_words(step, event.at)}"
         if data.get("state") != "begin":
             self._line(
                 f"        {data.get('t', 0):6.2f} s  {data.get('rung', ''):<10} "
-                f"{data.get('state', ''):<7} {clean(data.get('detail', ''), 200)}"
+                f"{data.get('state', ''):<7} {clean(data.get('detail', ''), 200)}{far}"
             )
 
     def _on_guard(self, event: Event) -> None:
