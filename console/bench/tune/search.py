@@ -117,9 +117,10 @@ class Search:
         not fit with them limits nothing."""
         if self._take(self.space.start):
             return
-        self.found.outcomes[self.space.start] = self.ask(self.space.start)
-        if self._take(self.space.start):
-            return
+        if self.found.outcomes[self.space.start].fate != "measured":
+            self.found.outcomes[self.space.start] = self.ask(self.space.start)
+            if self._take(self.space.start):
+                return
         for resource in RESOURCES:
             if self._take(self._smallest(resource)):
                 return

@@ -34,6 +34,7 @@ _MEMORY: dict[str, tuple[int, int]] = {
 }  # fmt: skip
 """By a flag's spellings: whether a larger value takes more (1) or less (-1) memory of the host and
 of the cards; 0: neither."""
+CONTEXT = "--ctx-size"
 
 
 def same(name: str) -> tuple[str, ...]:
@@ -45,7 +46,8 @@ def same(name: str) -> tuple[str, ...]:
 class Flag:
     """One thing that varies: `names` are flags that all take the same value, mostly just one.
 
-    `number` is each value as a number, None where it is none.
+    `number` is each value as a number, None where it is none. A negative one is none, and a context
+    of 0, too: engines read them as "automatic", "all", or "as the model has it".
     """
 
     names: tuple[str, ...]
@@ -61,7 +63,8 @@ class Flag:
             found = float(value) if value else math.nan
         except ValueError:
             return None
-        return found if math.isfinite(found) else None
+        whole = found == 0 and not set(self.names).isdisjoint(same(CONTEXT))
+        return found if math.isfinite(found) and found >= 0 and not whole else None
 
     def direction(self, resource: Resource) -> int | None:
         """1 if a larger number takes more of this memory, -1 if less, 0 if it changes nothing; None

@@ -86,6 +86,10 @@ class TuneStep(Strict):
             raise ValueError("!a tuning step has exactly one of service or bench")
         if self.bench and self.model:
             raise ValueError("!model belongs to a service: llama-bench is given its model by -m")
+        if self.bench and (self.most_ram or self.most_vram):
+            raise ValueError(
+                "!most_ram and most_vram belong to a service: of bench neither is known"
+            )
         if self.beside and self.service:
             raise ValueError("!beside belongs to bench: a service says it by its own `exclusive`")
         return self

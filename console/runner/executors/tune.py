@@ -90,9 +90,13 @@ class _Trial:
             self._context.run.id,
         ).run()  # fmt: skip
         if self.found.best is None:
-            whys = [one.why for one in self.found.outcomes.values() if one.why]
+            outcomes = self.found.outcomes.values()
+            whys = [*self.found.dropped.values(), *(one.why for one in outcomes if one.why)]
+            much = any(self._goal.score(one) is not None for one in outcomes)
             raise StepFailed(
-                Cause.OUTPUT_INVALID, "no combination of flags could be measured",
+                Cause.OUTPUT_INVALID,
+                "every combination takes more memory than may win, or failed" if much
+                else "no combination of flags could be measured",
                 lines=[one_line(why, 300) for why in dict.fromkeys(whys)][:5],
             )  # fmt: skip
 
@@ -103,8 +107,16 @@ class _Trial:
         return {point: outcome for point, outcome in found if outcome is not None}
 
     def ask(self, point: Point) -> Outcome:
-        """A point as it is measured now, kept as soon as it is."""
-        return self._kept(point, self._measure(point))
+        """A point as it is measured now, kept as soon as it is. Raises StepFailed where memory is
+        limited and cannot be read: nothing could win."""
+        found = self._measure(point)
+        limits = ((self._goal.vram, found.vram), (self._goal.ram, found.ram))
+        if found.fate == "measured" and any(most and used is None for most, used in limits):
+            what = "most_vram" if self._goal.vram and found.vram is None else "most_ram"
+            raise StepFailed(
+                Cause.PRECONDITION, f"{what} is given, but that memory cannot be read here"
+            )
+        return self._kept(point, found)
 
     def again(self, point: Point, turn: str) -> Outcome:
         """Another start of a point, to decide by; what both say together is kept at once."""

@@ -101,6 +101,19 @@ def test_points_that_cannot_be_kept_are_measured_all_the_same(world: World) -> N
     assert found(world)["measured"] == 2
 
 
+def test_memory_that_cannot_be_read_ends_a_search_in_which_it_decides(world: World) -> None:
+    world.go(world.write("b.yaml", book(tune('{"-t": [2, 3, 4]}', ", most_vram: 1GiB"))))
+    assert "most_vram is given, but" in world.view().step("tune").detail
+    assert found(world)["starts"] == 1
+    assert world.serves()
+
+
+def test_points_without_prompts_are_not_known_to_a_search_that_needs_them(world: World) -> None:
+    assert world.go(world.write("b.yaml", book(tune('{"-t": [2]}')))).code == 0
+    world.go(world.write("b.yaml", book(tune('{"-t": [2]}', ", prefer: request"))))
+    assert found(world)["before"] == 0
+
+
 BENCH = """
 case "$*" in *"-ngl 30"*|*"-ngl 40"*) echo "CUDA error: out of memory"; exit 1;; esac
 rate=10
@@ -145,6 +158,7 @@ def test_llama_bench_may_run_beside_the_baseline(world: World) -> None:
         (tune('{"-t": "1..1"}'), "range of 2"),
         ("id: tune, tune: {flags: {-t: [1]}}", "exactly one of service or bench"),
         (tune(service="baseline"), "no --port"),
+        (bench("{-t: [1]}", ", most_ram: 1GiB"), "belong to a service"),
     ],
 )
 def test_bad_input_starts_nothing(world: World, step: str, words: str) -> None:
