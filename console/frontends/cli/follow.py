@@ -81,10 +81,10 @@ class Follow:
         now = time.monotonic()
         if self.interactive and now - self.attended >= ATTEND_S:
             self.attended = now
-            if not self.attendance.there():
-                return
+            words = {"verb": "status", "attached": True}
             with contextlib.suppress(ConsoleError, OSError):
-                control.send(self.run.socket, {"verb": "status", "attached": True}, ATTEND_S)
+                if self.attendance.there():
+                    control.send(self.run.socket, words, ATTEND_S)
 
     def _wait_cleanup(self) -> None:
         """Wait until a finished runner has cleaned up: the next run needs the host."""
@@ -252,10 +252,9 @@ class Follow:
                 return
             far = f", {step_words(step, event.at)}"
         if data.get("state") != "begin":
-            self._line(
-                f"        {data.get('t', 0):6.2f} s  {data.get('rung', ''):<10} "
-                f"{data.get('state', ''):<7} {clean(data.get('detail', ''), 200)}{far}"
-            )
+            lead = f"{data.get('t', 0):6.2f} s  {data.get('rung', ''):<10}"
+            said = clean(data.get("detail", ""), 200)
+            self._line(f"        {lead} {data.get('state', ''):<7} {said}{far}")
 
     def _on_guard(self, event: Event) -> None:
         said = self.view.guards[-1]
@@ -290,9 +289,8 @@ class Follow:
         named += " REHEARSAL" if view.rehearsal else ""
         over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
         over += "".join(f" DOUBTFUL: {clean(one['words'])}" for one in view.doubts)
-        self._line(
-            f"decision: {decision}{named}{over}   state: {view.state}   exit code: {int(code)}"
-        )
+        ended = f"state: {view.state}   exit code: {int(code)}"
+        self._line(f"decision: {decision}{named}{over}   {ended}")
         if self.run.report.exists():
             self._line(f"report: {self.run.report}")
         return code, {**as_json(view), "report": str(self.run.report)}
