@@ -88,10 +88,8 @@ class Follow:
 
     def _wait_cleanup(self) -> None:
         """Wait until a finished runner has cleaned up: the next run needs the host."""
-        deadline = time.monotonic() + CLEANUP_S
-        while self.finished and time.monotonic() < deadline:
-            if not (runner_alive(self.run) or closer_alive(self.run)):
-                break
+        until = time.monotonic() + CLEANUP_S if self.finished else 0.0
+        while time.monotonic() < until and (runner_alive(self.run) or closer_alive(self.run)):
             time.sleep(0.01)
 
     def _read(self) -> None:
