@@ -16,7 +16,7 @@ from typing import Any
 
 from console.bench.tune.outcome import Outcome, outcome_of
 from console.common import redact
-from console.common.files import append_line, json_lines
+from console.common.files import append_line, json_lines, write_atomically
 from console.common.text import clean
 
 MOST_POINTS = 100_000
@@ -53,10 +53,12 @@ class Points:
         line = {"key": key, "argv": shown, "outcome": outcome.to_json(), "at": at}
         append_line(self.path, json.dumps(line), 0o600)
 
-    def forget(self) -> None:
-        """Delete the file. Raises OSError."""
-        self._known.clear()
-        self.path.unlink(missing_ok=True)
+    def forget(self, before: float) -> None:
+        """Delete what was measured before a time. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            found = list(json_lines(self.path))
+            kept = [line for line in found if float(line.get("at") or 0.0) >= before]
+            write_atomically(self.path, "".join(f"{json.dumps(one)}\n" for one in kept), 0o600)
 
 
 def _hash(value: object) -> str:

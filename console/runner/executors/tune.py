@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterable
@@ -78,8 +79,9 @@ class _Trial:
 
     def run(self) -> None:
         """Search to its end. Raises StepFailed if nothing could be measured."""
-        if self._asked.fresh:
-            self._points.forget()
+        if self._asked.fresh:  # but not what this run has measured before it was stopped
+            with contextlib.suppress(OSError):  # of a folder of which nothing can be read, either
+                self._points.forget(self._context.meta.created)
         if self._points.read():
             self._search.known = self._known()
             count = len(self._search.known)

@@ -76,6 +76,21 @@ def test_a_search_that_was_killed_goes_on_where_it_stopped(world: World) -> None
     assert len(once(world)) == len(set(map(tuple, once(world))))
 
 
+def test_fresh_forgets_other_runs_and_keeps_what_this_one_measured(world: World) -> None:
+    flags = '{"-t": [2, 3]}'
+    assert world.go(world.write("a.yaml", book(tune(flags), name="old"))).code == 0
+    old = stored(world)
+    world.detach(world.write("b.yaml", book(tune(flags, ", fresh: true"))))
+    world.until(lambda: sum(row not in old for row in stored(world)) >= 2, "two are kept anew")
+    world.kill("runner")
+    world.until(lambda: not world.pids("runner"), "the runner is gone")
+    kept = stored(world)
+    assert not [row for row in kept if row in old]
+    assert world.console("resume").code == 0
+    assert found(world)["before"] >= 2
+    assert stored(world)[: len(kept)] == kept
+
+
 def test_an_abort_keeps_the_points_and_gives_no_figure(world: World) -> None:
     world.detach(world.write("b.yaml", book(tune())))
     world.until(lambda: len(stored(world)) >= 1, "one point is kept")
