@@ -75,6 +75,7 @@ def test_several_flags_take_the_same_value() -> None:
         ({"-t": ["1"]}, ("x", "-t", "1", "--threads", "2"), "2 times"),
         ({"-ctk -ctv": ["f16"]}, ("x", "-ctk", "q8_0"), "one by one"),
         ({"--api-key": ["a"]}, BASE, "secret"),
+        ({"-t": ["1"]}, ("/bin/bash", "-lc", "exec llama-server -m x.gguf"), "do not reach"),
     ],
 )
 def test_what_cannot_be_varied_is_refused(
@@ -82,6 +83,11 @@ def test_what_cannot_be_varied_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         space(flags, argv)
+
+
+def test_flags_behind_a_script_that_hands_them_on_are_varied() -> None:
+    base = ("sh", "-c", 'exec llama-server -m x.gguf "$@"', "llama-server")
+    assert space({"-t": ["4"]}, base).argv(base, (1,))[-2:] == ("-t", "4")
 
 
 def test_a_value_that_looks_like_a_flag_is_a_number() -> None:
