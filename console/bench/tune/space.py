@@ -216,7 +216,7 @@ def _value(words: list[str], names: tuple[str, ...], name: str, alone: bool) -> 
 
 
 def _is_value(word: str) -> bool:
-    return bool(word) and (not word.startswith("-") or word[1:2].isdigit())
+    return bool(word) and (not word.startswith("-") or word[1:].lstrip(".")[:1].isdigit())
 
 
 def _changed(words: list[str], name: str, value: Value, alone: bool) -> list[str]:
