@@ -45,9 +45,7 @@ def _value(given: Any) -> Value:
     if isinstance(given, int | float) or (isinstance(given, str) and given):
         words = str(given)
         if _LIKE_RANGE.match(words):
-            raise ValueError(
-                f"{words}: a range stands alone, in no list, {RANGE_LIKE}"
-            )
+            raise ValueError(f"{words}: a range stands alone, in no list, {RANGE_LIKE}")
         if refused := unusable_text(words):
             raise ValueError(refused)
         return words
