@@ -21,6 +21,7 @@ from console.bench.tune.outcome import (
 from console.bench.tune.points import Points
 from console.bench.tune.search import Search
 from console.bench.tune.space import Flag, Point, Space, space, value_of
+from console.common import redact
 
 GIB = 1 << 30
 BASE = ("llama-server", "-m", "model.gguf", "-t", "8", "--ubatch-size=512", "--mlock")
@@ -75,6 +76,7 @@ def test_several_flags_take_the_same_value() -> None:
         ({"-t": ["1"]}, ("x", "-t", "1", "--threads", "2"), "2 times"),
         ({"-ctk -ctv": ["f16"]}, ("x", "-ctk", "q8_0"), "one by one"),
         ({"--api-key": ["a"]}, BASE, "secret"),
+        ({"-t": ["1"]}, ("/bin/bash", "-lc", "exec llama-server -m x.gguf"), "do not reach"),
     ],
 )
 def test_what_cannot_be_varied_is_refused(
@@ -84,10 +86,16 @@ def test_what_cannot_be_varied_is_refused(
         space(flags, argv)
 
 
+def test_flags_behind_a_script_that_hands_them_on_are_varied() -> None:
+    base = ("sh", "-c", 'exec llama-server -m x.gguf "$@"', "llama-server")
+    assert space({"-t": ["4"]}, base).argv(base, (1,))[-2:] == ("-t", "4")
+
+
 def test_a_value_that_looks_like_a_flag_is_a_number() -> None:
     assert value_of(("x", "-ngl", "-1", "-c", "4096"), "--gpu-layers") == "-1"
     assert value_of(("x", "--mlock", "-c", "4096"), "--mlock") == ""
     assert value_of(("x",), "--mlock") is None
+    assert value_of(("x", "--temp", "-.5"), "--temp") == "-.5"
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -263,6 +271,14 @@ def test_no_secret_of_a_command_line_or_an_environment_is_written(tmp_path: Path
     assert "hf_environment" not in written
     assert "sk-commandline" not in written
     assert kept.path.stat().st_mode & 0o77 == kept.path.parent.stat().st_mode & 0o77 == 0
+
+
+def test_no_known_secret_is_written_wherever_it_stands(tmp_path: Path) -> None:
+    known = redact.Known(("s3cretvalue",))
+    kept = Points(tmp_path / "tune", {}, known)
+    why = "cannot open http://me:s3cretvalue@host"
+    kept.keep(("x", "--url", "http://me:s3cretvalue@host"), Outcome("host", why=why), at=1.0)
+    assert "s3cretvalue" not in kept.path.read_text()
 
 
 def test_another_model_is_another_file(tmp_path: Path) -> None:

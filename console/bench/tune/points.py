@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,18 @@ from console.common.files import append_line, json_lines, write_atomically
 from console.common.text import clean
 
 MOST_POINTS = 100_000
+NO_SECRETS = redact.Known()
 
 
 class Points:
     """The points of one setting. `setting` is anything that JSON holds; its hash names the file,
-    and nothing of it is written, since an environment may hold secrets."""
+    and nothing of it is written, since an environment may hold secrets; `known` are never
+    written, either."""
 
-    def __init__(self, folder: Path, setting: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, setting: Mapping[str, Any], known: redact.Known = NO_SECRETS
+    ) -> None:
+        self._secrets = known
         self.path = folder / f"{_hash(setting)[:16]}.jsonl"
         self._known: dict[str, Outcome] = {}
 
@@ -49,8 +55,9 @@ class Points:
         key = _hash(list(argv))
         self._known[key] = outcome
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shown = [clean(word, 300) for word in redact.argv(argv)]
-        line = {"key": key, "argv": shown, "outcome": outcome.to_json(), "at": at}
+        shown = [clean(self._secrets.text(word), 300) for word in redact.argv(argv)]
+        told = replace(outcome, why=self._secrets.text(outcome.why)).to_json()
+        line = {"key": key, "argv": shown, "outcome": told, "at": at}
         append_line(self.path, json.dumps(line), 0o600)
 
     def forget(self, before: float) -> None:

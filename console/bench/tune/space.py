@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ _MEMORY: dict[str, tuple[int, int]] = {
 """By a flag's spellings: whether a larger value takes more (1) or less (-1) memory of the host and
 of the cards; 0: neither."""
 CONTEXT = "--ctx-size"
+SHELLS = ("sh", "bash", "dash", "ash", "zsh")
+_COMMAND, _GIVEN = re.compile("-[a-z]*c"), re.compile(r"\$[@*1-9{]")
 
 
 def same(name: str) -> tuple[str, ...]:
@@ -148,8 +151,13 @@ def space(asked: Mapping[str, Sequence[Value]], argv: Sequence[str]) -> Space:
     """The space of the flags asked for, with today's value of each among its values.
 
     The keys are flags; several, parted by blanks, get the same value. Raises ValueError for a flag
-    that is asked for twice, or that the command line gives more than once.
+    that is asked for twice, or that the command line gives more than once, or for a shell's script.
     """
+    if _swallows(argv):
+        raise ValueError(
+            'flags behind a shell\'s script do not reach the engine: end it with "$@" and a word '
+            "for $0, or give the engine's own command line"
+        )
     flags, start, seen = list[Flag](), list[int](), set[str]()
     for names, values in asked.items():
         flag = Flag(tuple(names.split()), tuple(dict.fromkeys(values)))
@@ -165,6 +173,14 @@ def space(asked: Mapping[str, Sequence[Value]], argv: Sequence[str]) -> Space:
         flags.append(flag)
         start.append(flag.values.index(now))
     return Space(tuple(flags), tuple(start))
+
+
+def _swallows(argv: Sequence[str]) -> bool:
+    """Whether the command line is `sh -c SCRIPT`, and the script uses nothing that follows it."""
+    if not argv or argv[0].rpartition("/")[2] not in SHELLS:
+        return False
+    scripts = [after for word, after in itertools.pairwise(argv) if _COMMAND.fullmatch(word)]
+    return bool(scripts) and not _GIVEN.search(scripts[0])
 
 
 def value_of(argv: Sequence[str], name: str) -> Value:
@@ -200,7 +216,7 @@ def _value(words: list[str], names: tuple[str, ...], name: str, alone: bool) -> 
 
 
 def _is_value(word: str) -> bool:
-    return bool(word) and (not word.startswith("-") or word[1:2].isdigit())
+    return bool(word) and (not word.startswith("-") or word[1:].lstrip(".")[:1].isdigit())
 
 
 def _changed(words: list[str], name: str, value: Value, alone: bool) -> list[str]:

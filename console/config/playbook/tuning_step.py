@@ -18,7 +18,9 @@ TUNE_METRICS = {
 today's (0.2: a fifth), by what `prefer` names; `points`: how many were measured, now or before."""
 MOST_VALUES = 64
 _RANGE = re.compile(r"(-?[0-9]{1,7})\.\.(-?[0-9]{1,7})(?: by ([0-9]{1,6}))?")
-RANGE_FORM = 'a list of values, or a range of whole numbers like "0..60 by 4"'
+_LIKE_RANGE = re.compile(r"-?[0-9]+ *\.\.")
+RANGE_LIKE = 'like "0..60 by 4"'
+RANGE_FORM = f"a list of values, or a range of whole numbers {RANGE_LIKE}"
 
 
 def _values(given: Any) -> list[Value]:
@@ -42,6 +44,8 @@ def _value(given: Any) -> Value:
         return ""
     if isinstance(given, int | float) or (isinstance(given, str) and given):
         words = str(given)
+        if _LIKE_RANGE.match(words):
+            raise ValueError(f"{words}: a range stands alone, in no list, {RANGE_LIKE}")
         if refused := unusable_text(words):
             raise ValueError(refused)
         return words

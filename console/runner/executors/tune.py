@@ -68,7 +68,7 @@ class _Trial:
         cards = [gpu.uuid for gpu in context.plan.site.model.gpus]
         machine = [read_text("/etc/machine-id"), os.cpu_count(), cards]
         setting = {**rig.setting(), "machine": machine}
-        self._points = Points(paths.tune_dir(), setting)
+        self._points = Points(paths.tune_dir(), setting, context.plan.known)
         self._search = Search(made, self._goal, self.ask, asked.points, asked.gain)
         self._starts = 0
         self._unkept = False

@@ -171,6 +171,7 @@ def test_llama_bench_may_run_beside_the_baseline(world: World) -> None:
         (tune('{"-t": [1], "--threads": [2]}'), "varied twice"),
         (tune(service="garbage2"), "unknown service"),
         (tune('{"-t": "1..1"}'), "range of 2"),
+        (tune('{"-t": ["1..8 by 2"]}'), "a range stands alone"),
         ("id: tune, tune: {flags: {-t: [1]}}", "exactly one of service or bench"),
         (tune(service="baseline"), "no --port"),
         (bench("{-t: [1]}", ", most_ram: 1GiB"), "belong to a service"),
