@@ -171,7 +171,8 @@ def way_on(run: RunDir, view: RunView, state: str) -> list[str]:
             "omni-console rollback makes sure that it is the baseline"
         )
     elif view.outage and view.state is RunState.ROLLBACK_FAILED:
-        out.append(f"BASELINE DOWN, and the rollback failed: {clean(view.detail, 400)}")
+        why = f": {clean(view.detail, 400)}" if view.detail else ""
+        out.append(f"BASELINE DOWN, and the rollback failed{why}")
         out.append("once that is mended, omni-console rollback tries it again")
     elif view.outage:
         out.append("BASELINE DOWN: omni-console rollback brings it back")

@@ -111,9 +111,10 @@ def _urgent(view: RunView) -> Iterator[str]:
     if view.cutover:
         yield next_words(view)
     elif view.state is RunState.ROLLBACK_FAILED:
+        why = f": {plain(view.detail, 400)}" if view.detail else ""
         yield (
-            "First: the baseline does not serve, and the rollback failed: "
-            f"{plain(view.detail, 400)}. Mend that, then `omni-console rollback` tries it again."
+            f"First: the baseline does not serve, and the rollback failed{why}. Mend that, then "
+            "`omni-console rollback` tries it again."
         )
     elif view.outage:
         yield "First: the baseline does not serve. `omni-console rollback` brings it back."

@@ -14,7 +14,7 @@ from console.common.progress import Figures
 from console.common.text import one_line
 from console.common.units import format_duration
 from console.config.playbook.steps import CutoverStep, ServiceStep
-from console.host.ports import listener
+from console.host.ports import held_words, listener
 from console.journal.state import Cause
 from console.runner import cutover
 from console.runner.context import Attempt, Context, Done, StepFailed, outage, wait_released
@@ -58,9 +58,11 @@ def refuse_answered(context: Context, name: str) -> None:
     spec = context.services.spec(name)
     state, _ = health(spec.url, spec.ready.path)
     if state is not Health.REFUSED:
+        held = held_words(spec.url)
         raise StepFailed(
-            Cause.PRECONDITION, f"something answers at {spec.url} before {name} is started: {state}"
-        )
+            Cause.PRECONDITION, f"something answers at {spec.url} before {name} is started: "
+            + (held or str(state)),
+        )  # fmt: skip
 
 
 def _warn_unlimited(context: Context, name: str, attempt: Attempt) -> None:

@@ -187,11 +187,11 @@ def _machine(made: Plan) -> Machine:
 
 def step_lines(number: int, step: PlannedStep) -> list[str]:
     """A row: number, id, times; then each effect. `!` marks an outage."""
-    source = f", {step.takes_from};" if step.takes_from else ","
-    takes = f"about {format_duration(step.takes_s)}{source} " if step.takes_s else ""
+    source = f", {step.takes_from}" if step.takes_from else ""
+    takes = f"about {format_duration(step.takes_s)}{source}; " if step.takes_s else ""
     mark = "!" if step.kind == "baseline:stop" else "│" if step.baseline_down else " "
     head = f"{mark}{number:>3}. {step.id}: {clean(step.title)}"
-    head += f"  ({takes}at most {format_duration(step.limit_s)})"
+    head += f"  ({takes}limit {format_duration(step.limit_s)})"
     effects = [f"{mark}       {clean(effect)}" for effect in step.effects]
     return [head, *effects, *(f"{mark}       lesson {clean(one)}" for one in step.lessons)]
 

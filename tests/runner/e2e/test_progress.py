@@ -51,4 +51,4 @@ def test_a_load_and_a_benchmark_are_seen_and_remembered(world: World) -> None:
         followed
     )
     planned = world.console("plan", str(path)).out
-    assert planned.count("as in the last run; at most") >= 2, planned
+    assert planned.count("as in the last run; limit") >= 2, planned
