@@ -11,12 +11,12 @@ from textual.geometry import Size
 
 from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
-from console.journal.guard_status import LOOKING, NONE, OK
+from console.journal.guard_status import LOOKING, NONE, OK, WARN
 from console.journal.run_view import RunView
 from console.journal.state import STANDING, RunState, StepState
 from console.render.cells import glyphs
 from console.render.feed import feed
-from console.render.guard import line
+from console.render.guard import filling, line
 from console.render.measuring import run_bars
 from console.render.upcoming import upcoming
 from screens.base import WIDE
@@ -206,7 +206,9 @@ class OperationsScreen(Guarded):
         super().draw_status()
         shot, now = self.shot, time.time()
         mode = str(shot.control.get("mode", ""))
-        row = upcoming(shot.view, shot.word, shot.at, mode, now)
+        warns = self.guard.word_at(time.monotonic()) == WARN
+        alarm = filling(self.guard) if warns and not self.guard.advisory else ""
+        row = upcoming(shot.view, shot.word, shot.at, mode, now, alarm)
         following = self.query_one("#next", Rows)
         width = following.size.width or self.app.size.width
         following.show([fit(row, width, glyphs().ellipsis)])

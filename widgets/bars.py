@@ -46,6 +46,8 @@ STATE_TONE = {
     "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
 }  # fmt: skip
 TENS = 10
+NAMED = 100
+"""Columns from which on the run's row names its playbook."""
 LEAST_ROOM = 24
 """Cells for a run's progress below which it is only words."""
 DECISION_TONE = {"go": "good", "no_go": "bad", "hold": "warn"}
@@ -78,7 +80,9 @@ def verbs_now(view: RunView, word: str, at: str) -> list[str]:
     step = view.step(at) or view.current
     if step is not None and (step.kind == "gate" or step.implicit):
         possible = [verb for verb in possible if verb != "skip"]
-    return [verb for verb in _KEYED if verb in possible]
+    keyed = [verb for verb in _KEYED if verb in possible]
+    # where a gate is undecided, to measure again comes before to override it
+    return sorted(keyed, key="retry".__ne__) if view.reason in UNDECIDED else keyed
 
 
 def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = "") -> list[Row]:
@@ -293,6 +297,8 @@ def status(
     left.append((state, STATE_TONE.get(word, "")))
     if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
+    if view.playbook and width >= NAMED and word != "unreadable":
+        left.append((f"{dot}{clean(view.playbook, 40)}", ""))
     current = None if waits else view.current
     if not waits and at and view.step(at) is not None and (current is None or at != current.id):
         left.append((f" before {clean(at)}", "bold"))

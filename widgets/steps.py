@@ -204,7 +204,7 @@ def detail_rows(view: RunView, step: StepView, can: list[Row], width: int, now: 
         rows += paragraph(clean(step.detail), width, tone)
     if far := step_progress(step, now, width):
         rows.append(far)
-    if step.said and step.state is StepState.RUNNING:
+    if step.said and step.state is StepState.RUNNING and not step.runs:
         rows += paragraph(clean(step.said), width, "accent")
     if step.state is StepState.RUNNING:
         rows += measuring(view, step, width, glyphs())

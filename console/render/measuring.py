@@ -69,8 +69,13 @@ def run_bars(view: RunView, step: StepView, width: int, height: int, signs: Glyp
     rows: list[Row] = []
     if base is not None:
         rows.append(_bar_row("baseline", base, base / top, long, signs, None, "dim"))
-    for at, value in values[-(height - len(rows)) :]:
+    for at, value in values[-(height - len(rows) - 1) :]:
         rows.append(_bar_row(f"run {at}", value, value / top, long, signs, mark, "accent"))
+    if rule is not None and mark is not None:
+        rows[-1:] = [
+            rows[-1],
+            ((" " * LABEL + f"{signs.mark} GO if {clean(str(rule), 40)}", "dim"),),
+        ]
     return rows
 
 

@@ -13,21 +13,26 @@ from console.render.keymap import EMERGENCY, action
 ASKING = ("approval", "manual")
 """Kinds of steps that wait for a person."""
 WAITS = {
-    Pause.STEP_FAILED: "{step} failed: {retry} tries again, {skip} leaves it out, {abort} gives up",
-    Pause.HOLD: "gate {step} is undecided: {retry} judges it again, {approve} overrides it with a "
-    "reason, {abort} gives up",
-    Pause.FEW_SAMPLES: "gate {step} has too few samples: {retry} measures or judges it again, "
-    "{approve} overrides it with a reason",
-    Pause.IN_DOUBT: "nobody saw how {step} ended: {retry} does it again, {skip} leaves it out",
-    Pause.APPROVAL_EXPIRED: "nobody answered {step} in time: {retry} asks again, {abort} gives up",
+    Pause.STEP_FAILED: "'{step}' failed: {retry} tries again, {skip} leaves it out, "
+    "{abort} gives up",
+    Pause.HOLD: "gate '{step}' is undecided: {retry} judges it again, {approve} overrides it, "
+    "{abort} gives up",
+    Pause.FEW_SAMPLES: "gate '{step}' is undecided: {retry} measures again, {approve} overrides "
+    "it, {abort} gives up",
+    Pause.IN_DOUBT: "nobody saw how '{step}' ended: {retry} does it again, {skip} leaves it out",
+    Pause.APPROVAL_EXPIRED: "nobody answered '{step}' in time: {retry} asks again, "
+    "{abort} gives up",
 }  # fmt: skip
 """What can be done about a pause, by its reason; any other is the operator's own."""
 
 
-def upcoming(view: RunView, word: str, at: str, mode: str, now: float) -> Row:
+def upcoming(view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "") -> Row:
     """`NEXT  nothing to do: gate go in about 5 min, where the run stops`. `word`, `at` and `mode`:
     the run's word, the step before which it stands, and how far it runs, as the screens have them;
-    `now` in Unix seconds."""
+    `now` in Unix seconds; `alarm`: what a guard warns of, which goes before everything else."""
+    if alarm and not view.over:
+        words = f"the guard acts soon: {alarm}; {EMERGENCY.first} rolls back now"
+        return ((" NEXT ", "alarm"), (f" {words}", "bad"))
     words, tone = _words(view, word, at, mode, now)
     return ((" NEXT ", tone or "bold"), (f" {words}", tone))
 
@@ -50,7 +55,7 @@ def _words(view: RunView, word: str, at: str, mode: str, now: float) -> tuple[st
         until = time.strftime("%H:%M", time.localtime(view.until)) if view.until else ""
         asked = view.current.id if view.current is not None else "the step"
         return (
-            f"{clean(asked)} asks you: {_key('approve')} approves, {_key('reject')} turns it down"
+            f"'{clean(asked)}' asks you: {_key('approve')} approves, {_key('reject')} turns it down"
             + (f"; expires at {until}" if until else ""), "warn",
         )  # fmt: skip
     if view.state is RunState.PAUSED:
@@ -67,11 +72,12 @@ def _after(view: RunView) -> tuple[str, str]:
 
 def _paused(view: RunView, at: str) -> str:
     step = view.step(at) or view.current
-    name = clean(step.id) if step is not None else "the next step"
+    name = clean(step.id) if step is not None else "what follows"
     words = WAITS.get(view.reason)  # type: ignore[call-overload]
     if words is None:
         return (
-            f"paused before {name}: {_key('next')} runs it, {_key('auto')} runs on to the next gate"
+            f"paused before '{name}': {_key('next')} runs it, "
+            f"{_key('auto')} runs on to the next gate"
         )
     keys = {verb: _key(verb) for verb in ("retry", "skip", "approve", "abort")}
     return str(words.format(step=name, **keys))
@@ -82,7 +88,7 @@ def _running(view: RunView, mode: str, now: float) -> str:
     if current is None:
         return "nothing to do: the run begins"
     if mode in ("step", "pausing"):
-        return f"nothing to do: the run pauses after {clean(current.id)}"
+        return f"nothing to do: the run pauses after '{clean(current.id)}'"
     stop = next_stop(view)
     seconds = None if stop is None else seconds_to(view, stop, now)
     when = "" if seconds is None else f" in about {max(1, round(seconds / 60))} min"
@@ -92,8 +98,8 @@ def _running(view: RunView, mode: str, now: float) -> str:
     if stop.kind == "gate":
         stops = mode == "gate"
         does = "where the run stops" if stops else "which decides; HOLD and NO-GO stop the run"
-        return f"nothing to do: gate {clean(stop.id)}{when}, {does}{pause}"
-    return f"nothing to do: {clean(stop.id)} asks you{when}{pause}"
+        return f"nothing to do: gate '{clean(stop.id)}'{when}, {does}{pause}"
+    return f"nothing to do: '{clean(stop.id)}' asks you{when}{pause}"
 
 
 def next_stop(view: RunView) -> StepView | None:

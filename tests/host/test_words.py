@@ -69,7 +69,7 @@ def test_room_that_shrinks_takes_name_then_trend_then_watts() -> None:
     def has(width: int) -> tuple[bool, bool, bool]:
         report = GpuReport(0.0, (PRO,))
         line = plain(gpu_rows(report, width, 0, SIGNS, history)[0])
-        return "RTX" in line, line.endswith(SIGNS.levels[-1] * 5), "412/600 W" in line
+        return "RTX" in line, line.endswith(SIGNS.levels[-2] * 5), "412/600 W" in line
 
     seen = [has(width) for width in range(100, 36, -1)]
     assert list(dict.fromkeys(seen)) == [

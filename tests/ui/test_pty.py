@@ -61,12 +61,13 @@ def untouched(place: Place) -> None:
 def test_it_opens_and_q_leaves_the_terminal_as_it_was_and_the_run_alone(standing: Place) -> None:
     with standing.open() as terminal:
         seen(terminal, "SERVING local", "50 tok/s", "one", "two", "three", "RAM ")
-        seen(terminal, "PAUSED operator", "0/3 steps", "n Next")
+        seen(terminal, "Paused before one", "0/3 steps", "n Next")
         lines = terminal.lines
         assert len(lines) == 24
         assert lines[0].startswith("● SERVING local")
-        assert lines[22].startswith("PAUSED operator")
-        assert lines[22].rstrip().split(" · ")[-2].endswith("0/3 steps")
+        assert lines[1].startswith("Paused before one")
+        assert lines[1].rstrip().split(" · ")[-2].endswith("0/3 steps")
+        assert lines[22].startswith(" NEXT  paused before one")
         assert lines[23].split("  ")[0] == " F12 ROLL BACK"
         assert "n Next" in lines[23]
         assert termios.tcgetattr(terminal.master) != fresh_modes()
@@ -78,21 +79,21 @@ def test_it_opens_and_q_leaves_the_terminal_as_it_was_and_the_run_alone(standing
 
 def test_it_follows_a_terminal_that_changes_its_size(standing: Place) -> None:
     with standing.open() as terminal:
-        seen(terminal, "SERVING local", "PAUSED operator", "F12 ROLL BACK", "one", "two")
+        seen(terminal, "SERVING local", "Paused before one", "F12 ROLL BACK", "one", "two")
         for columns, rows in ((120, 40), (60, 20), (200, 60), (80, 24)):
             terminal.resize(columns, rows)
             # the first row is lost where it shrinks, the last is new where it grows
-            seen(terminal, "SERVING local", "PAUSED operator", "0/3 steps")
+            seen(terminal, "SERVING local", "Paused before one", "0/3 steps")
             terminal.until(lambda: terminal.lines[-1].startswith(" F12"))
             assert len(terminal.lines) == rows
-        seen(terminal, "SERVING local", "one", "PAUSED operator", "0/3 steps")
+        seen(terminal, "SERVING local", "one", "Paused before one", "0/3 steps")
         answers(terminal)
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", full("screen"), full("xterm-ghostty")])
 def test_without_colours_the_words_are_there(standing: Place, term: str) -> None:
     with standing.open(env={"NO_COLOR": "1", "TERM": term}) as terminal:
-        seen(terminal, "SERVING local", "PAUSED operator", "pending", "F12 ROLL BACK")
+        seen(terminal, "SERVING local", "Paused before one", "pending", "F12 ROLL BACK")
         for index, *mixed in COLOURS.findall(bytes(terminal.raw)):
             grey = int(index) in (0, 7, 8, 15, 16, 231) or int(index) > 231 if index else None
             assert grey or (index == b"" and len(set(mixed)) == 1), (index, mixed)
@@ -103,7 +104,7 @@ def test_without_colours_the_words_are_there(standing: Place, term: str) -> None
 
 def test_in_the_c_locale_every_byte_is_ascii(standing: Place) -> None:
     with standing.open(env={"LANG": "C", "LC_ALL": "C", "TERM": "linux"}) as terminal:
-        seen(terminal, "* SERVING local", ". step by step")
+        seen(terminal, "* SERVING local", "Paused before one")
         for keys, words in (
             (["2"], "baseline-verify"), (["3"], "1 run "), (["4"], "kernel"), (["?"], "Everywhere"),
             (["1", "ctrl+p"], "Search for commands"), (["s"], "Skip this step"),
@@ -159,9 +160,9 @@ def test_a_signal_ends_it_and_nothing_else(standing: Place, number: int, place_o
     keys = {"run": [], "dialog": ["x"], "prompt": ["l", "/", "a"], "palette": ["ctrl+p"]}[place_of]
     words = {"dialog": "Abort the run", "prompt": " / a", "palette": "Search for commands"}
     with standing.open() as terminal:
-        terminal.until("PAUSED")
+        terminal.until("Paused")
         terminal.press(*keys)
-        terminal.until(words.get(place_of, "PAUSED"))
+        terminal.until(words.get(place_of, "Paused"))
         terminal.child.send_signal(number)
         assert ended(terminal) == 128 + number
         restored(terminal)
@@ -180,14 +181,14 @@ def test_a_terminal_that_goes_away_ends_it_and_the_next_one_goes_on(
         assert (terminal.child.returncode == -signal.SIGKILL) is killed, "it ends by itself"
     untouched(standing)
     with standing.open() as again:
-        seen(again, "SERVING local", "PAUSED operator", "one", "0/3 steps")
+        seen(again, "SERVING local", "Paused before one", "one", "0/3 steps")
 
 
 def test_a_shell_can_stop_it_and_bring_it_back(standing: Place) -> None:
     shell = ["bash", "--norc", "--noprofile", "-i"]
     with standing.open(argv=shell, see="$", env={"PS1": "prompt$ "}) as terminal:
         terminal.press(f"{COMMAND}\r")
-        seen(terminal, "PAUSED operator", "SERVING local")
+        seen(terminal, "Paused before one", "SERVING local")
         terminal.press("\x1a")
         answers(terminal)
         (console,) = psutil.Process(terminal.child.pid).children()
@@ -196,7 +197,7 @@ def test_a_shell_can_stop_it_and_bring_it_back(standing: Place) -> None:
         terminal.press("stty -a\r")
         seen(terminal, "isig icanon iexten echo echoe", "icrnl ixon")
         terminal.press("clear; fg\r")
-        seen(terminal, "PAUSED operator", "SERVING local")
+        seen(terminal, "Paused before one", "SERVING local")
         answers(terminal)
         terminal.press("q")
         terminal.until(lambda: terminal.raw.endswith(b"prompt$ "))
@@ -229,7 +230,7 @@ PRESSES = [
 def test_the_emergency_key_brings_the_baseline_back(place: Place, where: str, key: str) -> None:
     place.outage()
     with place.open() as terminal:
-        seen(terminal, "RUNNING long", "BASELINE DOWN")
+        seen(terminal, "RUNNING long", "DOWN for this run")
         lead(terminal, WHERE[where])
         terminal.press(KEYS[key])
         seen(terminal, "THE BASELINE SERVES", "fence", "1 candidate stopped", "back in")

@@ -40,7 +40,7 @@ def test_a_console_that_only_looks_renews_nothing(world: World) -> None:
     begin = waiting(world, "--lease", "9s")
     with at_a_terminal(world, "RUNNING wait", "--readonly") as terminal:
         begin.touch()
-        terminal.until("BASELINE DOWN", 60)
+        terminal.until("DOWN for this run", 60)
         shows(world, "baseline returns in 0:0")
         told = world.console("show", world.run.id, "--json").json["guard"]
         assert 0 < told["lease_s"] <= 9, told
