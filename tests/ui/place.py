@@ -17,13 +17,11 @@ from tests.runner.e2e.sites import UP, book, host_site
 from tests.runner.e2e.world import COMMAND, World
 from tests.ui.terminal import Terminal
 from tests.waiting import ran_out, until
-from widgets.bars import STATE_TONE
 
 STANDIN = Path(__file__).parents[1] / "rollback" / "standin.py"
 LONG = "id: long, run: [sleep, '600']"
 NOTES = ("id: one, note: first", "id: two, note: second", "id: three, note: third")
 QUIET = ("NO_COLOR", "TEXTUAL", "LC_", "LANG", "COLORTERM", "TERM", "TMUX", "SSH_")
-STATES = tuple(state.replace("_", " ").upper() for state in STATE_TONE)
 LEFT = b"\x1b[?1049l\x1b[?25h"
 """What a terminal is sent at the end: its own screen again, and a cursor."""
 ESC = "\x1b[27u"
@@ -157,8 +155,8 @@ def lead(terminal: Terminal, way: list[tuple[str, str]]) -> None:
 
 
 def at_home(terminal: Terminal) -> bool:
-    """The run on show, nothing over it: its state stands above the keys, or the words there."""
-    state = any(line.startswith(STATES) for line in terminal.lines[-5:-1])
+    """The run on show, nothing over it: what is next stands above the keys, or the words there."""
+    state = any(line.startswith(" NEXT ") for line in terminal.lines[-6:-1])
     return state and not any(x in terminal.text for x in ("┏", "Search for"))
 
 
