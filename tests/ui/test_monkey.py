@@ -155,7 +155,7 @@ def test_keys_that_come_in_one_handful(place: Place, where: str) -> None:
     fresh(place)
     key, words, typed, handful = TWICE[where]
     with place.open() as terminal:
-        terminal.until("PAUSED")
+        terminal.until("Paused")
         for pressed, shown in ((key, words), (typed, typed)):
             terminal.press(pressed)
             terminal.until(shown)

@@ -140,10 +140,10 @@ def begun(far: Login, terminal: Terminal) -> None:
     """A run from the playbook screen to its step `wait`, which goes on until `go-on` is there."""
     pick(terminal)
     terminal.press("S")
-    seen(terminal, "PAUSED", "n Next")
+    seen(terminal, "Paused", "n Next")
     told(far, terminal, "a")
     terminal.until(lambda: str(far.box.world.at("wait").state) == "running", LIMIT_S)
-    seen(terminal, "RUNNING wait", "BASELINE DOWN", "tick ")
+    seen(terminal, "RUNNING wait", "DOWN for this run", "tick ")
 
 
 def finished(far: Login, terminal: Terminal) -> None:
@@ -153,7 +153,7 @@ def finished(far: Login, terminal: Terminal) -> None:
     terminal.until(lambda: "n Next" in terminal.text or "y Approve" in terminal.text)
     if "n Next" in terminal.text:
         told(far, terminal, "n")
-    seen(terminal, "WAITING APPROVAL", "Do the answers make sense?", "y Approve")
+    seen(terminal, "Waiting for you", "Do the answers make sense?", "y Approve")
     told(far, terminal, "y")
     terminal.until(lambda: "n Next" in terminal.text or world.view().over)
     if not world.view().over:
@@ -214,13 +214,13 @@ def test_a_whole_session_in_tmux(far: Login) -> None:
     assert re.search(r"^ !\s+3\. baseline:stop", terminal.text, re.MULTILINE), terminal.text
     assert not world.runs
     terminal.press("S")
-    seen(terminal, "PAUSED", "run the next step", "0/")
+    seen(terminal, "Paused", "run the next step", "0/")
     stepped(far, terminal, "host")
     terminal.until("Linux")
     stepped(far, terminal, "baseline:measure")
     assert box.running(box.base_name)
     stepped(far, terminal, "baseline:stop")
-    seen(terminal, "STOPPED", "BASELINE DOWN")
+    seen(terminal, "DOWN for this run")
     assert not box.running(box.base_name)
     stepped(far, terminal, "up")
     assert box.running(box.cand_name)
@@ -261,7 +261,7 @@ def test_the_line_dies_in_the_middle_of_a_step(far: Login, how: str) -> None:
     assert (world.pids("runner"), world.pids("step")) == (runner, steps)
     assert world.pids("ladder") == ladder, "the emergency key has its ladder"
     again = far.log_in(command)
-    seen(again, "RUNNING wait", "BASELINE DOWN", "STOPPED", "output of wait")
+    seen(again, "RUNNING wait", "DOWN for this run", "output of wait")
     assert far.consoles() == [console] or how == "bare"
     until(moved(far, "wait"), "the step goes on")
     finished(far, again)
@@ -282,13 +282,13 @@ def test_a_slow_line(far: Login) -> None:
         terminal = far.log_in(far.tmux(), ssh=far.ssh.through(port))
         pick(terminal)
         terminal.press("S")
-        seen(terminal, "PAUSED", "n Next")
+        seen(terminal, "Paused", "n Next")
         told(far, terminal, "a")
-        seen(terminal, "WAITING APPROVAL")
+        seen(terminal, "Waiting for you")
         terminal.press("?")
         terminal.until("Everywhere")
-        terminal.until(lambda: "WAITING APPROVAL" not in terminal.text)  # drawn to its end
-        left(terminal, "WAITING APPROVAL")
+        terminal.until(lambda: " NEXT " not in terminal.text)  # drawn to its end
+        left(terminal, " NEXT ")
         terminal.press("g")
         terminal.until("What this machine is")
         pressed = time.time()
