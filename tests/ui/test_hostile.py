@@ -166,7 +166,7 @@ def look_around(walk: Walk, terminal: Terminal) -> None:
     terminal.press("down", "down", "\t")
     paste(walk, terminal, "form pasted")
     terminal.press("\t", "\r")
-    terminal.until("S starts it")
+    terminal.until("S starts, paused")
     scroll(walk, terminal)
     back_home(terminal)
     terminal.press("3")

@@ -67,7 +67,7 @@ def test_it_opens_and_q_leaves_the_terminal_as_it_was_and_the_run_alone(standing
         assert lines[0].startswith("● SERVING local")
         assert lines[1].startswith("Paused before one")
         assert lines[1].rstrip().split(" · ")[-2].endswith("0/3 steps")
-        assert lines[22].startswith(" NEXT  paused before one")
+        assert lines[22].startswith(" NEXT  paused before 'one'")
         assert lines[23].split("  ")[0] == " F12 ROLL BACK"
         assert "n Next" in lines[23]
         assert termios.tcgetattr(terminal.master) != fresh_modes()

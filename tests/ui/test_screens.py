@@ -214,7 +214,7 @@ async def test_looking_at_another_step_does_not_move_the_run(run: RunDir, asked:
         detail = app.screen.query_one("#detail", TextView)
         await settled(pilot, lambda: "Is the image there?" in detail.text)
         await pilot.press("escape")
-        await settled(pilot, lambda: "run 4 of 9" in detail.text)
+        await settled(pilot, lambda: "run 4/9" in detail.text)
         assert asked == []
 
 

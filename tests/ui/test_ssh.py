@@ -106,7 +106,7 @@ def pick(terminal: Terminal) -> None:
     terminal.press("ctrl+u", "8")
     terminal.until(lambda: "expected a whole number" not in terminal.text)
     terminal.press("enter", "enter")
-    seen(terminal, "S starts it", "tokens = 8", "DOWN from baseline:stop")
+    seen(terminal, "S starts, paused", "tokens = 8", "DOWN from baseline:stop")
 
 
 def left(terminal: Terminal, words: str) -> None:

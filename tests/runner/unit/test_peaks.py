@@ -151,7 +151,7 @@ def test_lines_of_the_file(bench: Watched) -> None:
     lines = gauge_lines(bench.run.gauges)
     assert lines[0] == {
         "at": bench.clock.time - 4, "step": "load", "gpu": {"GPU-a": 10 * GB}, "ram": 100 * GB,
-        "swap": 7,
+        "swap": 7, "psi": 0.0,
     }  # fmt: skip
     assert (lines[-1]["step"], lines[-1]["gpu"]) == ("bench", {}), "an old report is none of now"
 
