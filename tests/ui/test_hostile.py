@@ -110,7 +110,7 @@ def look_at_the_run(walk: Walk, terminal: Terminal) -> None:
     seen(terminal, "failed: you decide", "GPU0")
     keep(walk, terminal)
     terminal.press("home")
-    terminal.until("succeeded")
+    terminal.until("evaluated")
     keep(walk, terminal)
     terminal.press("tab")
     scroll(walk, terminal)

@@ -73,7 +73,7 @@ def test_a_busy_baseline_makes_every_run_void_and_no_gate_go(bare: World) -> Non
             thread.join()
     assert (done.code, done.json["decision"]) == (4, "hold"), done
     ended = world.at("bench")
-    assert ended.detail == "no run was valid"
+    assert ended.detail == "no run was valid: another engine was busy: baseline"
     assert all(line.startswith("another engine was busy: baseline (") for line in ended.lines)
     (row,) = world.view().verdicts[0].criteria
     assert row["why"] == "bench.tok_s: no usable figure, step bench is failed"
