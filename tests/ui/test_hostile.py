@@ -125,7 +125,9 @@ def look_at_the_run(walk: Walk, terminal: Terminal) -> None:
         terminal.press("w")
     for sign in ("/", "&"):
         terminal.press(sign)
-        terminal.until(f"\n {sign}")
+        terminal.until(
+            lambda sign=sign: any(x.lstrip("│").startswith(f" {sign}") for x in terminal.lines)
+        )
         paste(walk, terminal, f"pattern after {sign}")
         terminal.press("\r")
         terminal.press(sign, "[(x|", "\r", "n", "N", "e", "E")
@@ -153,7 +155,7 @@ def ask(walk: Walk, terminal: Terminal, key: str, word: str, typed: str = "") ->
 def look_around(walk: Walk, terminal: Terminal) -> None:
     ask(walk, terminal, "s", "Skip this step", "reason pasted")
     ask(walk, terminal, "x", "Abort the run")
-    ask(walk, terminal, "r", "Try two again", "input pasted")
+    ask(walk, terminal, "r", "Retry two", "input pasted")
     ask(walk, terminal, "ctrl+p", "Search for commands", "palette pasted")
     ask(walk, terminal, "o", walk.words.tags["report title"])
     pick(terminal, walk.words.tags["playbook title"])
