@@ -89,13 +89,9 @@ def outage_steps(view: RunView) -> frozenset[str]:
         down = down or step.kind == "baseline:stop"
         if down:
             found.append(step.id)
-        if step.kind in BACK:
+        if step.kind == "restore":
             down = False
     return frozenset(found)
-
-
-BACK = ("restore", "baseline:restore")
-"""Kinds of the steps after which the baseline serves again."""
 
 
 def _late(step: StepView, now: float) -> bool:
