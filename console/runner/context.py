@@ -121,10 +121,10 @@ class Context:
         offered: dict[str, Any] = {"offer": offer} if offer else {}
         self.record("run.state", state=str(state), reason=reason, detail=detail, **offered)
 
-    def alive(self, handle: Handle, *, kind: str = "") -> None:
+    def alive(self, handle: Handle, *, kind: str = "", expendable: bool = False) -> None:
         """Write an effect to live.jsonl as soon as it has a name: a rollback reads it there."""
         group = cgroup.of_process(handle.pid, handle.start) if handle.pid else ""
-        entry = live.of_handle(handle, group)
+        entry = live.of_handle(handle, group, expendable=expendable)
         if kind:
             entry = replace(entry, kind=kind)
         live.append(self.run.live, entry)
@@ -155,6 +155,8 @@ class Attempt:
         self.cancelled = context.control.cancelled
         self.path = context.run.attempt_log(step, number)
         self.known = context.plan.known
+        self.searching = False
+        """Whether the step tries what may not fit, so that an OOM kill is a result."""
         self._said = float("-inf")
         self._last: tuple[str, Figures | None] = ("", None)
         self._counted: Figures | None = None

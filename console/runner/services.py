@@ -107,8 +107,7 @@ class RunServices:
 
     def start(self, name: str, attempt: Attempt) -> Handle:
         """Start a service and follow its log; the journal already has the intent."""
-        self._attempt = attempt
-        log = self.context.run.log(name)
+        self._attempt, log = attempt, self.context.run.log(name)
         launch = Launch(self.context.run.id, log, lambda handle: self._named(name, handle))
         try:
             handle = self.driver(name).start(launch)
@@ -123,7 +122,8 @@ class RunServices:
         """Record an effect in live.jsonl and the journal before it acts, so that a start that fails
         halfway is undone too."""
         point("effect_begun", name)
-        self.context.alive(handle)
+        searching = self._attempt is not None and self._attempt.searching
+        self.context.alive(handle, expendable=searching)
         self._hold(name, handle)
 
     def _hold(self, name: str, handle: Handle) -> None:

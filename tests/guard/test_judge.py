@@ -179,6 +179,16 @@ def test_an_oom_kill_in_what_is_armed() -> None:
     assert (breach.limit.metric, breach.value, breach.of) == ("service.oom_kills", 1, "candidate")
 
 
+def test_an_oom_kill_that_a_step_looks_for_breaks_only_a_limit_of_the_operators() -> None:
+    own = Limit("service.oom_kills", above=0, source="site.yaml")
+    for limits, kills in ((), False), ((own,), True):
+        bench = Bench(*limits)
+        quiet = Load("candidate", "container", bench.at, oom=0, expendable=True)
+        assert bench.go(1, loads=(quiet,)).breach is None
+        after = bench.go(1, loads=(dataclasses.replace(quiet, at=bench.at, oom=1),))
+        assert (after.breach is not None) == kills
+
+
 def test_a_named_service_and_any() -> None:
     limits = Limit("service.ram_used", above=10 * GIB, of="a"), Limit("service.restarts", above=2)
     bench = Bench(*limits)

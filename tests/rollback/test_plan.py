@@ -153,6 +153,8 @@ def test_live_lines_are_as_the_script_reads_them(tmp_path: Path) -> None:
     live.append(path, Live("runner", "runner", 12, 345))
     live.append(path, live.of_handle(Handle("cand", "container", container="abc")))
     live.append(path, live.of_handle(Handle("host", "process", pid=6, start=7)))
+    tried = Handle("tried", "container", container="abd")
+    live.append(path, live.of_handle(tried, expendable=True))
     lines = path.read_text().splitlines()
     assert lines[0].startswith('{"pid":12,"start":345,"kind":"runner","name":"runner"')
     assert lines[0].endswith(f'"boot":"{process.boot_id()}"}}')
@@ -163,6 +165,7 @@ def test_live_lines_are_as_the_script_reads_them(tmp_path: Path) -> None:
         Live("runner", "runner", 12, 345),
         Live("container", "cand", container="abc"),
         Live("process", "host", 6, 7),
+        Live("container", "tried", container="abd", expendable=True),
     ]
 
 

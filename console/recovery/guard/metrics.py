@@ -193,11 +193,14 @@ def _disk(limit: Limit) -> Reader:
 
 def _service(value: Callable[[Load], int | None], limit: Limit) -> Reader:
     of_processes = not METRICS[limit.metric].of_containers
+    # an operator's own limit counts these kills, too
+    spares = limit.metric == "service.oom_kills" and limit.source == "default"
 
     def read(metrics: Metrics) -> Reading | None:
         loads = [
             one for one in metrics.snapshot.loads
             if (not limit.of or one.name == limit.of) and (of_processes or one.kind == "container")
+            and not (spares and one.expendable)
         ]  # fmt: skip
         if not loads:
             return None

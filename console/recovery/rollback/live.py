@@ -35,6 +35,8 @@ class Live:
     container: str = ""
     group: str = ""
     """The control group of a process and of all that it starts; empty if it has none of its own."""
+    expendable: bool = False
+    """Whether a step started it to learn if it fits: an OOM kill in it is that step's result."""
 
     def line(self) -> str:
         """The JSON line; rollback.sh depends on the order of the keys."""
@@ -46,13 +48,16 @@ class Live:
         value = {**who, "kind": self.kind, "name": self.name, "boot": process.boot_id()}
         if self.group:
             value["group"] = self.group
+        if self.expendable:
+            value["expendable"] = True
         return json.dumps(value, separators=(",", ":"))
 
 
-def of_handle(handle: Handle, group: str = "") -> Live:
+def of_handle(handle: Handle, group: str = "", *, expendable: bool = False) -> Live:
     """The line for a service that a driver started."""
     if handle.container:
-        return Live("container", handle.service, container=handle.container)
+        name, container = handle.service, handle.container
+        return Live("container", name, container=container, expendable=expendable)
     return Live("process", handle.service, handle.pid, handle.start, group=group)
 
 
@@ -94,7 +99,8 @@ def _entry(line: bytes, boot: str) -> Live | None:
         kind, name = str(value["kind"]), str(value.get("name", ""))
         if "container" in value:
             container = str(value["container"])
-            return Live(kind, name, container=container) if container else None
+            expendable = value.get("expendable") is True
+            return Live(kind, name, 0, 0, container, "", expendable) if container else None
         pid, start = int(value["pid"]), int(value["start"])
         if boot and value.get("boot", boot) not in ("", boot):
             return None

@@ -72,6 +72,7 @@ class ServerRig:
 
     def __init__(self, context: Context, asked: TuneStep, attempt: Attempt) -> None:
         self._context, self._asked, self._attempt = context, asked, attempt
+        attempt.searching = True
         self._services = context.services
         self._goal = goal_of(asked)
         self._changes, self._kills = "", 0

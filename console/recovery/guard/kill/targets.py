@@ -43,6 +43,8 @@ class Target:
     start: int = 0
     run: str = ""
     """The run's id. It identifies the members of a group whose leader has ended."""
+    expendable: bool = False
+    """Whether a container was started to learn if it fits: an OOM kill in it is no breach."""
 
     @property
     def pending(self) -> bool:
@@ -162,7 +164,7 @@ def _target(
         if not FULL_ID.fullmatch(entry.container):
             return None
         groups = cgroup.find(entry.container, trees, inside=inside)
-        return Target(entry.kind, entry.name, entry.container, groups)
+        return Target(entry.kind, entry.name, entry.container, groups, expendable=entry.expendable)
     if entry.pid < 2:
         return None
     group = cgroup.of(entry.group, entry.pid, entry.start) if entry.group else None

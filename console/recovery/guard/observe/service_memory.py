@@ -68,6 +68,7 @@ class Group:
             restarts=restarts,
             pids=_number(pread(self._pids, 64)),
             why="" if known else (NO_MEMORY if self._usage < 0 else GONE),
+            expendable=target.expendable,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -67,7 +67,8 @@ class Load:
     a step.
 
     `ram` is what its control group or process group holds without page cache, in bytes; `limit` is
-    its own memory limit. `oom` counts the OOM kills in it since it was armed.
+    its own memory limit. `oom` counts the OOM kills in it since it was armed; where it is
+    `expendable`, they are the result that a step looks for.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Load:
     restarts: int | None = None
     pids: int | None = None
     why: str = ""
+    expendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
