@@ -341,7 +341,7 @@ def put_checkpoint(gguf: bool) -> Path:
     where.mkdir(parents=True, exist_ok=True)
     if gguf:
         model.write_llama(where / "stand-in-F16.gguf", model.ModelSpec(
-            "stand-in", blocks=2, width=64, heads=2, feed_forward=128, seed=22, context=131_072,
+            "stand-in", blocks=2, width=128, heads=2, feed_forward=128, seed=22, context=131_072,
         ))  # fmt: skip
         return where
     (where / "config.json").write_text(json.dumps(CONFIG, indent=1) + "\n")

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from console.models.gguf.read import read_header
+from console.models.sizing.compute import has_kernel
+from console.models.sizing.facts_from_gguf import from_gguf
+from console.models.sizing.loader_plan import LlamaPlan
 from console.rehearsal import image
 from console.rehearsal import workspace as place
 from console.rehearsal.rewrite import Rewriter, steps
@@ -194,7 +197,10 @@ def test_true_headers_over_holes() -> None:
     assert max(one["data_offsets"][1] for one in table.values()) == path.stat().st_size - 8 - length
     assert path.stat().st_blocks * 512 < 1 << 20 < path.stat().st_size
     (weights,) = image.put_checkpoint(gguf=True).iterdir()
-    assert read_header(str(weights)).header.architecture == "llama"
+    header = read_header(str(weights)).header
+    assert header.architecture == "llama"
+    # else the memory of a playbook that asks for flash attention cannot be told
+    assert has_kernel(from_gguf(header), LlamaPlan(type_k="q8_0", type_v="q8_0"))
 
 
 def test_a_moved_conda_environment_has_an_interpreter_and_nothing_else() -> None:
