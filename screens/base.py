@@ -232,6 +232,8 @@ class Dialog(ModalScreen[T]):
     """A dialog over a screen; it is left only once, however many keys came for it."""
 
     BINDINGS = [Binding("escape", "back", "Back", show=False)]
+    NEXT = "the question above has the keys: Enter answers it, Esc leaves it"
+    """What the screen below says in its NEXT line."""
     _left = False
 
     DEFAULT_CSS = """

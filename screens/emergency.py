@@ -181,8 +181,10 @@ class RollbackScreen(Dialog[None]):
     BINDINGS = [Binding("q,enter,1", "back", "Back", show=False)]
 
     DEFAULT_CSS = """
-    RollbackScreen > Vertical { width: 90; max-width: 98%; height: 20; border: heavy $error; }
+    RollbackScreen > Vertical { width: 96; max-width: 100%; height: 20; border: heavy $error; }
+    RollbackScreen.serves > Vertical { border: heavy $success; }
     """
+    NEXT = "the rollback goes on with this view or without it: Esc closes it"
 
     def __init__(self, progress: RollbackProgress) -> None:
         super().__init__()
@@ -200,6 +202,7 @@ class RollbackScreen(Dialog[None]):
     def follow(self, progress: RollbackProgress) -> None:
         """Show another rollback: the key was pressed again after one had ended."""
         self.progress, self.lines, self.result, self.shown = progress, [], None, None
+        self.remove_class("serves")
 
     def on_mount(self) -> None:
         self.set_interval(POLL_S, self.look)
@@ -213,6 +216,7 @@ class RollbackScreen(Dialog[None]):
         self.lines += self.progress.lines[len(self.lines) :]
         if self.result is None and (result := self.progress.result) is not None:
             self.result = result
+            self.set_class(result.serving and not result.degraded, "serves")
             self.told(result)
         trouble = "" if self.result else self.progress.trouble
         view = self.query_one("#stages", TextView)

@@ -46,8 +46,11 @@ class LogFeed:
 
     def offer(self, found: list[LogFile]) -> None:
         """Take the current list of sources; follow the run unless the operator chose one."""
+        changed = [log.name for log in found] != [log.name for log in self.sources]
         self.sources = found
         paths = [log.path for log in found]
+        if changed and self.source is not None and self.source.path in paths:
+            self._name_others()
         if self.source is not None and self.chosen and self.source.path in paths:
             return
         filled = (log for log in found if log.filled)  # the first that has something in it
@@ -88,12 +91,16 @@ class LogFeed:
             return
         if source.kind == CONTAINER and self.container is not None:
             self.container.start()
-        at = self._at(source) + 1
-        many = f" {at}/{len(self.sources)}" if len(self.sources) > 1 else ""
-        self.pane.attach(f"{source.name}{many}", "nothing in it yet")
+        self.pane.attach(source.name, "nothing in it yet")
+        self._name_others()
         turn = self._turn
         self._tail = Tail(source.path, lambda batch: self._deliver(turn, batch))
         self._tail.start()
+
+    def _name_others(self) -> None:
+        """Name the other logs in the order of the key that turns to them."""
+        at = self._at(self.source)
+        self.pane.name_others(log.name for log in (*self.sources[at + 1 :], *self.sources[:at]))
 
     def _deliver(self, turn: int, batch: list[LogLine]) -> bool:
         """In the tail's thread: pass a batch on unless the screen is behind."""

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partialmethod
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Size
 
+from console.common import paths
+from console.common.text import clean
 from console.frontends.tui.watch.run import Snapshot
 from console.host.sample import Sample
-from console.journal.guard_status import LOOKING, NONE, OK, WARN
+from console.journal.guard_status import ENDED, LOOKING, NONE, OK, WARN
 from console.journal.run_view import RunView
-from console.journal.state import STANDING, RunState, StepState
+from console.journal.state import STANDING, RunState
 from console.render.cells import glyphs
 from console.render.feed import feed
 from console.render.guard import filling, line
-from console.render.measuring import run_bars
 from console.render.upcoming import upcoming
-from screens.base import WIDE
+from screens.base import WIDE, Dialog
 from screens.emergency import Guarded
 from screens.log_feed import LogFeed, sources
 from widgets.bars import (
@@ -29,21 +32,26 @@ from widgets.bars import (
     StatusLine,
     bindings,
     option_rows,
+    titles_now,
     verbs_now,
 )
+from widgets.detail import detail_rows, lessons_of, more_rows, result_row, summary_rows
 from widgets.log_pane import LogPane
 from widgets.machine import MachinePanels
 from widgets.rows import Row, Rows, RowsView, TextView, fit
-from widgets.steps import StepList, detail_rows, lessons_of, paragraph, result_row, summary_rows
+from widgets.steps import StepList, paragraph
 
 BOXED = (100, 30)
 """Columns and rows from which on steps, details and log have a frame."""
-BARS = 16
-"""Rows of a measurement's bars at most."""
 FEED = 160
 """Columns from which on there is room for the events beside the log."""
 TICK_S = 2.5
 STALE_S = 2.5
+EARLIER_S = 1.0
+"""Seconds until earlier runs are read: the first frame does not wait for them."""
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.history import RunRow
 
 FIRST = (
     "No run yet.",
@@ -52,9 +60,12 @@ FIRST = (
     "4         what this machine has, and what is missing",
     "?         every key",
     "",
-    "The baseline is what the site file says (~/.config/omni-console/site.yaml); without one the "
-    "embedded demo serves. In a shell `omni-console init` finds what serves on this machine and "
-    "writes that file; `omni-console demo` shows a whole run in half a minute.",
+)
+KNOWN = "The baseline above is that of {}. `omni-console demo` in a shell shows a whole run."
+UNKNOWN = (
+    "There is no site file ({}), so no baseline is known. In a shell `omni-console init` finds "
+    "what serves on this machine, asks two questions and writes that file; `omni-console demo` "
+    "shows a whole run in half a minute."
 )
 
 
@@ -67,6 +78,9 @@ class OperationsScreen(Guarded):
         super().__init__()
         self.feed: LogFeed | None = None
         self.tens = -1
+        self.earlier: list[RunRow] = []
+        """The other runs of the playbook on show."""
+        self._asked_of = ""
 
     def compose(self) -> ComposeResult:
         yield BaselineBadge(id="badge")
@@ -98,6 +112,7 @@ class OperationsScreen(Guarded):
         self._shape(self.app.size)  # before the first layout: it is the only one then
         if app.sample is not None:
             self.sampled(app.sample)
+        self._ask_earlier()
         self.draw()
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
@@ -112,6 +127,23 @@ class OperationsScreen(Guarded):
     def on_resize(self) -> None:
         self._shape(self.size)
         self.call_after_refresh(self.draw)
+
+    @property
+    def above(self) -> str:
+        """What the dialog over it says; "" if there is none."""
+        top = self.app.screen
+        return top.NEXT if isinstance(top, Dialog) else ""
+
+    def on_screen_suspend(self) -> None:
+        self.call_after_refresh(self._keys_moved)
+
+    def on_screen_resume(self) -> None:
+        self._keys_moved()
+
+    def _keys_moved(self) -> None:
+        if self.is_attached and self.children:
+            self.draw_status()
+            self.draw_steps()
 
     def on_rows_view_resized(self, event: RowsView.Resized) -> None:
         event.stop()
@@ -130,7 +162,26 @@ class OperationsScreen(Guarded):
         if snapshot.view.over:
             self.drop_questions()
         self.note_question(snapshot)
+        self._ask_earlier()
         self.draw()
+
+    def _ask_earlier(self) -> None:
+        """Read the earlier runs of a playbook once, if there is a panel with room for them."""
+        view = self.shot.view
+        if view.run_id in ("", self._asked_of) or not self.has_class("boxed"):
+            return
+        self._asked_of, self.earlier = view.run_id, []
+
+        def read() -> None:
+            found = self.console.watchers.earlier(view)
+            self.on_loop(take, found)
+
+        def take(found: list[RunRow]) -> None:
+            if view.run_id == self._asked_of:
+                self.earlier = found
+                self.draw_steps()
+
+        self.set_timer(EARLIER_S, lambda: self.in_thread(read))
 
     def baseline_changed(self) -> None:
         self.draw_badge()
@@ -145,11 +196,15 @@ class OperationsScreen(Guarded):
         """Draw the panels, and the guard in a row of its own where no panel has room for it or
         where it has to be seen."""
         guard, panels = self.guard, self.query_one(MachinePanels)
-        panels.draw(
-            sample, now, self.console.history, guard.marks,
-            lambda width: line(guard, time.monotonic(), width),
-        )  # fmt: skip
-        quiet = guard.word_at(time.monotonic()) in (OK, NONE, LOOKING)
+        word = guard.word_at(time.monotonic())
+        quiet = word in (OK, NONE, LOOKING) or (word == ENDED and not guard.after)
+
+        def brief(width: int) -> Row:
+            """The whole line if the panel is its only place, else only its state."""
+            said = line(guard, time.monotonic(), width)
+            return said if quiet else said[:1]
+
+        panels.draw(sample, now, self.console.history, guard.marks, brief)
         self.set_class(panels.says_guard and quiet, "told")
         self.draw_guard()
 
@@ -208,7 +263,7 @@ class OperationsScreen(Guarded):
         mode = str(shot.control.get("mode", ""))
         warns = self.guard.word_at(time.monotonic()) == WARN
         alarm = filling(self.guard) if warns and not self.guard.advisory else ""
-        row = upcoming(shot.view, shot.word, shot.at, mode, now, alarm)
+        row = upcoming(shot.view, shot.word, shot.at, mode, now, alarm, self.above)
         following = self.query_one("#next", Rows)
         width = following.size.width or self.app.size.width
         following.show([fit(row, width, glyphs().ellipsis)])
@@ -224,12 +279,15 @@ class OperationsScreen(Guarded):
         if self.has_class("feed") and events.size.height:
             events.show(feed(view, events.size.width, events.size.height, glyphs()))
         keys, readonly = self.query_one(KeyLine), self.console.watchers.readonly
-        if self.query_one(LogPane).has_focus_within:
+        if self.above:
+            keys.draw("dialog", readonly=readonly)
+        elif self.query_one(LogPane).has_focus_within:
             keys.draw("log", readonly=readonly)
         else:
             offered = self.ready and not readonly
             verbs = verbs_now(view, shot.word, self.shot.at) if offered else []
-            keys.draw("run", ["report"] if view.over else verbs, readonly=readonly)
+            verbs = ["report"] if view.over else verbs
+            keys.draw("run", verbs, titles_now(view), readonly=readonly)
 
     def _detail(self, view: RunView, step_id: str, width: int) -> list[Row]:
         snapshot = self.console.snapshot
@@ -239,9 +297,11 @@ class OperationsScreen(Guarded):
             return paragraph(snapshot.trouble, width, "bad")
         step = view.step(step_id)
         if step is None:
-            return [row for line in FIRST for row in paragraph(line, width)]
+            return [row for line in self._first() for row in paragraph(line, width)]
+        height = self.query_one("#detail", TextView).size.height
         if view.over and not self.query_one(StepList).chosen:
-            return summary_rows(view, width)
+            rows = summary_rows(view, width)
+            return rows + more_rows(view, step, self.earlier, width, height - len(rows))
         current = step.id == (self.shot.at or (view.current or step).id)
         can: list[Row] = []
         if current and self.ready and not self.console.watchers.readonly:
@@ -253,11 +313,17 @@ class OperationsScreen(Guarded):
         if current and last and last.id != step.id:
             before = [result_row(last, width, said.get(last.id, ""))]
         now = snapshot.clock(time.time())
-        rows = [*before, *detail_rows(view, step, can, width, now)]
-        room = self.query_one("#detail", TextView).size.height - len(rows) - 1
-        if step.state is StepState.RUNNING and room > 0:
-            rows += [(), *run_bars(view, step, width, min(BARS, room), glyphs())]
-        return rows
+        rows = [*before, *detail_rows(view, step, can, width, now, height)]
+        return rows + more_rows(view, step, self.earlier, width, height - len(rows))
+
+    def _first(self) -> tuple[str, ...]:
+        """What stands there before the first run: what to do, and what is known."""
+        base, usual = self.console.baseline, clean(str(paths.default_site()), 200)
+        if base is None:
+            return FIRST
+        if base.word == "none":
+            return (*FIRST, UNKNOWN.format(usual))
+        return (*FIRST, KNOWN.format(base.source))
 
     # -- looking around ----------------------------------------------------------------------
 
@@ -275,9 +341,26 @@ class OperationsScreen(Guarded):
             return
         self.console.say(f"{event.step} has no output", "information")
 
-    def on_log_pane_source_asked(self, event: LogPane.SourceAsked) -> None:
+    def _turn_log(self, step: int) -> None:
         if self.feed is not None:
-            self.feed.turn(event.step)
+            self.feed.turn(step)
+
+    action_source_next = partialmethod(_turn_log, 1)
+    action_source_previous = partialmethod(_turn_log, -1)
+
+    def action_next(self) -> None:
+        """Run the next step; while matches are marked in the log, the key is theirs, wherever the
+        focus is."""
+        if (pane := self.query_one(LogPane)).is_searching:
+            pane.action_match_next()
+        else:
+            super().action_next()
+
+    def action_reject(self) -> None:
+        if (pane := self.query_one(LogPane)).is_searching:
+            pane.action_match_previous()
+        else:
+            super().action_reject()
 
     def on_descendant_focus(self) -> None:
         self.draw_steps()
@@ -292,9 +375,13 @@ class OperationsScreen(Guarded):
             self.action_focus_log()
 
     def action_back(self) -> None:
-        """Leave the zoom, then the log, then go back to the running step."""
+        """Leave the zoom, then the search, then the log, then go back to the running step."""
+        pane = self.query_one(LogPane)
         if self.has_class("zoomed"):
             self.remove_class("zoomed")
+        elif pane.is_searching:
+            pane.action_show_all()
+            return
         elif self.query_one(StepList).follow():
             self.draw_steps()
         self.set_focus(self.query_one(StepList))
@@ -303,6 +390,6 @@ class OperationsScreen(Guarded):
         if self.shot.run is None:
             self.console.say("no run yet, so no report: 2 picks a playbook")
             return
-        from screens.runs import ReportScreen
+        from screens.report import ReportScreen
 
         self.app.push_screen(ReportScreen(self.shot.run))

@@ -1,8 +1,7 @@
-"""The runs: a list of all, marked ones side by side, and the report of one to read."""
+"""The runs: a list of all, and marked ones side by side."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -10,117 +9,24 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 
 from console.common import paths
-from console.common.errors import ConsoleError
-from console.common.text import clean, one_line
+from console.common.progress import clock
+from console.common.text import clean
 from console.journal.run_dir import RunDir
-from console.journal.run_files import view_of
 from console.journal.state import Decision
 from console.render.cells import glyphs
-from screens.base import LEAST, Page, ReadingPage
+from screens.base import Page, ReadingPage
 from widgets.bars import DECISION_TONE, STATE_TONE, bindings
-from widgets.rows import PickList, Row, Rows, TextView, fit
-from widgets.steps import paragraph, short, wrapped
+from widgets.rows import PickList, Row, Rows, fit
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.history import RunRow
     from console.render.report.compare import Comparison
 
 
-MARKS = re.compile(r"(?<!\\)(?:\*\*|`)")
-"""Markdown for print, not for a terminal."""
-ESCAPED = re.compile(r"\\([\\|`*<(])")
-PICTURE = re.compile(r"!\[(.*)\]\(([^()]*)\)")
-
 REFRESH_S = 2.0
 
 STATE, DECISION, TOOK, ID = 16, 6, 6, 4
 """Cells of the columns after a run's playbook, separated by a blank."""
-
-
-class ReportScreen(ReadingPage):
-    """report.md as it was written, with its path; until the run has ended, the report as it would
-    be now."""
-
-    SCOPE = "report"
-
-    def __init__(self, run: RunDir) -> None:
-        super().__init__()
-        self.run_dir = run
-        self.where = ""
-        self.lines: list[str] = []
-
-    def stand(self) -> None:
-        self.in_thread(self._read)
-
-    def _read(self) -> None:
-        run = self.run_dir
-        try:
-            view, _ = view_of(run)
-            if view.finished:
-                where, text = str(run.report), run.report.read_text("utf-8", "replace")
-            else:
-                from console.render.report.document import evidence, markdown
-
-                where = f"provisional: {run.report} is written when the run ends"
-                text = markdown(view, evidence(run, view))
-        except (ConsoleError, OSError) as error:
-            where, text = str(run.report), f"There is no report: {one_line(str(error), 300)}"
-        self.on_loop(self._show, where, text.splitlines()[:5000])
-
-    def _show(self, where: str, lines: list[str]) -> None:
-        self.where, self.lines = where, lines
-        self.redraw()
-
-    def head(self, width: int) -> list[Row]:
-        room = max(LEAST, self.query_one(TextView).size.width - 3)
-        return paragraph(clean(self.where), room, "dim")
-
-    def rows(self, width: int) -> list[Row]:
-        return report_rows(self.lines, width)
-
-
-def report_rows(lines: list[str], width: int) -> list[Row]:
-    """Headings bold, tables as aligned columns if they fit, the rest wrapped."""
-    rows: list[Row] = []
-    block: list[list[str]] = []
-    for raw in [*map(clean, lines), ""]:
-        if raw.startswith("|"):
-            block.append([read(cell).strip() for cell in raw.strip("|").split(" | ")])
-            continue
-        # an indented block is literal
-        line = raw if raw.startswith("    ") else read(PICTURE.sub(r"chart \2: \1", raw))
-        rows += _table(block, width)
-        block = []
-        if line.startswith("#"):
-            rows.append(((line.lstrip("# "), "bold"),))
-        else:
-            rows += paragraph(line, width, indent="  ")
-    return rows
-
-
-def read(text: str) -> str:
-    """Markdown as plain readable text."""
-    return ESCAPED.sub(r"\1", MARKS.sub("", text))
-
-
-def _table(block: list[list[str]], width: int) -> list[Row]:
-    cells = [row for row in block if set("".join(row)) - set("-:| ")]
-    if not cells:
-        return []
-    columns = max(len(row) for row in cells)
-    padded = [row + [""] * (columns - len(row)) for row in cells]
-    sizes = [max(len(row[i]) for row in padded) for i in range(columns)]
-    lead = sum(sizes[:-1]) + 2 * (columns - 1)
-    if lead + min(sizes[-1], 24) > width:
-        whole = ("  ".join(filter(None, row)) for row in cells)
-        return [row for text in whole for row in paragraph(text, width, indent="    ")]
-    rows: list[Row] = []
-    for row in padded:
-        begin = "".join(f"{cell:<{size}}  " for cell, size in zip(row, sizes[:-1], strict=False))
-        first, *more = wrapped(row[-1], width - lead)
-        rows.append(((begin + first, ""),))
-        rows += [((" " * lead + text, ""),) for text in more]
-    return rows
 
 
 class CompareScreen(ReadingPage):
@@ -263,7 +169,7 @@ def run_row(row: RunRow, width: int, *, marked: bool) -> Row:
     when = time.strftime(form, time.localtime(row.created)) if row.created else "?" * 11
     decision = Decision(row.decision).word
     state = row.state.replace("_", " ").upper()
-    took = short(row.took_s) if row.took_s is not None else ""
+    took = clock(row.took_s) if row.took_s is not None else ""
     note = f" {row.mark}" if row.mark else ""
     rest = sum(one + 1 for one in (len(when), STATE, DECISION, TOOK, ID))
     room = max(8, max(8, width - rest) - len(note))

@@ -6,27 +6,30 @@ Words and keys come from the run's state and the single registry of actions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
 
+from console.common.progress import clock
 from console.common.text import clean
-from console.common.units import format_duration
 from console.journal.run_view import RunView
 from console.journal.state import ENDS, STANDING, UNDECIDED, RunState, possible_verbs, stands
-from console.render.cells import glyphs
+from console.render.cells import cells, glyphs
 from console.render.cutover import cut_over
 from console.render.keymap import EMERGENCY, Action, action, of_scope
 from console.render.progress import run_progress
 from widgets.rows import Part, Row, Rows, fit, spread, width_of
-from widgets.steps import paragraph, progress_words, short
+from widgets.steps import paragraph, progress_words
 
 if TYPE_CHECKING:
     from console.frontends.tui.watch.baseline import BaselineView
 
 SAY_S = 5.0
+OTHER = EMERGENCY.shown.split()[1]
+"""The key for a terminal that keeps the first one for itself, as Guake does."""
 _KEYED = ("approve", "reject", "next", "auto", "pause", "retry", "skip", "abort")
 _WORDS = {
     "approve": "approve", "reject": "turn it down", "next": "run the next step",
@@ -45,6 +48,7 @@ STATE_TONE = {
     "failed": "bad", "cancelled": "warn", "rolled_back": "warn", "rollback_failed": "alarm",
     "interrupted": "bad", "rolling_back": "warn", "stopping": "warn", "unreadable": "bad",
 }  # fmt: skip
+NO_TITLES: dict[str, str] = {}
 TENS = 10
 NAMED = 100
 """Columns from which on the run's row names its playbook."""
@@ -83,6 +87,13 @@ def verbs_now(view: RunView, word: str, at: str) -> list[str]:
     keyed = [verb for verb in _KEYED if verb in possible]
     # where a gate is undecided, to measure again comes before to override it
     return sorted(keyed, key="retry".__ne__) if view.reason in UNDECIDED else keyed
+
+
+def titles_now(view: RunView) -> dict[str, str]:
+    """What the keys of an undecided gate do, for the footer."""
+    if view.reason not in UNDECIDED or view.state is not RunState.PAUSED:
+        return {}
+    return {"approve": "Override", "retry": "Measure" if view.offer else "Judge"}
 
 
 def option_rows(view: RunView, word: str, confirm: str, width: int, at: str = "") -> list[Row]:
@@ -126,6 +137,13 @@ def key_row(actions: Iterable[Action], width: int) -> Row:
 
 
 OPEN = Action("pick", ("enter",), "Open", "Open what is under the cursor.", "list")
+ANSWER = (
+    Action("answer", ("enter",), "Answer", "Give the answer.", "dialog"),
+    Action("leave_it", ("escape",), "Leave it", "Give none.", "dialog"),
+)
+PAGES = ("playbooks", "runs", "focus_log", "breach", "host", "preflight", "lessons",
+         "source_next", "command_palette")  # fmt: skip
+"""What the main screen's footer offers besides the verbs, as far as there is room."""
 
 
 class KeyLine(Rows):
@@ -133,23 +151,31 @@ class KeyLine(Rows):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._drawn: tuple[str, tuple[str, ...], bool] = ("run", (), False)
+        self._drawn: tuple[str, tuple[str, ...], dict[str, str], bool] = ("run", (), {}, False)
         self._words = ""
         self._timer: Timer | None = None
 
-    def draw(self, scope: str, verbs: Iterable[str] = (), *, readonly: bool = False) -> None:
-        """The emergency key, the verbs possible now, the scope's own keys, help and quit."""
-        self._drawn = (scope, tuple(verbs), readonly)
+    def draw(
+        self, scope: str, verbs: Iterable[str] = (), titles: Mapping[str, str] = NO_TITLES,
+        *, readonly: bool = False,
+    ) -> None:  # fmt: skip
+        """The emergency key, the verbs possible now, the scope's own keys, help and quit.
+        `titles`: what a verb does now, where that is not what it is called."""
+        self._drawn = (scope, tuple(verbs), dict(titles), readonly)
         if self._words:
             return
         first = [] if readonly else [EMERGENCY]
         wanted: list[Action] = [action(verb) for verb in self._drawn[1]]
+        wanted = [replace(one, title=titles.get(one.id, one.title)) for one in wanted]
         tail = [action("show_help"), action("leave")]
         if scope == "run":
-            wanted += [action("playbooks"), action("runs"), action("focus_log")]
+            wanted += map(action, PAGES)
+        elif scope == "dialog":
+            wanted, tail = [*ANSWER], []
         else:
             here = of_scope(scope)
             wanted += [a for a in here if a.footer and not (readonly and a.changes)]
+            wanted += [action("source_next")] if scope == "log" else []
             tail.insert(0, action("back"))
             if scope in ("playbooks", "runs", "lessons"):
                 wanted.append(OPEN)
@@ -171,8 +197,8 @@ class KeyLine(Rows):
     def untell(self) -> None:
         """Show the keys again."""
         self._words = ""
-        scope, verbs, readonly = self._drawn
-        self.draw(scope, verbs, readonly=readonly)
+        scope, verbs, titles, readonly = self._drawn
+        self.draw(scope, verbs, titles, readonly=readonly)
 
     @property
     def words(self) -> str:
@@ -249,7 +275,10 @@ def emergency(
         lead: Part = (f" {key} ", "alarm")
         known = back or " (not timed yet)"
         return _longest(
-            width, (lead, (f" stop candidates, restore baseline{known}", "bold")),
+            width,
+            (lead, ("or ", "dim"), (f" {OTHER} ", "alarm"),
+             (f" stop candidates, restore baseline{known}", "bold")),
+            (lead, (f" stop candidates, restore baseline{known}", "bold")),
             (lead, (f" restore baseline{back}", "bold")),
             (lead, (f" {EMERGENCY.title}{back}", "bold")),
         )  # fmt: skip
@@ -265,8 +294,8 @@ def _longest(width: int, *rows: Row) -> Row:
 
 
 def about(seconds: float) -> str:
-    """`~1 s`: a duration that only serves as a rough guide."""
-    return f"~{max(1, round(seconds))} s" if seconds < 100 else f"~{format_duration(seconds)}"
+    """`~1 s`, `~1:14`: a duration that only serves as a rough guide."""
+    return f"~{max(1, round(seconds))} s" if seconds < 60 else f"~{clock(seconds)}"
 
 
 class BaselineBadge(Rows):
@@ -294,6 +323,8 @@ def status(
     state = waits or word.replace("_", " ").upper()
     # first, where no width cuts it off
     left: list[Part] = [("REHEARSAL ", "warn")] if view.rehearsal else []
+    if view.over:
+        left.insert(0, ("last run ", "dim"))
     left.append((state, STATE_TONE.get(word, "")))
     if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))
@@ -326,16 +357,18 @@ def status(
     right = run_progress(view, now, room) if view.state is RunState.RUNNING else ()
     if not right or room < LEAST_ROOM:
         took = (view.ended or now) - view.created if view.created else 0.0
-        shown = standing(took) if view.state in STANDING else short(took)
-        right = ((f"{progress_words(view)}{dot}{shown}", "dim"),)
+        shown = standing(took) if view.state in STANDING else clock(took)
+        said = f"ended {_when(view.ended, now)}" if view.over else progress_words(view)
+        whole = f"{said}{dot}{shown}"
+        # an end's time gives way to the decision
+        right = ((whole if not view.over or cells(whole) <= room else shown, "dim"),)
     return spread(tuple(left), right, width, glyphs().ellipsis)
 
 
 def standing(took: float) -> str:
     """The age of a run that waits for a person: in tens of seconds, so that nothing is sent to the
     terminal while nothing happens."""
-    tens = -int(-took // TENS) * TENS  # up: a clock does not run backwards at a pause
-    return f"{tens}s" if tens < 100 else short(tens)
+    return clock(-int(-took // TENS) * TENS)  # up: a clock does not run backwards at a pause
 
 
 MODES = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -14,7 +16,7 @@ from textual.widgets import Input, Static
 from console.common.logs.buffer import LogBuffer, Matches
 from console.common.logs.viewport import Place
 from console.common.text import clean
-from console.render.cells import glyphs
+from console.render.cells import cells, glyphs
 
 MOST_TYPED = 4000
 
@@ -50,21 +52,34 @@ class Typed(Plain):
         """Nothing, for the same reason."""
 
 
-def title(name: str, place: Place, notice: str, width: int) -> Text:
-    """One row of `width` cells; a notice replaces what comes after the position."""
-    buffer = place.buffer
-    parts = [(name, "bold"), (position(place), "" if place.follow else "reverse")]
+def title(name: str, others: Sequence[str], place: Place, notice: str, width: int) -> Text:
+    """One row of `width` cells: `candidate  ] baseline, bench · FOLLOWING · 2 errors (e)`; a notice
+    replaces what comes after the position, and the other logs are named as far as there is room."""
+    parts = [(position(place), "" if place.follow else "reverse")]
     if notice:
         parts.append((notice, "bold"))
     else:
-        parts += [(words, "") for words in _marks(buffer)]
-    text = Text(no_wrap=True, overflow="crop", end="")
+        parts += [(words, "") for words in _marks(place.buffer)]
+    text = Text(f" {name}", "bold", no_wrap=True, overflow="crop", end="")
+    room = width - cells(text.plain) - sum(cells(words) + 3 for words, _ in parts)
+    if listed := _listed(others, room):
+        text.append(listed, "not bold dim")
     for words, style in parts:
         if words:
-            text.append(f" {glyphs().pending} " if text.plain else " ")
-            text.append(f" {words} " if style == "reverse" else words, style)
+            text.append(f" {glyphs().pending} ", "not bold")
+            text.append(f" {words} " if style == "reverse" else words, style or "not bold")
     text.truncate(width, overflow="crop", pad=True)
     return text
+
+
+def _listed(others: Sequence[str], room: int) -> str:
+    """`  ] baseline, bench +2` in at most `room` cells; "" if not even one has room."""
+    for count in range(len(others), 0, -1):
+        more = f" +{len(others) - count}" if count < len(others) else ""
+        words = f"  ] {', '.join(others[:count])}{more}"
+        if cells(words) <= room:
+            return words
+    return ""
 
 
 def position(place: Place) -> str:
@@ -77,6 +92,8 @@ def position(place: Place) -> str:
 
 def _marks(buffer: LogBuffer) -> list[str]:
     found = []
+    if buffer.errors:
+        found.append(f"{buffer.errors:,} error{'s' if buffer.errors != 1 else ''} (e)")
     if (chosen := buffer.filter) is not None:
         found.append(f"& {_words(chosen)}: {buffer.visible:,} of {len(buffer):,} lines")
     if (sought := buffer.searched) is not None:

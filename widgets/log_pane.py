@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import partialmethod
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.message import Message
 from textual.timer import Timer
 
 from console.common.logs.buffer import LogBuffer, pattern
@@ -45,13 +45,6 @@ class LogPane(Vertical, can_focus=True):
     ]
     DEFAULT_CSS = "LogPane { height: 1fr; width: 1fr; overflow: hidden; }"
 
-    class SourceAsked(Message):
-        """The operator wants the next (`step` 1) or the previous (-1) log."""
-
-        def __init__(self, step: int) -> None:
-            super().__init__()
-            self.step = step
-
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.buffer = LogBuffer()
@@ -59,6 +52,7 @@ class LogPane(Vertical, can_focus=True):
         self.prompt = LogPrompt()
         self._head = LogTitle()
         self._source = ""
+        self._others: tuple[str, ...] = ()
         self._empty = ""
         self._notice = ""
         self._notice_until = 0.0
@@ -84,11 +78,22 @@ class LogPane(Vertical, can_focus=True):
     def attach(self, name: str, empty: str) -> None:
         """Show another log from its start; `empty` says why it has no lines."""
         self._source, self._empty = one_line(name), one_line(empty)
+        self._others = ()
         self.buffer.clear()
         self.view.place.reset()
         self.view.here = None
         self._notice, self._sought = "", 0
         self._paint()
+
+    def name_others(self, names: Iterable[str]) -> None:
+        """Name the other logs that can be read here, the next one first."""
+        self._others = tuple(one_line(name, 40) for name in names)
+        self._paint_title()
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether matches are marked."""
+        return self.buffer.searched is not None
 
     def take(self, lines: list[LogLine]) -> None:
         """Add lines; they are painted within PAINT_S."""
@@ -137,7 +142,8 @@ class LogPane(Vertical, can_focus=True):
     def _paint_title(self) -> None:
         if time.monotonic() >= self._notice_until:
             self._notice = ""
-        self._head.put(title(self._source, self.view.place, self._notice, self.size.width))
+        place, width = self.view.place, self.size.width
+        self._head.put(title(self._source, self._others, place, self._notice, width))
 
     def _say(self, words: str) -> None:
         """Show words in the title for a few seconds."""
@@ -186,9 +192,6 @@ class LogPane(Vertical, can_focus=True):
         self.view.wrapped = not self.view.wrapped
         self.view.relook()
 
-    def _next_source(self, step: int) -> None:
-        self.post_message(self.SourceAsked(step))
-
     def _error(self, step: int) -> None:
         self._go(self.buffer.error(self._from(step), step), step, _NO_ERROR)
 
@@ -199,8 +202,6 @@ class LogPane(Vertical, can_focus=True):
         self._sought = step
         self._work_now()
 
-    action_source_next = partialmethod(_next_source, 1)
-    action_source_previous = partialmethod(_next_source, -1)
     action_error_next = partialmethod(_error, 1)
     action_error_previous = partialmethod(_error, -1)
     action_match_next = partialmethod(_seek, 1)

@@ -13,12 +13,13 @@ from console.host.history import History
 from console.host.sample import NO_MARKS, Marks, Sample
 from console.render.cells import glyphs
 from console.render.gauges import all_rows
-from console.render.panels import HIGH, LOW, beside, machine_panels
+from console.render.panels import beside, machine_panels
 from widgets.rows import Row, Rows
 
 PLAIN_BELOW = 30
 """Rows of a window below which there is no room for frames."""
-HIGH_FROM = 50
+INSIDE = ((50, 6), (38, 4), (PLAIN_BELOW, 3))
+"""From how many rows of a window on, and how many rows a panel then has inside."""
 
 
 def gauge_rows(
@@ -78,7 +79,7 @@ class MachinePanels(Rows):
     def _panels(self, width: int, *, apart: bool) -> list[Row]:
         if self._sample is None or self.window < PLAIN_BELOW:
             return []
-        inside = HIGH if self.window >= HIGH_FROM else LOW
+        inside = next(rows for least, rows in INSIDE if self.window >= least)
         panels = machine_panels(
             self._sample, self._history, self._now, glyphs(), self._marks, self._guard, apart=apart
         )

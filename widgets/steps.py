@@ -1,4 +1,5 @@
-"""The steps of a run: their list, the detail of one, how it went. Clean text in, parts out."""
+"""The list of a run's steps, and the forms of text that every panel uses. Clean text in, parts
+out."""
 
 from __future__ import annotations
 
@@ -8,15 +9,11 @@ import time
 from textual.binding import Binding
 from textual.message import Message
 
-from console.common.logs.cause import cause_of
+from console.common.progress import clock
 from console.common.text import clean
-from console.common.units import format_duration, format_number
 from console.journal.run_view import RunView, StepView
-from console.journal.state import UNDECIDED, RunState, StepState
-from console.render.cells import glyphs, outcome, standing
-from console.render.cutover import cut_over
-from console.render.measuring import measuring
-from console.render.progress import step_progress
+from console.journal.state import RunState, StepState
+from console.render.cells import glyphs, standing
 from widgets.rows import Part, Row, RowsView, fit, moving, spread, width_of
 
 TONE = {
@@ -25,22 +22,10 @@ TONE = {
 }  # fmt: skip
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
-EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
-"""Figures that an approval is shown."""
-
 
 def tone_of(step: StepView) -> str:
     """The tone of a step: that of its state, or that of a warning."""
     return "warn" if step.warned else TONE.get(step.state, "")
-
-
-def short(seconds: float) -> str:
-    """A duration in at most six cells: 4.1s, 12:05, 1h07."""
-    if seconds < 99.95:
-        return f"{seconds:.1f}s"
-    if seconds < 3600:
-        return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-    return f"{int(seconds) // 3600}h{int(seconds) % 3600 // 60:02d}"
 
 
 def elapsed(step: StepView, now: float) -> float | None:
@@ -53,8 +38,8 @@ def elapsed(step: StepView, now: float) -> float | None:
 def times(step: StepView, now: float) -> str:
     """`actual/planned`, each only if known."""
     took = elapsed(step, now)
-    actual = short(took) if took is not None else ""
-    return f"{actual or '-'}/{short(step.takes_s)}" if step.takes_s else actual
+    actual = clock(took) if took is not None else ""
+    return f"{actual or '-'}/{clock(step.takes_s)}" if step.takes_s else actual
 
 
 def step_row(
@@ -176,142 +161,6 @@ def hanging(line: str, width: int, tone: str, marks: str = " ") -> list[Row]:
     lead = line[: len(line) - len(body)]
     first, *more = wrapped(body, width - len(lead) - 2)
     return [((lead + first, tone),), *(((f"{lead}  {text}", tone),) for text in more)]
-
-
-def detail_rows(view: RunView, step: StepView, can: list[Row], width: int, now: float) -> list[Row]:
-    """What a step does and why, how far it is, its output, what went wrong, and what can be done;
-    `now` in Unix seconds."""
-    asked = view.state is RunState.WAITING_APPROVAL and step is view.current
-    said = next((one.verdict for one in view.verdicts if one.step == step.id), "")
-    state = "waits for an answer" if asked else outcome(step.state, said, warned=step.warned)
-    state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
-    attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
-    tone = (VERDICT_TONE.get(said) if step.state is StepState.SUCCEEDED else "") or tone_of(step)
-    rows = paragraph(clean(step.title), width, "bold")
-    rows.append(((state, tone), (f"  {step.kind}{attempt} in {clean(step.phase)}", "dim")))
-    if asked:
-        rows += paragraph(clean(view.detail), width, "warn")
-        if view.until:
-            when = time.strftime("%H:%M:%S", time.localtime(view.until))
-            rows.append(((f"expires at {when}", "dim"),))
-    if view.reason in UNDECIDED and step is view.current:
-        rows += paragraph(clean(view.detail), width, "warn")
-    elif step.detail and not asked:
-        rows += paragraph(clean(step.detail), width, tone)
-    if far := step_progress(step, now, width):
-        rows.append(far)
-    if step.said and step.state is StepState.RUNNING and not step.runs:
-        rows += paragraph(clean(step.said), width, "accent")
-    if step.state is StepState.RUNNING:
-        rows += measuring(view, step, width, glyphs())
-    rows += can
-    rows += _evidence_rows(view, width) if asked else []
-    rows += _verdict_rows(view, "" if asked else step.id, width)
-    if step.state is StepState.FAILED:
-        why = cause_of(step.lines)[1]
-        for line in map(clean, step.lines[-12:]):
-            tone = "bad" if why and why in line else ""
-            rows += [(("| ", "bad"), (text, tone)) for text in wrapped(line, width - 2)]
-    for effect in step.effects:
-        rows += paragraph(clean(effect), width, "dim", "  ")
-    for lesson in step.lessons:
-        rows += paragraph(f"lesson {clean(lesson)}", width, "warn", "  ")
-    return rows + _metric_rows(view, step, width)
-
-
-def summary_rows(view: RunView, width: int) -> list[Row]:
-    """A finished run: how it ended, what was decided, where the baseline is, what is next."""
-    rows = paragraph(clean(view.title), width, "bold")
-    took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
-    rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))
-    if view.detail:
-        rows += paragraph(clean(view.detail), width)
-    for step in view.steps:
-        if step.state is StepState.FAILED:
-            rows += paragraph(f"{step.id}: {step.cause}: {clean(step.detail)}", width, "bad")
-    rows += _verdict_rows(view, "", width)
-    if view.cutover:
-        rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
-    elif view.outage and view.state is RunState.ROLLBACK_FAILED:
-        words = ": mend that, then F12 tries again"
-        rows.append((("the baseline is DOWN", "bad"), (words, "bold")))
-    elif view.outage:
-        rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
-    elif view.serving:
-        slow = "serves again" if view.restored_s else "serves"
-        slow = "DEGRADED" if view.serving.get("degraded") else slow
-        back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
-        rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
-    return rows + paragraph("o reads the report, 2 picks the next playbook", width, "dim")
-
-
-def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
-    """Ids of the lessons that apply to a step, then of those the playbook names."""
-    step, asked = view.step(step_id), view.header.get("lessons")
-    bearing = [line.split()[0] for line in step.lessons if line.split()] if step else []
-    return (*bearing, *(map(str, asked) if isinstance(asked, list) else ()))
-
-
-def result_row(step: StepView, width: int, verdict: str = "") -> Row:
-    """The result of a step in one line, for a run that waits before the next one."""
-    took = f" {short(step.duration_s)}" if step.duration_s is not None else ""
-    tone = VERDICT_TONE.get(verdict) or tone_of(step)
-    words = f" {clean(step.detail)}" if step.detail else ""
-    state = outcome(step.state, verdict, warned=step.warned)
-    parts: Row = (
-        (f"{glyphs().step(standing(step.state, verdict, warned=step.warned))} ", tone),
-        (clean(step.id), "bold"),
-        (f" {state}{took}", "dim"), (words, ""),
-    )  # fmt: skip
-    return fit(parts, width, glyphs().ellipsis)
-
-
-def _verdict_rows(view: RunView, step_id: str, width: int) -> list[Row]:
-    """The verdict of one step's gate; of every gate for ""."""
-    rows: list[Row] = []
-    for verdict in view.verdicts:
-        if step_id and verdict.step != step_id:
-            continue
-        named = f"  {clean(verdict.outcome)}" if verdict.outcome else ""
-        tone = VERDICT_TONE.get(verdict.verdict, "")
-        rows.append((("GATE ", "bold"), (verdict.verdict, tone), (named, "bold")))
-        for row in verdict.criteria:
-            word = row.get("verdict", "")
-            lead = (f"{word:>6} ", VERDICT_TONE.get(word, ""))
-            rows += behind((lead,), clean(row.get("why", "")), width)
-        if verdict.overridden:
-            rows += paragraph(f"overridden by {clean(verdict.overridden)}", width, "warn")
-    return rows
-
-
-def _evidence_rows(view: RunView, width: int) -> list[Row]:
-    """What was measured so far, beside the baseline: the evidence for an approval."""
-    rows: list[Row] = []
-    for scope, metrics in view.metrics.items():
-        if "." in scope:
-            continue
-        before = view.metrics.get(f"{scope}.baseline", {})
-        for name in EVIDENCE:
-            figures, base = metrics.get(name, {}), before.get(name, {})
-            if figures.get("value") is None:
-                continue
-            words = format_number(figures["value"], figures.get("unit", ""))
-            if base.get("value") is not None:
-                words += f"   baseline {format_number(base['value'], base.get('unit', ''))}"
-            label = f"{clean(scope)}.{name}"
-            rows.append(fit(((f"{label:<18} ", "dim"), (words, "")), width))
-    return rows
-
-
-def _metric_rows(view: RunView, step: StepView, width: int) -> list[Row]:
-    rows: list[Row] = []
-    for name, figures in view.metrics.get(step.id, {}).items():
-        value = figures.get("value")
-        if value is None:
-            continue
-        figure = format_number(value, figures.get("unit", ""))
-        rows.append(fit(((f"{clean(name):<18} ", "dim"), (figure, "")), width))
-    return rows
 
 
 def progress_words(view: RunView) -> str:

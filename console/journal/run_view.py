@@ -38,9 +38,9 @@ class StepView:
     """Lessons that apply to it, `F-013 its title – why`."""
     said: str = ""
     progress: Progress | None = None
+    """How far the running attempt is; None while it has told nothing."""
     runs: list[dict[str, Any]] = field(default_factory=list)
     """Each run of a benchmark so far, of the current attempt: tok_s, ttft_s, void (why)."""
-    """How far the running attempt is; None while it has told nothing."""
     started: float = 0.0
     duration_s: float | None = None
     exit_code: int | None = None

@@ -176,12 +176,26 @@ def bar(filled: float | None, width: int, signs: Glyphs, mark: float | None) -> 
 def curve_line(values: Iterable[float | None], most: float | None, signs: Glyphs) -> str:
     """Values from 0 to `most` as a curve, a cell each; blank where nothing is known. No cell is
     filled, so that curves under each other stay apart."""
-    top = len(signs.levels) - 1
-    return "".join(
-        " " if one is None or not most
-        else signs.levels[min(top - 1, max(0, int(one / most * top)))]
+    return curve_rows(values, most, 1, signs)[0]
+
+
+def curve_rows(
+    values: Iterable[float | None], most: float | None, rows: int, signs: Glyphs
+) -> list[str]:
+    """The same as a curve of so many rows, the highest row first."""
+    full = len(signs.levels)
+    steps = rows * full - 1
+    levels = [
+        None if one is None or not most else min(steps - 1, max(0, int(one / most * steps)))
         for one in values
-    )  # fmt: skip
+    ]
+    return [
+        "".join(
+            " " if one is None or one < below else signs.levels[min(one - below, full - 1)]
+            for one in levels
+        )
+        for below in range((rows - 1) * full, -1, -full)
+    ]
 
 
 def marked(text: str, level: Level) -> list[Part]:

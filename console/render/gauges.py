@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from console.host.history import BUSY, VRAM, History
+from console.host.history import BUSY, RAM, VRAM, History
 from console.host.sample import (
     NO_MARKS,
     DiskSample,
@@ -46,6 +46,8 @@ from console.render.cells import (
 
 GAP = 2
 PATH_CELLS = 12
+TREND = 8
+"""Cells of a curve at the end of a row."""
 NARROW = 76
 
 
@@ -59,9 +61,11 @@ class Field:
 
 
 def host_rows(
-    sample: Sample, width: int, now: float, signs: Glyphs, marks: Marks = NO_MARKS
-) -> list[Row]:
-    """As few rows as the fields need at this width; each goes into the first row with room."""
+    sample: Sample, width: int, now: float, signs: Glyphs, history: History,
+    marks: Marks = NO_MARKS,
+) -> list[Row]:  # fmt: skip
+    """As few rows as the fields need at this width; each goes into the first row with room. RAM's
+    row ends with its curve, below those of the cards."""
     rows: list[list[Part]] = []
     for group in _groups(sample, signs, width, marks):
         for row in rows:
@@ -72,8 +76,16 @@ def host_rows(
         else:
             rows.append(list(group))
     stale = age_words(sample.at, now)
-    first = aged(tuple(rows[0]), stale, width, signs)
+    first = aged(_with_curve(tuple(rows[0]), sample, width, history, signs), stale, width, signs)
     return [first, *(aged(tuple(row), "", width, signs) for row in rows[1:])]
+
+
+def _with_curve(row: Row, sample: Sample, width: int, history: History, signs: Glyphs) -> Row:
+    gap = width - TREND - width_of(row)
+    if sample.memory is None or gap < 1:
+        return row
+    drawn = curve_line(history.curve(RAM, TREND), sample.memory.total, signs)
+    return (*row, (" " * gap + drawn, "dim")) if drawn.strip() else row
 
 
 def host_brief(sample: Sample, now: float, signs: Glyphs, width: int = 0) -> Row:
@@ -196,13 +208,13 @@ def all_rows(
     """Every gauge in `width` cells, cards first, then the host. If that takes more than `max_rows`
     (0: no limit), the host is put into one row, then the cards, then everything."""
     cards = gpu_rows(sample.gpu, width, now, signs, history, marks)
-    host = host_rows(sample, width, now, signs, marks)
+    host = host_rows(sample, width, now, signs, history, marks)
     if not max_rows or len(cards) + len(host) <= max_rows:
         return cards + host
     if len(cards) + 1 <= max_rows:
         return [*cards, host_brief(sample, now, signs, width)]
     if max_rows >= 2:
-        return [cut(gpu_brief(sample.gpu, now, signs), width, signs),
+        return [cut(gpu_brief(sample.gpu, now, signs, width), width, signs),
                 host_brief(sample, now, signs, width)]  # fmt: skip
     return [cut(one_row(sample, now, signs), width, signs)]
 
@@ -296,7 +308,7 @@ def _shares(room: int) -> tuple[int, int, int, int]:
     room -= watts
     long = min(10, room - 1) if room >= 5 else 0
     room -= long + 1 if long else 0
-    curve = min(8, room - 1) if room >= 6 else 0
+    curve = min(TREND, room - 1) if room >= 6 else 0
     room -= curve + 1 if curve else 0
     name = min(28, room - 1) if room >= 9 else 0
     room -= name + 1 if name else 0
@@ -342,21 +354,34 @@ def gpu_rows(
     return [(*padded(a, each), ("  ", ""), *b) for a, b in zip(rows[::2], rows[1::2], strict=False)]
 
 
-def gpu_brief(report: GpuReport | None, now: float, signs: Glyphs) -> Row:
-    """All cards in as few cells as possible."""
+def gpu_brief(report: GpuReport | None, now: float, signs: Glyphs, width: int = 0) -> Row:
+    """All cards in as few cells as possible. With a `width` that is too small for all of it, what
+    is no reason to worry goes first: utilisation, then temperatures, then memory."""
     if report is None or report.trouble or not report.gpus:
         return gpu_rows(report, 1000, now, signs, History())[0]
-    parts: list[Part] = []
-    for gpu in report.gpus:
-        levels = gpu_levels(gpu)
-        parts.append((f"{'  ' if parts else ''}GPU{gpu.index}", "dim"))
-        if dark(gpu):
-            parts.append((f" {head(gpu.why) or 'no figures'}", "bad"))
-            continue
-        for text, level in (
-            (memory_of(gpu).strip(), levels["vram"]), (utilisation(gpu), Level.OK),
-            (temperature(gpu, signs), levels["temperature"]),
-        ):  # fmt: skip
-            parts.append((f" {text}{level.mark}", TONES.get(level, "")))
     stale = age_words(report.at, now)
-    return tuple([*parts, (f"  {stale}", "warn")] if stale else parts)
+    row: Row = ()
+    for kept in (3, 2, 1, 0):
+        parts = [part for gpu in report.gpus for part in _card_brief(gpu, kept, signs)]
+        row = tuple([*parts, (f" {stale}", "warn")] if stale else parts[:-1])
+        if not width or width_of(row) <= width:
+            break
+    return row
+
+
+def _card_brief(gpu: GpuSample, kept: int, signs: Glyphs) -> list[Part]:
+    """One card with its `kept` most important figures, and each other one that is a warning."""
+    levels = gpu_levels(gpu)
+    label: Part = (f"GPU{gpu.index}", "dim")
+    if dark(gpu):
+        return [label, (f" {head(gpu.why) or 'no figures'}", "bad"), ("  ", "")]
+    figures = (
+        (0, memory_of(gpu).strip(), levels["vram"]), (2, utilisation(gpu), Level.OK),
+        (1, temperature(gpu, signs), levels["temperature"]),
+    )  # fmt: skip
+    parts = [
+        (f" {text}{level.mark}", TONES.get(level, ""))
+        for rank, text, level in figures
+        if rank < kept or level in TONES
+    ]
+    return [label, *parts, ("  ", "")]

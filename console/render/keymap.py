@@ -71,7 +71,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("back", ("escape",), "Back", "Leave a dialog, a search or a screen. Never stops anything.", "app", footer=False),
     Action("leave", ("q",), "Quit", "Close the console. A run goes on without it.", "app"),
     # the run on show
-    Action("next", ("n",), "Next", "Run the next step, then pause.", "run", changes=True),
+    Action("next", ("n",), "Next", "Run the next step, then pause; while the log is searched, n and N go to its matches.", "run", changes=True),
     Action("auto", ("a",), "Auto", "Run on to the next gate or approval.", "run", changes=True),
     Action("pause", ("p",), "Pause", "Pause after the current step.", "run", changes=True),
     Action("approve", ("y",), "Approve", "Answer an approval, or override a gate that holds (with a reason). Asks for a typed word if the playbook wants one.", "run", changes=True),
@@ -84,6 +84,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("breach", ("b",), "Breach", "What the guard stopped and why: the curve before, what was killed, what to do next; or its limits, if nothing was.", "run"),
     Action("focus_log", ("l",), "Log", "Put the focus on the log pane.", "run", footer=False),
     Action("zoom", ("z", "plus"), "Zoom", "The log pane over the whole screen, and back.", "run", footer=False),
+    Action("source_next", ("right_square_bracket",), "Next log", "The log of the next service or step.", "run", footer=False),
+    Action("source_previous", ("left_square_bracket",), "Previous log", "The log of the previous service or step.", "run", footer=False),
     # the log pane, when it has the focus
     Action("follow", ("f",), "Follow", "Follow the end of the log; scrolling up pauses, this or G goes on.", "log"),
     Action("bottom", ("G", "end"), "End", "Go to the newest line and follow.", "log", footer=False),
@@ -96,8 +98,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("error_previous", ("E",), "Previous error", "The previous line that looks like an error.", "log", footer=False),
     Action("timestamps", ("t",), "Times", "Show or hide the time stamps.", "log", footer=False),
     Action("wrap", ("w",), "Wrap", "Wrap long lines, or cut them at the edge.", "log"),
-    Action("source_next", ("right_square_bracket",), "Next log", "The next service or step output.", "log"),
-    Action("source_previous", ("left_square_bracket",), "Previous log", "The previous service or step output.", "log", footer=False),
     # the list of runs
     Action("mark", ("space",), "Mark", "Mark the run under the cursor to be compared, or take its mark away.", "runs"),
     Action("compare", ("c",), "Compare", "The marked runs side by side: inputs that differ, figures, decision, what went wrong.", "runs"),

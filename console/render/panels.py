@@ -39,7 +39,7 @@ from console.render.cells import (
     age_words,
     amount,
     bar,
-    curve_line,
+    curve_rows,
     cut,
     padded,
     pair,
@@ -58,19 +58,21 @@ from console.render.gauges import (
 
 LEAST = 34
 """Cells of the narrowest panel."""
-LOW, HIGH = 3, 4
-"""Rows inside a panel, in a low window and in a high one."""
 LABEL = 5
 FULL_PRESSURE = 40.0
 """Per cent of memory pressure at the top of its curve: a machine is close to stalled there."""
 
 Panel = Callable[[int, int], list[Row]]
 """Draws one panel of a width, with so many rows inside."""
+Curve = tuple[Sequence[float | None], float | None, str]
+"""Values, the one at the top, and the curve's name."""
 
 
-def framed(title: Row, right: Row, rows: Sequence[Row], width: int, signs: Glyphs) -> list[Row]:
-    """Rows in a frame with a title at the left and figures at the right of its upper edge; figures
-    that find no room are left out."""
+def framed(
+    title: Row, right: Row, rows: Sequence[Row], width: int, signs: Glyphs, below: str = ""
+) -> list[Row]:
+    """Rows in a frame with a title at the left and figures at the right of its upper edge, and
+    words in its lower one; figures that find no room are left out."""
     inner, dash = width - 4, signs.line
     upper_left, upper_right, lower_left, lower_right = signs.corners
     title = cut(title, inner - 2, signs)
@@ -86,7 +88,9 @@ def framed(title: Row, right: Row, rows: Sequence[Row], width: int, signs: Glyph
     side: Part = (signs.side, "dim")
     body = [(side, (" ", ""), *padded(cut(row, inner, signs), inner), (" ", ""), side)
             for row in rows]  # fmt: skip
-    return [first, *body, ((lower_left + dash * (width - 2) + lower_right, "dim"),)]
+    words = f" {below} {dash}" if below else ""
+    last = lower_left + dash * (width - 2 - len(words)) + words + lower_right
+    return [first, *body, ((last, "dim"),)]
 
 
 def beside(panels: Sequence[Panel], width: int, inside: int, most: int) -> list[Row]:
@@ -151,14 +155,17 @@ def _card(
     if dark(gpu):
         words = cut(((gpu.why or "no figures", "bad"),), width - 4, signs)
         return framed(title, (), [words, *[()] * (inside - 1)], width, signs)
-    filled = share(gpu.used_bytes, gpu.total_bytes)
+    filled, cells = share(gpu.used_bytes, gpu.total_bytes), _cells(width)
+    curves = (
+        (history.curve(VRAM, cells, gpu.uuid), gpu.total_bytes, "VRAM"),
+        (history.curve(BUSY, cells, gpu.uuid), 1.0, "util"),
+        (history.curve(WATT, cells, gpu.uuid), gpu.power_limit_w, "watt"),
+    )
     rows = [
         _bar(filled, memory_of(gpu).strip(), levels["vram"], width, signs, marks.card(gpu)),
-        _curve(history.curve(VRAM, _cells(width), gpu.uuid), gpu.total_bytes, "VRAM", signs),
-        _curve(history.curve(BUSY, _cells(width), gpu.uuid), 1.0, "util", signs),
-        _curve(history.curve(WATT, _cells(width), gpu.uuid), gpu.power_limit_w, "watt", signs),
+        *_curves(curves, inside - 1, signs),
     ]
-    return framed(title, right, _dimmed(rows[:inside], stale), width, signs)
+    return framed(title, right, _dimmed(rows, stale), width, signs, span_words(cells))
 
 
 def _ram(
@@ -171,16 +178,19 @@ def _ram(
         return framed((("RAM", "bold"),), (), rows, width, signs)
     levels, used = memory_levels(memory), memory.total - memory.available
     right: Row = ((stale, "warn"),) if stale else _pressure(memory, levels["pressure"])
-    filled = share(used, memory.total)
+    filled, cells = share(used, memory.total), _cells(width)
     words = pair(used, memory.total).strip()
+    curves = (
+        (history.curve(RAM, cells), memory.total, "used"),
+        (history.curve(PRESSURE, cells), FULL_PRESSURE, "PSI"),
+    )
     rows = [
         _bar(filled, words, levels["ram"], width, signs, marks.ram(memory)),
-        _curve(history.curve(RAM, _cells(width)), memory.total, "used", signs),
-        *([_curve(history.curve(PRESSURE, _cells(width)), FULL_PRESSURE, "PSI", signs)]
-          if inside > LOW else []),
+        *_curves(curves, inside - 2, signs),
         guard(width - 4),
-    ]  # fmt: skip
-    return framed((("RAM", "bold"),), right, _dimmed(rows[:inside], stale), width, signs)
+    ]
+    title: Row = (("RAM", "bold"),)
+    return framed(title, right, _dimmed(rows, stale), width, signs, span_words(cells))
 
 
 def _pressure(memory: MemorySample, level: Level) -> Row:
@@ -201,8 +211,8 @@ def _rest(
         words = pair(memory.swap_used, memory.swap_total).strip()
         title = (("SWAP ", "bold"), (words + level.mark, TONES.get(level, "")))
         right = _moving(memory)
-        curve = history.curve(SWAP, _cells(width))
-        rows.append(_curve(curve, memory.swap_total, "used", signs))
+        curve = (history.curve(SWAP, _cells(width)), memory.swap_total, "used")
+        rows += _curves([curve], max(1, inside - 1 - len(sample.disks)), signs)
     elif memory is not None:
         title = (("SWAP ", "bold"), ("none", "dim"))
     if sample.gpu is not None and not sample.gpu.gpus:
@@ -217,7 +227,8 @@ def _rest(
             rows.append((label, (free, TONES.get(level, ""))))
     rows += [()] * (inside - len(rows))
     right = ((stale, "warn"),) if stale else right
-    return framed(title, right, _dimmed(rows[:inside], stale), width, signs)
+    span = span_words(_cells(width)) if memory is not None and memory.swap_total else ""
+    return framed(title, right, _dimmed(rows[:inside], stale), width, signs, span)
 
 
 def _moving(memory: MemorySample) -> Row:
@@ -231,8 +242,19 @@ def _cells(width: int) -> int:
     return max(1, width - 4 - LABEL - 1)
 
 
-def _curve(values: Sequence[float | None], most: float | None, label: str, signs: Glyphs) -> Row:
-    return ((curve_line(values, most, signs), "accent"), (f" {label:<{LABEL}}", "dim"))
+def _curves(curves: Sequence[Curve], rows: int, signs: Glyphs) -> list[Row]:
+    """Curves in so many rows: the last ones are left out, or the first ones are higher."""
+    shown = curves[: max(0, rows)]
+    drawn: list[Row] = []
+    for at, (values, most, label) in enumerate(shown):
+        high = rows // len(shown) + (at < rows % len(shown))
+        lines = curve_rows(values, most, high, signs)
+        words = [""] * (high - 1) + [label]
+        drawn += [
+            ((line, "accent"), (f" {word:<{LABEL}}", "dim"))
+            for line, word in zip(lines, words, strict=True)
+        ]
+    return drawn
 
 
 def _bar(
@@ -250,5 +272,5 @@ def _dimmed(rows: Sequence[Row], stale: str) -> list[Row]:
 
 
 def span_words(cells: int) -> str:
-    """How long a curve of so many cells reaches back: `2 min`."""
-    return f"{cells * SPAN_S / 60:.0f} min"
+    """How long a curve of so many cells reaches back: `last 2 min`."""
+    return f"last {cells * SPAN_S / 60:.0f} min"

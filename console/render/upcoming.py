@@ -13,27 +13,30 @@ from console.render.keymap import EMERGENCY, action
 ASKING = ("approval", "manual")
 """Kinds of steps that wait for a person."""
 WAITS = {
-    Pause.STEP_FAILED: "'{step}' failed: {retry} tries again, {skip} leaves it out, "
-    "{abort} gives up",
-    Pause.HOLD: "gate '{step}' is undecided: {retry} judges it again, {approve} overrides it, "
-    "{abort} gives up",
-    Pause.FEW_SAMPLES: "gate '{step}' is undecided: {retry} measures again, {approve} overrides "
-    "it, {abort} gives up",
-    Pause.IN_DOUBT: "nobody saw how '{step}' ended: {retry} does it again, {skip} leaves it out",
-    Pause.APPROVAL_EXPIRED: "nobody answered '{step}' in time: {retry} asks again, "
-    "{abort} gives up",
+    Pause.STEP_FAILED: "'{step}' failed: {retry} retries, {skip} skips it, {abort} aborts",
+    Pause.HOLD: "gate '{step}' undecided: {retry} judges again, {approve} overrides, {abort} "
+    "aborts",
+    Pause.FEW_SAMPLES: "gate '{step}' undecided: {retry} measures again, {approve} overrides, "
+    "{abort} aborts",
+    Pause.IN_DOUBT: "nobody saw how '{step}' ended: {retry} does it again, {skip} skips it",
+    Pause.APPROVAL_EXPIRED: "nobody answered '{step}' in time: {retry} asks again, {abort} aborts",
 }  # fmt: skip
 """What can be done about a pause, by its reason; any other is the operator's own."""
 
 
-def upcoming(view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "") -> Row:
+def upcoming(
+    view: RunView, word: str, at: str, mode: str, now: float, alarm: str = "", above: str = ""
+) -> Row:
     """`NEXT  nothing to do: gate go in about 5 min, where the run stops`. `word`, `at` and `mode`:
     the run's word, the step before which it stands, and how far it runs, as the screens have them;
-    `now` in Unix seconds; `alarm`: what a guard warns of, which goes before everything else."""
+    `now` in Unix seconds; `alarm`: what a guard warns of, which goes before everything else;
+    `above`: what a dialog over the screen says of itself, as it has the keys."""
     if alarm and not view.over:
         words = f"the guard acts soon: {alarm}; {EMERGENCY.first} rolls back now"
         return ((" NEXT ", "alarm"), (f" {words}", "bad"))
     words, tone = _words(view, word, at, mode, now)
+    if above:
+        words, tone = above, "bold"
     return ((" NEXT ", tone or "bold"), (f" {words}", tone))
 
 
@@ -91,14 +94,13 @@ def _running(view: RunView, mode: str, now: float) -> str:
         return f"nothing to do: the run pauses after '{clean(current.id)}'"
     stop = next_stop(view)
     seconds = None if stop is None else seconds_to(view, stop, now)
-    when = "" if seconds is None else f" in about {max(1, round(seconds / 60))} min"
+    when = "" if seconds is None else f" in ~{max(1, round(seconds / 60))} min"
     pause = f"; {_key('pause')} pauses after {clean(current.id)}"
     if stop is None:
         return f"nothing to do: the run goes on to its end{pause}"
     if stop.kind == "gate":
-        stops = mode == "gate"
-        does = "where the run stops" if stops else "which decides; HOLD and NO-GO stop the run"
-        return f"nothing to do: gate '{clean(stop.id)}'{when}, {does}{pause}"
+        does = "stops the run" if mode == "gate" else "decides; HOLD and NO-GO stop the run"
+        return f"nothing to do: gate '{clean(stop.id)}'{when} {does}{pause}"
     return f"nothing to do: '{clean(stop.id)}' asks you{when}{pause}"
 
 

@@ -29,7 +29,6 @@ class Bench(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.pane = LogPane()
-        self.steps: list[int] = []
         self.spoilt = self.backs = 0
 
     def compose(self) -> ComposeResult:
@@ -39,9 +38,6 @@ class Bench(App[None]):
     def on_mount(self) -> None:
         self.pane.attach("api", "no output yet")
         self.pane.focus()
-
-    def on_log_pane_source_asked(self, event: LogPane.SourceAsked) -> None:
-        self.steps.append(event.step)
 
     def action_spoilt(self) -> None:
         self.spoilt += 1
@@ -234,10 +230,10 @@ async def test_errors_have_a_sign_and_are_found() -> None:
         assert hand.app.spoilt == 0
 
 
-async def test_other_logs_are_asked_for() -> None:
+async def test_another_log_begins_anew_and_the_others_are_named() -> None:
     async with bench() as hand:
-        await hand.press("right_square_bracket", "left_square_bracket")
-        assert hand.app.steps == [1, -1]
+        hand.pane.name_others(["chat", "bench of a long name that never ends", "build"])
+        assert "api  ] chat" in hand.title
         await hand.take("old")
         await hand.press("k")
         hand.pane.attach("chat\x1b[2J [/]", "nothing yet")

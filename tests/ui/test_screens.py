@@ -21,6 +21,7 @@ from screens.playbooks import PlanScreen
 from screens.runs import RunsScreen
 from tests.ui import scene
 from tests.ui.opened import Asked, console, said, settled
+from tests.ui.opened import screen as drawn
 from widgets.bars import BaselineBadge, KeyLine, StatusLine
 from widgets.log_pane import LogPane
 from widgets.rows import Rows, TextView
@@ -208,6 +209,50 @@ async def test_the_emergency_key_works_in_every_place_and_escape_leads_back(
         assert app.is_running
 
 
+async def test_n_goes_to_matches_while_the_log_is_searched_wherever_the_focus_is(
+    run: RunDir, asked: Asked
+) -> None:
+    paused = scene.view(8, state=RunState.PAUSED, reason="operator")
+    async with console(paused, run, size=(100, 30)) as (app, pilot, _):
+        pane = app.screen.query_one(LogPane)
+        await settled(pilot, lambda: len(pane.buffer))
+        await pilot.press("l", "slash", *"CUDA", "enter")
+        await settled(pilot, lambda: pane.buffer.settled and pane.buffer.searched)
+        await pilot.press("shift+tab", "shift+tab")
+        assert not pane.has_focus_within
+        await pilot.press("n", "N")
+        assert asked == []
+        assert pane.view.here is not None
+        await pilot.press("escape", "n")
+        await settled(pilot, lambda: asked)
+        assert asked == [("next", {})]
+
+
+async def test_the_next_log_is_a_key_away_from_the_steps(run: RunDir) -> None:
+    async with console(scene.running(), run) as (app, pilot, _):
+        pane = app.screen.query_one(LogPane)
+        await settled(pilot, lambda: "candidate  ] the runner" in drawn(pilot))
+        await pilot.press("right_square_bracket")
+        await settled(pilot, lambda: "the runner's own log  ] candidate" in drawn(pilot))
+        await pilot.press("left_square_bracket")
+        await settled(pilot, lambda: "print_timing" in drawn(pilot))
+        assert not pane.has_focus_within
+
+
+async def test_a_dialog_has_the_footer_and_the_next_line(run: RunDir) -> None:
+    async with console(scene.failed(), run) as (app, pilot, _):
+        below = app.screen
+        await settled(pilot, lambda: "r Retry" in drawn(pilot))
+        await pilot.press("s")
+        await settled(pilot, lambda: isinstance(app.screen, AskScreen))
+        keys, after = below.query_one(KeyLine), below.query_one("#next", Rows)
+        await settled(pilot, lambda: "Esc" in words_of(keys) and "Retry" not in words_of(keys))
+        assert "Enter answers it" in words_of(after)
+        await pilot.press("escape")
+        await settled(pilot, lambda: "Retry" in words_of(keys))
+        assert "'up' failed" in words_of(after)
+
+
 async def test_looking_at_another_step_does_not_move_the_run(run: RunDir, asked: Asked) -> None:
     async with console(scene.running(), run) as (app, pilot, _):
         await pilot.press("g")
@@ -254,3 +299,7 @@ async def test_an_app_that_is_asked_again_for_a_lost_run_goes_on(run: RunDir) ->
         await settled(pilot, lambda: "no run" in app.screen.query_one(StatusLine).text)
         await pilot.press("n")
         assert "2 picks a playbook" in said(app)
+
+
+def words_of(rows: Rows) -> str:
+    return "".join(text for row in rows._rows for text, _ in row)

@@ -51,7 +51,7 @@ SAYS = {
 
 
 CLOCKS = ("console.frontends.tui.app", "screens.operations", "screens.emergency", "screens.base",
-          "widgets.bars", "widgets.steps")  # fmt: skip
+          "widgets.bars", "widgets.detail", "widgets.steps")  # fmt: skip
 STANDING = SimpleNamespace(
     time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
 )
@@ -61,6 +61,7 @@ STANDING = SimpleNamespace(
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
+    monkeypatch.setattr("screens.operations.EARLIER_S", 0.001)
     for module in CLOCKS:
         monkeypatch.setattr(f"{module}.time", STANDING)
 
@@ -108,6 +109,9 @@ async def drawn(pilot: Any, keys: tuple[str, ...]) -> None:
         return looks == 5
 
     await settled(pilot, lambda: app.sample and (app.snapshot.run is None or pane.buffer))
+    home = app.screen_stack[0]
+    if app.snapshot.run is not None and home.has_class("boxed"):
+        await settled(pilot, lambda: home.earlier)
     await pilot.press(*keys)
     await settled(pilot, stands)
 

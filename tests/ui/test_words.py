@@ -1,6 +1,7 @@
 """What the widgets and pages say, from fixed scenes and without an app; widths and changes."""
 
 import io
+import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from rich.style import Style
 from syrupy.assertion import SnapshotAssertion
 from textual.strip import Strip
 
+from console.common.progress import clock
 from console.frontends.cli.console import markdown
 from console.frontends.tui.watch.history import RunRow
 from console.host.history import History
@@ -30,12 +32,14 @@ from screens.base import FineUpdate
 from screens.emergency import _foot, _head, by_hand, stage_rows
 from screens.machine import answer_rows
 from screens.playbooks import entry_rows
-from screens.runs import report_rows, run_row
+from screens.report import drawings, report_rows
+from screens.runs import run_row
 from tests.ui import scene
 from widgets.bars import STATE_TONE, badge, emergency, key_row, option_rows, status
+from widgets.detail import detail_rows, more_rows, result_row, summary_rows
 from widgets.machine import gauge_rows
 from widgets.rows import Row, changed_cells, fit, spread, strip_of, width_of
-from widgets.steps import detail_rows, list_rows, result_row, short, step_row, summary_rows
+from widgets.steps import list_rows, step_row
 
 HELD = scene.view(8, state=RunState.PAUSED, reason="hold")
 HOSTILE = "A\x9d52;c;QUFB\x07\x1b[2JB\u202eC[/]"
@@ -108,7 +112,7 @@ def test_the_steps(snapshot: SnapshotAssertion) -> None:
             assert len(rows) == len(index)
             assert [i for i in index if i >= 0] == list(range(len(view.steps)))
             said.append(drawn(rows))
-    said += [short(seconds) for seconds in (0.04, 99.9, 100, 3599, 3600, 4000, 90_000)]
+    said += [clock(seconds) for seconds in (0.04, 99.9, 100, 3599, 3600, 4000, 90_000)]
     assert "\n".join(said) == snapshot
 
 
@@ -128,6 +132,42 @@ def test_the_detail_of_a_step_and_what_can_be_done(snapshot: SnapshotAssertion) 
     said += [drawn([result_row(step, 50) for step in scene.ended().steps])]
     said += [drawn(summary_rows(view, 60)) for view in (scene.ended(), scene.failed())]
     assert "\n\n".join(said) == snapshot
+
+
+def test_a_panel_fills_its_rows_with_runs_and_earlier_runs() -> None:
+    view = scene.approval()
+    step, earlier = view.steps[8], scene.earlier(view)
+    wide = drawn(more_rows(view, step, earlier, 130, 12))
+    assert wide.splitlines()[1].count("earlier runs") == 1
+    assert "NO-GO" in wide
+    assert "GO if >= 20 tok/s" in wide
+    narrow = drawn(more_rows(view, step, earlier, 60, 20)).splitlines()
+    assert "earlier runs" in narrow[13]
+    for room in range(14):
+        assert len(more_rows(view, step, earlier, 60, room)) <= room
+        assert len(more_rows(view, step, earlier, 130, room)) <= room
+
+
+def test_a_report_draws_its_charts(tmp_path: Path) -> None:
+    run, view = scene.run_dir(tmp_path), scene.ended()
+    run.gauges.parent.mkdir()
+    run.gauges.write_text("".join(
+        json.dumps({"at": scene.NOW + n, "ram": n * scene.GIB, "gpu": {"GPU-a": scene.GIB}}) + "\n"
+        for n in range(1, 60)
+    ))  # fmt: skip
+    lines = [
+        "![tok_s of bench: 21.3](report/samples-bench.svg)",
+        "",
+        "![Memory](report/memory.svg)",
+    ]
+    rows = drawn(report_rows(lines, 80, drawings(run, view)))
+    assert "run 9" in rows
+    assert rows.index("tok_s of bench") < rows.index("run 9") < rows.index("samples-bench.svg")
+    assert "<bold>RAM" in rows
+    assert "<bold>card 0" in rows
+    assert "in full: report/memory.svg" in rows
+    # a chart that cannot be drawn is named
+    assert "in full: report/tune-t.svg" in drawn(report_rows(["![T](report/tune-t.svg)"], 80))
 
 
 def test_the_keys(snapshot: SnapshotAssertion) -> None:

@@ -356,6 +356,11 @@ class LogBuffer:
         """The next visible error below or above a line, wrapping around; None without any."""
         return self._next(self._errors, number, step)
 
+    @property
+    def errors(self) -> int:
+        """How many of the lines kept look like an error."""
+        return len(self._errors.all)
+
     def _next(self, numbers: Numbers, number: int, step: int) -> int | None:
         total = len(numbers.all)
         at = numbers.at(number + 1) if step > 0 else numbers.at(number) - 1

@@ -19,20 +19,25 @@ from console.common.files import write_atomically
 DARK = Theme(
     name="dark", primary="#5f87af", secondary="#5f8787", accent="#87afd7", warning="#d7af5f",
     error="#d75f5f", success="#87af5f", foreground="#d0d0d0", background="#121212",
-    surface="#1c1c1c", panel="#262626", dark=True,
+    surface="#1c1c1c", panel="#262626", dark=True, variables={"border-blurred": "#585858"},
 )  # fmt: skip
 LIGHT = Theme(
     name="light", primary="#005f87", secondary="#5f8787", accent="#005faf", warning="#875f00",
     error="#af0000", success="#005f00", foreground="#1c1c1c", background="#ffffff",
-    surface="#f2f2f2", panel="#e4e4e4", dark=False,
+    surface="#f2f2f2", panel="#e4e4e4", dark=False, variables={"border-blurred": "#9e9e9e"},
 )  # fmt: skip
 COLOUR_BLIND = Theme(
     name="colour-blind", primary="#0072b2", secondary="#56b4e9", accent="#56b4e9",
     warning="#f0e442", error="#d55e00", success="#009e73", foreground="#d0d0d0",
     background="#121212", surface="#1c1c1c", panel="#262626", dark=True,
+    variables={"border-blurred": "#585858"},
 )  # fmt: skip
 """The palette of Okabe and Ito, whose colours differ for every kind of colour vision."""
-TERMINAL = replace(BUILTIN_THEMES["ansi-dark"], name="terminal", accent="ansi_cyan")
+_ANSI = BUILTIN_THEMES["ansi-dark"]
+TERMINAL = replace(
+    _ANSI, name="terminal", accent="ansi_cyan",
+    variables={**_ANSI.variables, "border-blurred": "ansi_bright_black"},
+)  # fmt: skip
 """The sixteen colours of the terminal's own palette."""
 THEMES = {theme.name: theme for theme in (DARK, LIGHT, COLOUR_BLIND, TERMINAL)}
 

@@ -97,6 +97,8 @@ class BaselineView:
     tok_s: float | None = None
     proven_at: float = 0.0
     reference: float | None = None
+    source: str = ""
+    """The site file that names it."""
 
 
 class BaselineWatch(Watch[BaselineView]):
@@ -194,8 +196,9 @@ class BaselineWatch(Watch[BaselineView]):
             word, detail = DOWN, "for this run"
         name = base.container_name or plan.site_name or base.name
         view = BaselineView(
-            word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s
-        )
+            word, clean(name, 60), clean(base.url, 200), detail, reference=base.reference_tok_s,
+            source=clean(str(plan.site_path), 200),
+        )  # fmt: skip
         proven = proof.last(proof.proof_file(plan.site_name, base.url))
         if proven is None or word == CUT_OVER:
             return view

@@ -14,6 +14,7 @@ from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import Stamp, read_view, stamp, view_of, word_of
 from console.journal.run_view import RunView
+from console.journal.state import RunState
 
 if TYPE_CHECKING:
     from console.render.report.compare import Comparison
@@ -57,6 +58,12 @@ def rows() -> list[RunRow]:
         for path in _cache.keys() - {run.path for run in runs}:
             del _cache[path]
     return found
+
+
+def earlier(playbook: str, run_id: str) -> list[RunRow]:
+    """The other runs of a playbook that can be read. Reads files, so not on the UI loop."""
+    found = [row for row in rows() if row.playbook == clean(playbook, 80) and row.id != run_id]
+    return [row for row in found if row.state not in (UNREADABLE, RunState.PENDING)]
 
 
 def side_by_side(ids: Iterable[str]) -> tuple[Comparison, list[str]]:

@@ -21,8 +21,10 @@ from console.journal.guard_status import GuardWatch
 from console.journal.run_files import SERVICE, LogFile
 
 if TYPE_CHECKING:
+    from console.frontends.tui.watch.history import RunRow
     from console.host.sampler import Sampler
     from console.journal.run_dir import RunDir
+    from console.journal.run_view import RunView
     from console.journal.samples import Gauge
 
 
@@ -153,6 +155,12 @@ class Watchers:
         elif self.baseline_log is None or self.baseline_log.plan.baseline != plan.baseline:
             self._forget_log()
             self.baseline_log = BaselineLog(plan)
+
+    def earlier(self, view: RunView) -> list[RunRow]:
+        """The other runs of its playbook. Reads files, so not on the UI loop."""
+        from console.frontends.tui.watch.history import earlier
+
+        return earlier(view.playbook, view.run_id)
 
     def _forget_log(self) -> None:
         if self.baseline_log is not None:

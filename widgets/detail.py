@@ -1,0 +1,266 @@
+"""What the panel Now says: of a step, what it does, how far it is and what was measured; of a run
+that is over, how it went. Clean text in, parts out.
+
+What decides comes first, then the keys, then what only explains: a low panel shows no more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from console.common.logs.cause import cause_of
+from console.common.progress import clock
+from console.common.text import clean
+from console.common.units import format_duration, format_number
+from console.journal.run_view import RunView, StepView
+from console.journal.state import UNDECIDED, Decision, RunState, StepState
+from console.render.cells import glyphs, outcome, padded, standing
+from console.render.cutover import cut_over
+from console.render.measuring import measuring, run_bars
+from console.render.progress import step_progress
+from widgets.rows import Row, fit, width_of
+from widgets.steps import VERDICT_TONE, behind, paragraph, tone_of, wrapped
+
+if TYPE_CHECKING:
+    from console.frontends.tui.watch.history import RunRow
+
+EVIDENCE = ("tok_s", "ttft_s", "error_rate", "tok_s_drift", "restarts")
+"""Figures that an approval is shown."""
+LOWEST, LOW = 7, 12
+"""Rows of a panel from which on there is a title, and from which on a title and a criterion have as
+many rows as they need."""
+LEAST_BESIDE = 44
+"""Columns beside the bars from which on the earlier runs stand there."""
+BARS, EARLIER = 16, 5
+"""Rows of a measurement's bars, and earlier runs, at most."""
+TOLD = 12
+"""Last lines of a failed step's output that are shown."""
+
+
+def detail_rows(
+    view: RunView, step: StepView, can: list[Row], width: int, now: float, height: int = 0
+) -> list[Row]:
+    """What a step does and why, how far it is, what went wrong, what was measured, what can be
+    done, and its output; `now` in Unix seconds, `height`: rows of the panel, 0 for any number."""
+    asked = view.state is RunState.WAITING_APPROVAL and step is view.current
+    low = 0 < height < LOW
+    rows = [] if low else paragraph(clean(step.title), width, "bold")
+    if LOWEST <= height < LOW:
+        rows.append(fit(((clean(step.title), "bold"),), width, glyphs().ellipsis))
+    rows.append(_state_row(view, step, width, asked=asked))
+    rows += _why(view, step, width, asked=asked)
+    if far := step_progress(step, now, width):
+        rows.append(far)
+    if step.state is StepState.RUNNING:
+        if step.said and not step.runs:
+            rows += paragraph(clean(step.said), width, "accent")
+        rows += measuring(view, step, width, glyphs())
+    rows += _verdict_rows(view, "" if asked else step.id, width, low=low)
+    rows += _evidence_rows(view, width) if asked else []
+    rows += can
+    if step.state is StepState.FAILED:
+        rows += _told(step, width)
+    for effect in step.effects:
+        rows += paragraph(clean(effect), width, "dim", "  ")
+    for lesson in step.lessons:
+        rows += paragraph(f"lesson {clean(lesson)}", width, "warn", "  ")
+    return rows + _metric_rows(view, step, width)
+
+
+def _state_row(view: RunView, step: StepView, width: int, *, asked: bool) -> Row:
+    """`failed (not ready)  attempt 2, service in Trial`; the phase goes where it has no room."""
+    said = next((one.verdict for one in view.verdicts if one.step == step.id), "")
+    state = "waits for an answer" if asked else outcome(step.state, said, warned=step.warned)
+    state += f" ({step.cause.replace('_', ' ')})" if step.cause else ""
+    tone = (VERDICT_TONE.get(said) if step.state is StepState.SUCCEEDED else "") or tone_of(step)
+    attempt = f"attempt {step.attempt}, " if step.attempt > 1 else ""
+    forms = (f"  {attempt}{step.kind} in {clean(step.phase)}", f"  {attempt}{step.kind}")
+    return next(
+        (row for form in forms if width_of(row := ((state, tone), (form, "dim"))) <= width),
+        fit(((state, tone),), width, glyphs().ellipsis),
+    )
+
+
+def _why(view: RunView, step: StepView, width: int, *, asked: bool) -> list[Row]:
+    """What a step asks, or why it is as it is; of a failure the line of its output that explains
+    it."""
+    rows: list[Row] = []
+    if asked:
+        rows += paragraph(clean(view.detail), width, "warn")
+        if view.until:
+            when = time.strftime("%H:%M:%S", time.localtime(view.until))
+            rows.append(((f"expires at {when}", "dim"),))
+    if view.reason in UNDECIDED and step is view.current:
+        rows += paragraph(clean(view.detail), width, "warn")
+    elif step.detail and not asked:
+        rows += paragraph(clean(step.detail), width, tone_of(step))
+    cause = cause_of(step.lines)[1] if step.state is StepState.FAILED else ""
+    if cause and cause not in clean(step.detail):
+        rows += [(("| ", "bad"), (text, "")) for text in wrapped(cause, width - 2)]
+    return rows
+
+
+def _told(step: StepView, width: int) -> list[Row]:
+    """The last lines of a failed step's output; the one that explains stands out."""
+    rows: list[Row] = []
+    why = cause_of(step.lines)[1]
+    for line in map(clean, step.lines[-TOLD:]):
+        tone = "bad" if why and why in line else ""
+        rows += [(("| ", "bad"), (text, tone)) for text in wrapped(line, width - 2)]
+    return rows
+
+
+def summary_rows(view: RunView, width: int) -> list[Row]:
+    """A finished run: how it ended, what was decided, where the baseline is, what was measured."""
+    rows = paragraph(clean(view.title), width, "bold")
+    took = f" in {format_duration(view.ended - view.created)}" if view.ended else ""
+    rows.append(((str(view.state).replace("_", " "), "bold"), (f"{took}", "dim")))
+    if view.detail:
+        rows += paragraph(clean(view.detail), width)
+    for step in view.steps:
+        if step.state is StepState.FAILED:
+            rows += paragraph(f"{step.id}: {step.cause}: {clean(step.detail)}", width, "bad")
+    rows += _verdict_rows(view, "", width)
+    if view.cutover:
+        rows.append(((cut_over(view), "warn"), (": F12 brings the baseline back", "bold")))
+    elif view.outage and view.state is RunState.ROLLBACK_FAILED:
+        words = ": mend that, then F12 tries again"
+        rows.append((("the baseline is DOWN", "bad"), (words, "bold")))
+    elif view.outage:
+        rows.append((("the baseline is DOWN", "bad"), (": F12 brings it back", "bold")))
+    elif view.serving:
+        slow = "serves again" if view.restored_s else "serves"
+        slow = "DEGRADED" if view.serving.get("degraded") else slow
+        back = f", back in {format_duration(view.restored_s)}" if view.restored_s else ""
+        rows.append(((f"the baseline {slow}{back}", "warn" if "DEG" in slow else "good"),))
+    return rows + _evidence_rows(view, width)
+
+
+def more_rows(
+    view: RunView, step: StepView, earlier: Sequence[RunRow], width: int, room: int
+) -> list[Row]:
+    """For the rows that a panel has left: each run of the measurement that counts here, and the
+    earlier runs of the same playbook."""
+    if room < 2:
+        return []
+    judged = step if step.runs else _measured(view)
+    bars: list[Row] = []
+    if judged is not None:
+        bars = run_bars(view, judged, width, min(BARS, room - 1), glyphs())
+    beside = max(map(width_of, bars), default=0) + 4
+    if not bars or width - beside < LEAST_BESIDE:
+        left = room - len(bars) - (2 if bars else 1)
+        found = _earlier_rows(view, earlier, width, left)
+        return [*([(), *bars] if bars else []), *([(), *found] if found else [])]
+    found = _earlier_rows(view, earlier, width - beside, room - 1)
+    lines = zip_longest(bars, found, fillvalue=())
+    return [(), *((*padded(one, beside), *other) for one, other in lines)]
+
+
+def _earlier_rows(view: RunView, earlier: Sequence[RunRow], width: int, room: int) -> list[Row]:
+    """A heading and a row for each earlier run; none without room for one."""
+    if not earlier or room < 2:
+        return []
+    head: Row = (("earlier runs", "bold"), (f" of {clean(view.playbook, 60)}", "dim"))
+    shown = earlier[: min(EARLIER, room - 1)]
+    return [fit(head, width, glyphs().ellipsis), *(_earlier_row(row, width) for row in shown)]
+
+
+def _measured(view: RunView) -> StepView | None:
+    """The step with a benchmark's runs that ended last."""
+    return next((one for one in reversed(view.steps) if one.runs), None)
+
+
+def _earlier_row(row: RunRow, width: int) -> Row:
+    """`11-13 14:03  NO-GO  15:55  rolled back  1a2b`."""
+    decision = Decision(row.decision)
+    when = time.strftime("%m-%d %H:%M", time.localtime(row.created))
+    took = clock(row.took_s) if row.took_s is not None else ""
+    word = decision.word or "none"
+    parts: Row = (
+        (f"{when}  ", "dim"), (f"{word:<6}", VERDICT_TONE.get(decision.word, "dim")),
+        (f"{took:>7}  ", ""), (row.outcome or row.state.replace("_", " "), ""),
+        (f"  {row.id[-4:]}", "dim"),
+    )  # fmt: skip
+    return fit(parts, width, glyphs().ellipsis)
+
+
+def lessons_of(view: RunView, step_id: str) -> tuple[str, ...]:
+    """Ids of the lessons that apply to a step, then of those the playbook names."""
+    step, asked = view.step(step_id), view.header.get("lessons")
+    bearing = [line.split()[0] for line in step.lessons if line.split()] if step else []
+    return (*bearing, *(map(str, asked) if isinstance(asked, list) else ()))
+
+
+def result_row(step: StepView, width: int, verdict: str = "") -> Row:
+    """The result of a step in one line, for a run that waits before the next one."""
+    took = f" {clock(step.duration_s)}" if step.duration_s is not None else ""
+    tone = VERDICT_TONE.get(verdict) or tone_of(step)
+    words = f" {clean(step.detail)}" if step.detail else ""
+    state = outcome(step.state, verdict, warned=step.warned)
+    parts: Row = (
+        (f"{glyphs().step(standing(step.state, verdict, warned=step.warned))} ", tone),
+        (clean(step.id), "bold"),
+        (f" {state}{took}", "dim"), (words, ""),
+    )  # fmt: skip
+    return fit(parts, width, glyphs().ellipsis)
+
+
+def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False) -> list[Row]:
+    """The verdict of one step's gate; of every gate for "". `low`: a row for each criterion."""
+    rows: list[Row] = []
+    for verdict in view.verdicts:
+        if step_id and verdict.step != step_id:
+            continue
+        named = f"  {clean(verdict.outcome)}" if verdict.outcome else ""
+        tone = VERDICT_TONE.get(verdict.verdict, "")
+        rows.append((("GATE ", "bold"), (verdict.verdict, tone), (named, "bold")))
+        for row in verdict.criteria:
+            word = row.get("verdict", "")
+            lead, why = (f"{word:>6} ", VERDICT_TONE.get(word, "")), clean(row.get("why", ""))
+            if low:
+                rows.append(fit((lead, (why, "")), width, glyphs().ellipsis))
+            else:
+                rows += behind((lead,), why, width)
+        if verdict.overridden:
+            rows += paragraph(f"overridden by {clean(verdict.overridden)}", width, "warn")
+    return rows
+
+
+def _evidence_rows(view: RunView, width: int) -> list[Row]:
+    """What was measured, beside the baseline: the evidence for an approval."""
+    found: list[tuple[str, str, str]] = []
+    for scope, metrics in view.metrics.items():
+        if "." in scope:
+            continue
+        before = view.metrics.get(f"{scope}.baseline", {})
+        for name in EVIDENCE:
+            figures, base = metrics.get(name, {}), before.get(name, {})
+            if figures.get("value") is None:
+                continue
+            beside = ""
+            if base.get("value") is not None:
+                beside = f"baseline {format_number(base['value'], base.get('unit', ''))}"
+            value = format_number(figures["value"], figures.get("unit", ""))
+            found.append((f"{clean(scope)}.{name}", value, beside))
+    label, figure = (max((len(row[at]) for row in found), default=0) for at in (0, 1))
+    return [
+        fit(
+            ((f"{name:<{label}}  ", "dim"), (f"{value:>{figure}}", ""), (f"  {base}", "dim")), width
+        )
+        for name, value, base in found
+    ]
+
+
+def _metric_rows(view: RunView, step: StepView, width: int) -> list[Row]:
+    rows: list[Row] = []
+    for name, figures in view.metrics.get(step.id, {}).items():
+        value = figures.get("value")
+        if value is None:
+            continue
+        figure = format_number(value, figures.get("unit", ""))
+        rows.append(fit(((f"{clean(name):<18} ", "dim"), (figure, "")), width))
+    return rows
