@@ -6,7 +6,6 @@ Pure. What is shown is no verdict: the gate judges all valid runs with their spr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Any
 
 from console.common.text import clean
@@ -38,7 +37,7 @@ def measuring(view: RunView, step: StepView, width: int, signs: Glyphs) -> list[
         values = runs_of(step, metric)
         if not values:
             continue
-        mean, base = fmean(values), _baseline(view, step, metric)
+        mean, base = sum(values) / len(values), _baseline(view, step, metric)
         curve = curve_line(values, max(values) * SHARE_OF_TOP, signs)
         lead: Row = ((f"{label:<6}", "dim"), (curve, "accent"))
         rule, word = _rule(view, step, metric, mean, base)

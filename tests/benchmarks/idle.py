@@ -59,10 +59,10 @@ def run(say: Callable[[str], None]) -> list[Measured]:
             WIDE: lambda: over.console(200, 60, **nvml),
         }
         marks = {
-            "a run that is over": ("● SERVING", "12/12 steps", "RTX"),
+            "a run that is over": ("● SERVING", "last run SUCCEEDED", "RTX"),
             PEER: ("NVITOP", "MEM"),
             "a paused live run": ("● SERVING", "5/12 steps", "RTX"),
-            WIDE: ("● SERVING", "12/12 steps", "RTX", "util"),
+            WIDE: ("● SERVING", "last run SUCCEEDED", "RTX", "util"),
         }
         for name, way in ways.items():  # once for the bytecode, whose making costs memory as well
             with way() as opened:
