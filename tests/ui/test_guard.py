@@ -249,10 +249,11 @@ async def test_a_high_window_has_framed_panels_with_curves() -> None:
         strip.window = 42
         bench.show(sample(1.0), 1.0)
         await pilot.pause()
-        assert strip.size.height == 5
+        assert strip.size.height == 6
         assert strip.says_guard
         assert {cell_len(line) for line in strip.text.splitlines()} == {140}
-        assert [strip.text.count(word) for word in ("VRAM", "util", "used", "PSI")] == [2, 2, 2, 1]
+        words = ("VRAM", "util", "watt", "used", "PSI", "last 2 min")
+        assert [strip.text.count(word) for word in words] == [2, 2, 2, 2, 2, 4]
         await pilot.resize_terminal(100, 42)
         strip.window = 42
         await settled(pilot, lambda: strip.size.width == 100)
@@ -281,7 +282,7 @@ class Counting(HeadlessDriver):
         self.sent += len(data.encode())
 
 
-@pytest.mark.parametrize(("size", "most"), [((80, 24), 500), ((140, 42), 900)])
+@pytest.mark.parametrize(("size", "most"), [((80, 24), 500), ((140, 42), 1_200), ((200, 60), 1_600)])
 async def test_a_tick_of_two_working_cards_is_cheap(
     monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int
 ) -> None:

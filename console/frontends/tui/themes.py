@@ -61,11 +61,7 @@ def use(app: App[int]) -> None:
     """Make the themes known to the app, and use the one that was chosen last."""
     for theme in THEMES.values():
         app.register_theme(theme)
-    # set as if it had always been: a change of theme styles everything twice before the first frame
-    app.set_reactive(App.theme, chosen())
-    app.set_class(app.current_theme.dark, "-dark-mode", update=False)
-    app.set_class(not app.current_theme.dark, "-light-mode", update=False)
-    app.set_class(True, f"-theme-{app.theme}", update=False)
+    app.theme = chosen()
 
 
 def use_next(app: App[int]) -> str:
