@@ -138,6 +138,12 @@ class Base(Screen[T]):
         """The guard of the run on show as last read."""
         return guard_of(self.console, self.shot.run)
 
+    @property
+    def above(self) -> str:
+        """What the dialog over this screen says of its keys; "" if there is none."""
+        top = self.app.screen
+        return top.NEXT if isinstance(top, Dialog) else ""
+
     async def _on_idle(self, event: Idle) -> None:
         """At the start do each round of layout, scrolling and painting at once: Textual waits for a
         tick of its frame clock between them, and ours is slow on purpose."""
@@ -339,7 +345,14 @@ class Page(Base[None]):
             return
         self.draw_badge()
         self.draw_status()
-        self.query_one(KeyLine).draw(self.SCOPE, readonly=self.console.watchers.readonly)
+        scope = "dialog" if self.above else self.SCOPE
+        self.query_one(KeyLine).draw(scope, readonly=self.console.watchers.readonly)
+
+    def on_screen_suspend(self) -> None:
+        self.call_after_refresh(self.redraw_frame)
+
+    def on_screen_resume(self) -> None:
+        self.redraw_frame()
 
 
 class ReadingPage(Page):

@@ -322,9 +322,8 @@ def status(
     waits = stands(view.state, view.reason, clean(step)) if word == view.state else ""
     state = waits or word.replace("_", " ").upper()
     # first, where no width cuts it off
-    left: list[Part] = [("REHEARSAL ", "warn")] if view.rehearsal else []
-    if view.over:
-        left.insert(0, ("last run ", "dim"))
+    left: list[Part] = [("last run ", "dim")] if view.over else []
+    left += [("REHEARSAL ", "warn")] if view.rehearsal else []
     left.append((state, STATE_TONE.get(word, "")))
     if view.reason and not waits:
         left.append((f" {view.reason.replace('_', ' ')}", "warn"))

@@ -81,6 +81,22 @@ def columns(out: TextIO, piped: int = UNLIMITED) -> int:
     return piped
 
 
+def folded(line: str, width: int) -> list[str]:
+    """A line that is wider than a terminal, broken between its words; what follows begins where the
+    line's own text does, behind its first column."""
+    if len(line) <= width:
+        return [line]
+    import textwrap  # only where a line is too long: it costs start-up time
+
+    lead = re.match(r" *(?:\S+  +)?", line)
+    indent = lead.end() if lead is not None else 0
+    indent = indent if indent < width // 2 else 2
+    return textwrap.wrap(
+        line, width, subsequent_indent=" " * indent, drop_whitespace=True,
+        break_on_hyphens=False, break_long_words=False,
+    )  # fmt: skip
+
+
 def decode(data: bytes) -> str:
     """Bytes as text; invalid UTF-8 becomes U+FFFD. The result is not clean."""
     return data.decode("utf-8", "replace")

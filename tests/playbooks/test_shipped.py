@@ -260,7 +260,8 @@ def test_what_was_left_to_the_operator_is_asked_or_said() -> None:
     model = "deepseek-r1/DeepSeek-R1-Q4_K_M/"
     assert model in said("ik-llama-phase2", "weights")
     assert "nobody answers on :8000" in said("ik-llama-phase2", "note-outage")
-    assert "580.126.09" in said("baseline-verify", "note-driver")
+    note = planned("baseline-verify", cards="true").at("note-driver").effects
+    assert "580.126.09" in " ".join(note)
     step = planned("kt-sglang-evaluation").at("decide").step
     assert step is not None
     assert "llama.cpp comes back meanwhile" in step.why

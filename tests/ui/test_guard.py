@@ -35,7 +35,7 @@ LATER = scene.NOW + 86400
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """The screens' clocks stand at the scene's time: nothing ages while a test takes its time."""
     clock = SimpleNamespace(time=lambda: LATER, monotonic=lambda: 100.0)
-    for name in ("emergency", "operations", "machine"):
+    for name in ("emergency", "run_panels", "machine"):
         monkeypatch.setattr(f"screens.{name}.time", clock)
 
 
@@ -282,7 +282,9 @@ class Counting(HeadlessDriver):
         self.sent += len(data.encode())
 
 
-@pytest.mark.parametrize(("size", "most"), [((80, 24), 500), ((140, 42), 1_200), ((200, 60), 1_600)])
+@pytest.mark.parametrize(
+    ("size", "most"), [((80, 24), 500), ((140, 42), 1_200), ((200, 60), 1_600)]
+)
 async def test_a_tick_of_two_working_cards_is_cheap(
     monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int
 ) -> None:

@@ -22,8 +22,8 @@ from console.runner.prepare.admission import LintRefused
 from screens import lessons as module
 from screens.dialogs import AskScreen, FormField, FormScreen
 from screens.lessons import LessonScreen, LessonsScreen, lesson_row
+from screens.log_feed import sources
 from screens.machine import PreflightScreen
-from screens.operations import sources
 from screens.playbooks import PlanScreen, plan_rows
 from screens.runs import CompareScreen, RunsScreen
 from tests.runner.unit import reported

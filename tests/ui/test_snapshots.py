@@ -50,7 +50,7 @@ SAYS = {
 """What stands on the screen that a key opens."""
 
 
-CLOCKS = ("console.frontends.tui.app", "screens.operations", "screens.emergency", "screens.base",
+CLOCKS = ("console.frontends.tui.app", "screens.run_panels", "screens.emergency", "screens.base",
           "widgets.bars", "widgets.detail", "widgets.steps")  # fmt: skip
 STANDING = SimpleNamespace(
     time=lambda: scene.NOW, monotonic=lambda: 100.0, localtime=time.gmtime, strftime=time.strftime
@@ -61,7 +61,7 @@ STANDING = SimpleNamespace(
 def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    monkeypatch.setattr("screens.operations.EARLIER_S", 0.001)
+    monkeypatch.setattr("screens.run_panels.EARLIER_S", 0.001)
     for module in CLOCKS:
         monkeypatch.setattr(f"{module}.time", STANDING)
 

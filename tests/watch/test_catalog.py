@@ -152,8 +152,9 @@ def test_the_form(book: Path, site: Site) -> None:
 
 
 def test_the_preview_is_what_plan_prints(
-    book: Path, site: Site, capsys: pytest.CaptureFixture[str]
+    book: Path, site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "10000")  # in a terminal long lines are folded
     found = catalog.preview(book, {"n": "4", "size": "1GiB"}, site)
     inputs = ["--input", "n=4", "--input", "size=1GiB"]
     assert main(["plan", str(book), "--site", str(site.path), *inputs]) == 0

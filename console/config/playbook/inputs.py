@@ -43,7 +43,7 @@ _BELONGS = {
 """Keys that belong to one type; with another they are refused instead of ignored."""
 
 
-FACTS = ("url", "port", "container", "protected", "tok_s", "least_tok_s", "compute")
+FACTS = ("url", "port", "container", "protected", "tok_s", "least_tok_s", "compute", "cards")
 """What `site_default` can name of a site, as `${{ site.NAME }}`."""
 
 

@@ -232,6 +232,7 @@ class Site:
             "url": base.url, "port": str(urlsplit(base.url).port or ""),
             "container": base.container or "", "protected": " ".join(self.model.protected),
             "compute": ".".join(map(str, min(known))) if known else "",
+            "cards": "true" if self.model.gpus else "",
         }  # fmt: skip
         if (reference := base.reference) is not None:
             least = reference.tok_s * (1 - reference.tolerance)

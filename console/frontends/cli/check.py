@@ -20,7 +20,7 @@ from console.checks.lint.run import lint as look
 from console.checks.lint.unit import Severity
 from console.checks.preflight import Finding, Level, worst
 from console.common.errors import ConsoleError, Exit, InvalidFile, Problem, UsageError
-from console.common.text import clean, columns
+from console.common.text import clean, columns, folded
 from console.common.units import DRIVER_FORM, is_driver, parse_bytes, parse_rate, plural
 from console.config.locate import NAMES, playbook_of, services, shipped, site_file
 from console.config.locate import site as site_of
@@ -355,7 +355,8 @@ def plan(args: Namespace) -> int:
         known = made.known.data(records(found))
         print(json.dumps({**as_json(made), "lint": known, "refused": refused}))
     else:
-        print("\n".join(lines(made, found, looked)))
+        width = columns(sys.stdout)
+        print("\n".join(part for one in lines(made, found, looked) for part in folded(one, width)))
     return int(Exit.USAGE if refused else Exit.OK)
 
 

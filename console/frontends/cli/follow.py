@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from console.common.errors import ConsoleError, Exit
 from console.common.progress import Pace
-from console.common.text import clean
+from console.common.text import clean, columns, folded
 from console.common.units import format_duration
 from console.frontends.tui.watch.actions import bound
 from console.frontends.tui.watch.watchers import Attendance
@@ -170,7 +170,8 @@ class Follow:
             self._line(f"  refused: {clean(str(answer.get('error', '')))}")
 
     def _line(self, text: str) -> None:
-        print(text, file=self.out, flush=True)
+        lines = [one for line in text.split("\n") for one in folded(line, columns(self.out))]
+        print("\n".join(lines), file=self.out, flush=True)
 
     def _print(self, event: Event) -> None:
         printer = getattr(self, "_on_" + event.kind.replace(".", "_"), None)

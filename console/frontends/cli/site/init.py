@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from console.common import paths
 from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
 from console.common.files import write_atomically
-from console.common.text import clean, one_line
+from console.common.text import clean, columns, folded, one_line
 
 if TYPE_CHECKING:
     from console.config.site.draft import Draft
@@ -82,7 +82,8 @@ class _Voice:
         self.out = sys.stderr if as_json else sys.stdout
 
     def line(self, word: str, text: str = "") -> None:
-        print(f"{word:<11} {clean(text, 600)}".rstrip() if text else word, file=self.out)
+        line = f"{word:<11} {clean(text, 600)}".rstrip() if text else word
+        print("\n".join(folded(line, columns(self.out))), file=self.out)
 
     def end(self, value: dict[str, Any]) -> None:
         if self.as_json:
@@ -96,8 +97,9 @@ class _Voice:
         named = path != paths.default_site() and str(path) != os.environ.get("OMNI_SITE")
         site = f" --site {path}" if named else ""
         if proof["ok"]:
-            self.line("next", f"omni-console{site} opens the console; "
-                      f"omni-console doctor{site} says what else it lacks")  # fmt: skip
+            self.line("next", f"omni-console{site} run baseline-verify measures and judges it in "
+                      f"about three minutes; omni-console{site} opens the console; "
+                      f"omni-console doctor{site} says what the machine lacks")  # fmt: skip
         else:
             self.line("next", f"{proof['hint']}; then omni-console doctor{site}")
 
@@ -232,7 +234,8 @@ def _reference(args: Namespace, path: Path) -> str:
         raise UsageError("nothing was written: this is not a terminal", "", "--yes confirms")
     if args.yes or args.reference:
         return args.reference or "measure"
-    print(f"{path} is written next. Its reference is the speed that the baseline is known to have.")
+    line = f"{path} is written next. Its reference is the speed that the baseline is known to have."
+    print("\n".join(folded(line, columns(sys.stdout))))
     answer = _ask(f"Enter measures it ({RUNS} answers), a number is tok/s, `none`, `q` writes "
                   "nothing: ").strip()  # fmt: skip
     if answer.lower() in ("q", "quit", "n", "no"):
