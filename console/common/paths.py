@@ -90,6 +90,11 @@ def tune_dir() -> Path:
     return state_dir() / "tune"
 
 
+def notify_dir() -> Path:
+    """Notifications on their way, and what is known of their channels."""
+    return state_dir() / "notify"
+
+
 def demo_dir() -> Path:
     """The embedded demo: its site file and its models."""
     return state_dir() / "demo"

@@ -183,6 +183,8 @@ def _problem(model: type[BaseModel], document: Document, item: dict[str, Any]) -
     if kind == "missing":
         return document.problem(loc, f"missing key '{name}'")
     value = one_line(repr(item.get("input")), 60)
+    if loc and not on_key:  # the last of pydantic's path may be the tag of a union
+        name = one_line(str(loc[-1]), 60)
     if kind == "value_error":
         expected = str(item["ctx"]["error"])
         if expected.startswith("!"):  # a rule between keys: the sentence stands alone

@@ -61,7 +61,8 @@ class Verdicts:
 @dataclass(frozen=True, slots=True)
 class GuardEvent:
     """A message of the sentinel or its watcher: `kind` is watching, warn, act, clear, restarted,
-    gone or breach; a breach's `data` is that of console.journal.breach.Breach. Unix seconds."""
+    gone, lease (it runs out soon) or breach; a breach's `data` is that of
+    console.journal.breach.Breach. Unix seconds."""
 
     at: float
     kind: str

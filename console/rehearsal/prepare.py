@@ -159,12 +159,13 @@ def hold(of: list[dict[str, Any]]) -> dict[str, int]:
 
 def write_site(site: Site, rewriter: Rewriter, model: Path) -> Path:
     """The site file of the rehearsal, as JSON, written to its directory. Services and guards are
-    rewritten as a playbook's are. Raises OSError."""
+    rewritten as a playbook's are; it tells nobody anything. Raises OSError."""
     data = json.loads(json.dumps(parse(site.text, str(site.path), "the site").data))
     mapping, real = rewriter.mapping, site.model.baseline
     made = {key: data["baseline"][key] for key in ("ready", "completion", "args")
             if key in data["baseline"]}  # fmt: skip
     data["name"] = f"REHEARSAL-{site.name}"
+    data.pop("notify", None)  # nobody is called for a rehearsal
     data["baseline"] = {
         **made, "container": speed.container(), "models": [str(model)],
         "url": mapping.text(f"http://127.0.0.1:{port_of(real.url)}", {}),

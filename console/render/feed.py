@@ -15,7 +15,7 @@ TONES = {
     "running": "accent", "succeeded": "good", "failed": "bad", "cancelled": "warn",
     "in_doubt": "warn", "warned": "warn", "retry_wait": "warn",
 }  # fmt: skip
-GUARD = {"warn": "warn", "act": "bad", "breach": "bad", "gone": "bad"}
+GUARD = {"warn": "warn", "act": "bad", "breach": "bad", "gone": "bad", "lease": "warn"}
 Line = tuple[float, str, str, str]
 """Unix seconds, sign, tone, words."""
 

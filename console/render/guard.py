@@ -201,7 +201,7 @@ LATE_S, GAP_S = 1.0, 0.1
 OF = {"sum": " of all cards together", "max": " of the fullest card", "min": " of any card"}
 MARKS = {
     "watching": "watching", "warn": "WARNS", "act": "ACTS", "clear": "calm", "restarted": "NEW",
-    "gone": "GONE", "breach": "BREACH",
+    "gone": "GONE", "breach": "BREACH", "lease": "LEASE",
 }  # fmt: skip
 
 

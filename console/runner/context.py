@@ -15,13 +15,16 @@ from console.common.progress import Figures, Printed
 from console.common.redact import Known
 from console.common.text import clean, decode
 from console.config.playbook.inputs import Secret
+from console.config.site.notify import NotifyModel
 from console.host import cgroup, matching
 from console.host.children import Cancelled
 from console.journal.fold import fold
 from console.journal.run_dir import RunDir, RunMeta
 from console.journal.run_view import RunView
 from console.journal.state import Cause, RunState, StepState, check_transition
-from console.journal.store import Event, Journal
+from console.journal.store import Event, Journal, events
+from console.notify import event as news
+from console.notify import outbox
 from console.recovery.rollback import live, proof
 from console.recovery.rollback.sealed_plan import SealedPlan, of_run
 from console.recovery.rollback.stages import drain
@@ -98,13 +101,29 @@ class Context:
 
     def record(self, event: str, step: str = "", attempt: int = 0, **data: Any) -> None:
         """Append to the journal and to this process's own view. Raises JournalError."""
-        data = self.plan.known.data(data)
+        data, found = self.plan.known.data(data), None
         with self._lock:
             at = self.clock.now()
             seq = self.journal.append(at, event, step, attempt, data)
-            fold([Event(seq, at, event, step, attempt, data)], self.view)
+            written = Event(seq, at, event, step, attempt, data)
+            fold([written], self.view)
+            if self.channels:
+                found = news.happened(written, self.view)
         if self.guard is not None and event == "outage":
             self.guard.outage(self.view.outage)
+        if found is not None:
+            outbox.post(self.channels, found)
+
+    @property
+    def channels(self) -> list[NotifyModel]:
+        """Who is told of this run."""
+        return self.plan.site.model.notify
+
+    def tell_missed(self) -> None:
+        """Post what a runner of this run that died has recorded and may not have posted."""
+        if self.channels:
+            for found in news.missed(events(self.run.journal), self.clock.now()):
+                outbox.post(self.channels, found)
 
     def note(self, step: str, attempt: int, state: StepState, **data: Any) -> None:
         """Record what has become of a step."""

@@ -222,6 +222,7 @@ def _begin(context: Context, *, resume: bool, close: bool, from_step: str) -> Se
     run = context.run
     if resume or close:
         fold(events(context.run.journal), context.view)
+        context.tell_missed()
     if resume and not context.view.run_id:
         raise ConsoleError(
             "the journal of this run is missing", str(run.journal),

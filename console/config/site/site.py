@@ -24,6 +24,7 @@ from console.common.errors import InvalidFile, Problem
 from console.common.redact import NONE, Known
 from console.config.playbook.inputs import InputValue, Offers
 from console.config.site.guard import LEASE, GuardModel, limits, trouble
+from console.config.site.notify import NotifyModel
 from console.config.site.service import (
     ComposeModel,
     EnvironmentModel,
@@ -179,6 +180,7 @@ class SiteModel(Strict):
     defaults: dict[InputName, InputValue] = {}
     lease: Annotated[Duration | None, LEASE] = None
     guards: list[GuardModel] = []
+    notify: list[NotifyModel] = []
 
     @model_validator(mode="after")
     def _names(self) -> SiteModel:

@@ -26,7 +26,7 @@ HEADINGS = {
     "Run": ("plan", "run", "tune", "attach", "tell", "resume", "abort", "promote"),
     "See": ("runs", "show", "report", "logs", "recorder", "lessons"),
     "Models": ("check", "bench"),
-    "Machine": ("doctor", "gauges", "clean"),
+    "Machine": ("doctor", "gauges", "notify", "clean"),
     "Emergency": ("rollback", "boot"),
     "Set-up": ("init", "adopt", "demo", "playbooks", "lint", "schema", "keys", "completion", "man"),
 }

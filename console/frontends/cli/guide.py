@@ -31,7 +31,9 @@ KINDS = {
     ),
     "These change nothing either, but take time or load the machine: `attach` follows a run until "
     "it ends, `check` may start a container for a moment, `bench` sends requests to a server that "
-    "others may be using:": ("attach", "check", "bench"),
+    "others may be using, and `notify --test` calls the operator:": (
+        "attach", "check", "bench", "notify",
+    ),
     "In an emergency only. It ends what a trial started and brings the baseline back; it asks "
     "nothing, deletes nothing, and does no harm when it runs twice:": ("rollback",),
     "These start, stop or decide something. Use one only if the operator asked you for it, and "

@@ -13,10 +13,12 @@ from typing import Any
 
 from console.common.errors import ConsoleError
 from console.common.text import clean
+from console.common.units import format_duration
 from console.config.playbook.kinds import KINDS
 from console.host import cgroup, process
 from console.journal.breach import Breach, Seen, breach_of, look, tell
 from console.journal.state import Cause, RunState
+from console.notify.event import LEASE
 from console.recovery.guard.record.recorder import sweep
 from console.recovery.rollback import live
 from console.runner.context import Attempt, Context, StepFailed
@@ -34,6 +36,8 @@ ATTACHED_S = 5.0
 """A viewer that asked within this many seconds counts as attached."""
 FENCE_S = 5.0
 """How long a breach's fence may take to reach this runner, which then rolls back itself."""
+LEASE_ENDS_S = 300.0
+"""A lease of which less than this and than a quarter is left runs out soon."""
 MOST_EVENTS = 500
 WHO, WATCHER = "the sentinel", "the runner"
 HALTABLE = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.WAITING_APPROVAL})
@@ -53,7 +57,7 @@ class Guard:
         self._seen_at = self._beat_at = self._tried_at = self.clock.monotonic()
         self._level = "ok"
         self._events = 0
-        self._gone = False
+        self._gone = self._lease_ends = False
         self._advising = context.view.state is RunState.ROLLING_BACK
         self._old: Breach | None = None
         self._breach_at: float | None = None
@@ -176,6 +180,7 @@ class Guard:
             seen = self._read_status(now)
         if seen is not None:
             self.context.control.set(lease=seen.lease_s)
+            self._lease(seen.lease_s)
             self._levels(seen)
         self._breach(now)
 
@@ -241,6 +246,16 @@ class Guard:
         else:
             words = "; ".join(seen.reasons) or "a limit is near"
             self._say(seen.level, words, tte_s=seen.tte_s)
+
+    def _lease(self, left: float | None) -> None:
+        """Record that the lease runs out soon, once until somebody has renewed it."""
+        length = limits.lease_of(self.context.plan, self.context.meta.lease_s)
+        told, self._lease_ends = self._lease_ends, False
+        if left is not None and left <= min(LEASE_ENDS_S, length / 4):
+            self._lease_ends = True
+            words = f"nobody is attached, and the baseline comes back in {format_duration(left)}"
+            if not told:
+                self._say(LEASE, words, left_s=left)
 
     def _breach(self, now: float) -> None:
         """Roll back after a breach whose fence does not come, since nothing else would."""

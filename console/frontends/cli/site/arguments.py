@@ -1,12 +1,13 @@
-"""The arguments of `init` and `adopt`."""
+"""The arguments of `init`, `adopt` and `notify`."""
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from console.frontends.cli.parser import add_command
 
-NAMES = frozenset({"init", "adopt"})
+NAMES = frozenset({"init", "adopt", "notify"})
 
 
 def site_commands(commands: Any) -> None:
@@ -37,3 +38,14 @@ def site_commands(commands: Any) -> None:
         "what", nargs="?", default="", metavar="PID|CONTAINER|UNIT",
         help="default: what answers at the baseline's URL",
     )  # fmt: skip
+    notify = add_command(
+        commands, "notify", "site.notify:notify",
+        "who is told what happens here, what waits to be delivered, and what failed", site=True,
+    )  # fmt: skip
+    notify.add_argument("part", nargs="?", default="", help=argparse.SUPPRESS)
+    notify.add_argument(
+        "--test", action="store_true", help="send a test to each, and say what each answered"
+    )
+    notify.add_argument(
+        "--channel", type=int, metavar="N", help="with --test: only the one with this number"
+    )

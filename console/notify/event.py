@@ -1,0 +1,168 @@
+"""What people are told: one event, and which event of a journal becomes one, in which words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from console.common.text import clean, one_line
+from console.common.units import format_duration
+from console.config.site.notify import KINDS
+from console.journal.fold import fold
+from console.journal.run_view import RunView
+from console.journal.state import ENDS, Pause, RunState, possible_verbs, stands
+from console.journal.store import Event as JournalEvent
+
+__all__ = ["KINDS", "LEASE", "TEST", "URGENCY", "Event", "happened", "missed"]
+
+TEST = "test"
+"""The kind of what `notify --test` sends; every channel gets it."""
+LEASE = "lease"
+"""The kind of a guard's event that says that the lease runs out soon."""
+URGENCY = {"baseline-down": 5, "guard-kill": 5, "approval": 4, "waiting": 4, "lease": 4,
+           "slower": 4, "lessons-due": 2}  # fmt: skip
+"""How urgent a kind is, as ntfy counts: 5 is the most, and 3 what is not named here."""
+TOLD_WITHIN_S = 24 * 3600.0
+"""What happened longer ago is no news any more: it is not posted later, and given up."""
+MOST_TITLE, MOST_TEXT = 160, 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened. `key` is unique for ever, so that what is posted twice is told once; `at` is
+    in Unix seconds; `data` has the figures for a program that reads the event. Clean text only."""
+
+    kind: str
+    key: str
+    title: str
+    text: str
+    at: float
+    site: str
+    run: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def urgency(self) -> int:
+        return URGENCY.get(self.kind, 3)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def happened(event: JournalEvent, view: RunView) -> Event | None:
+    """What people are told of an event of a journal; None for most. `view`: the run with this event
+    as its newest."""
+    found = _news(event, view)
+    if found is None:
+        return None
+    kind, title, text, data = found
+    book = clean(view.playbook, 60)
+    mark = f"{view.mark}: " if view.mark else ""
+    return Event(
+        kind, f"{view.run_id}:{event.seq}", one_line(f"{mark}{book}{title}", MOST_TITLE),
+        one_line(text, MOST_TEXT), event.at, clean(view.site, 60), view.run_id,
+        {"playbook": book, "state": str(view.state), "mark": view.mark, **data},
+    )  # fmt: skip
+
+
+def missed(events: Iterable[JournalEvent], now: float) -> Iterator[Event]:
+    """All that a journal has to tell of the last day, oldest first: a runner that died between the
+    event and its message has posted nothing."""
+    view = RunView()
+    for event in events:
+        fold([event], view)
+        found = None if event.odd else happened(event, view)
+        if found is not None and now - event.at < TOLD_WITHIN_S:
+            yield found
+
+
+News = tuple[str, str, str, dict[str, Any]]
+"""Kind, title after the playbook's name, text, data."""
+
+
+def _news(event: JournalEvent, view: RunView) -> News | None:
+    if event.kind == "guard":
+        return _guard(event, view)
+    if event.kind != "run.state":
+        return None
+    if view.state in ENDS:
+        return _end(view)
+    step = clean(view.current.id, 60) if view.current is not None else ""
+    if view.state is RunState.WAITING_APPROVAL:
+        left = format_duration(max(0.0, view.until - event.at))
+        until = datetime.fromtimestamp(view.until).astimezone().strftime("%H:%M %Z")
+        text = f"{view.detail} Answer within {left}, until {until}: {_how(view)}"
+        return "approval", f" asks you: {step}", text, {"step": step, "until": view.until}
+    if view.state is RunState.PAUSED and view.reason != Pause.OPERATOR:
+        title = stands(view.state, view.reason, step) or view.reason.replace("_", " ")
+        verbs = ", ".join(possible_verbs(view.state, view.reason))
+        why = f"{view.detail}. " if view.detail else ""
+        text = f"{why}It waits until you decide ({verbs}): {_how(view)}"
+        return "waiting", f": {title}", text, {"step": step, "reason": view.reason}
+    return None
+
+
+def _end(view: RunView) -> News:
+    took = view.ended - view.created if view.created else 0.0
+    said = f": {view.decision.word}" if view.decision else ""
+    state = str(view.state).replace("_", " ")
+    outcome = f" ({clean(view.outcome, 80)})" if view.outcome else ""
+    serves, words = _baseline(view)
+    text = f"It {_ended(view)} after {format_duration(took)}{_why(view)}. {words}"
+    data = {
+        "decision": view.decision.word, "outcome": clean(view.outcome, 80), "took_s": took,
+        "baseline_serves": serves,
+    }  # fmt: skip
+    return "run-end", f" has ended{said or f': {state}'}{outcome}", text, data
+
+
+def _ended(view: RunView) -> str:
+    return {
+        RunState.SUCCEEDED: "went to its end", RunState.CANCELLED: "was cancelled",
+        RunState.ROLLED_BACK: "was rolled back", RunState.ROLLBACK_FAILED: "could not be rolled "
+        "back",
+    }.get(view.state, "failed")  # fmt: skip
+
+
+def _why(view: RunView) -> str:
+    why = "; ".join(filter(None, (view.reason, view.detail)))
+    if not why and view.state is RunState.FAILED and view.current is not None:
+        why = f"{view.current.id}: {view.current.detail or view.current.cause}"
+    return f": {one_line(why, 400)}" if why else ""
+
+
+def _baseline(view: RunView) -> tuple[bool, str]:
+    """Whether the baseline serves at the end of a run, and that in a sentence."""
+    if view.state is RunState.ROLLBACK_FAILED:
+        return False, "THE BASELINE IS NOT PROVEN TO SERVE: omni-console rollback tries again."
+    if view.cutover:
+        service = clean(str(view.cutover.get("service", "")), 60)
+        return False, f"Clients stay at {service}: omni-console promote, or omni-console rollback."
+    if view.outage:
+        return False, "THE BASELINE IS DOWN: omni-console rollback brings it back."
+    rate, back = view.serving.get("tok_s"), view.restored_s
+    speed = f" at {rate:.2f} tok/s" if isinstance(rate, int | float) and back is not None else ""
+    slow = ", slower than its reference" if view.serving.get("degraded") else ""
+    after = f"; its restore took {format_duration(back)}" if back is not None else ""
+    return True, f"The baseline serves{speed}{slow}{after}."
+
+
+def _guard(event: JournalEvent, view: RunView) -> News | None:
+    words = clean(str(event.data.get("words", "")), 400)
+    if event.data.get("kind") == LEASE:
+        text = f"{words}. Attach to renew it: omni-console attach {view.run_id[-4:]}"
+        return "lease", ": its lease runs out soon", text, {"left_s": event.data.get("left_s")}
+    if event.data.get("kind") != "breach":
+        return None
+    if event.data.get("cause") == LEASE:
+        return "lease", ": its lease ran out", f"{words}. The baseline is brought back.", {}
+    killed = [clean(str(one.get("name") or "?"), 60) for one in event.data.get("killed", [])]
+    whom = f"Killed: {', '.join(killed)}. " if killed else ""
+    text = f"{words}. {whom}The baseline is brought back; omni-console show {view.run_id[-4:]}"
+    return "guard-kill", ": the guard stopped the load", text, {"killed": killed}
+
+
+def _how(view: RunView) -> str:
+    return f"omni-console attach {view.run_id[-4:]}"

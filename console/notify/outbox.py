@@ -1,0 +1,211 @@
+"""What is to be told, on disk until it is delivered: a file for each event and channel.
+
+Whoever posts writes one file and wakes the sender, so a channel that does not answer costs a run
+nothing. A file is named by event and channel: what is posted twice, is queued once, and the name
+stays known for a week after the delivery, longer than anything is posted again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.clock import Clock, SystemClock
+from console.common.files import append_line, open_regular, write_atomically
+from console.common.text import one_line
+from console.config.site.notify import NotifyModel
+from console.host.process import COOKIE, STEP_COOKIE
+from console.notify.event import Event
+
+QUEUE, DONE, CHANNELS, LOCK, LOG = "queue", "done", "channels", "lock", "notify.log"
+PRIVATE = 0o600
+KNOWN_S = 7 * 86400.0
+"""How long the name of what was delivered is kept."""
+MOST_LOG = 1 << 20
+MOST_ITEM = 1 << 20
+SENDER = ("console.cli", "notify", "deliver")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One event for one channel. `begun`: deliveries that have begun and of whose end nothing is
+    known, because the sender was killed meanwhile. `holds`: the names of the items that a summary
+    stands for."""
+
+    name: str
+    channel: NotifyModel
+    event: Event
+    posted: float
+    begun: int = 0
+    holds: tuple[str, ...] = ()
+
+    def as_json(self) -> str:
+        return json.dumps(
+            {"channel": plain(self.channel), "event": self.event.as_json(), "posted": self.posted,
+             "begun": self.begun, "holds": list(self.holds)}
+        )  # fmt: skip
+
+
+def post(
+    channels: Sequence[NotifyModel], event: Event, clock: Clock | None = None, *, start: bool = True
+) -> None:
+    """Queue an event for every channel that is told of its kind, and wake the sender. Never raises
+    and waits for nothing but the disk; what was posted before is not queued again. `start`: False
+    leaves the sender alone."""
+    wanted = [one for one in channels if event.kind in one.on]
+    with contextlib.suppress(Exception):  # a run never ends or waits for what it cannot tell
+        box = Outbox()
+        queued = [box.put(one, event, (clock or SystemClock()).now()) for one in wanted]
+        if any(queued) and start:
+            wake()
+
+
+def wake() -> None:
+    """Start the sender unless there is one. Raises OSError."""
+    lock = Outbox().lock()
+    if lock < 0:
+        return  # it looks into the queue once more after it has given up this lock
+    os.close(lock)
+    log = os.open(Outbox().path / "sender.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
+    try:
+        child = subprocess.Popen(
+            [*paths.module_argv(SENDER[0]), *SENDER[1:]], stdin=subprocess.DEVNULL, stdout=log,
+            stderr=log, start_new_session=True, cwd="/",
+            # no rollback takes it for a part of the run that started it
+            env={k: v for k, v in os.environ.items() if k not in (COOKIE, STEP_COOKIE)},
+        )  # fmt: skip
+    finally:
+        os.close(log)
+    with contextlib.suppress(RuntimeError):  # no thread left: a zombie at worst
+        threading.Thread(target=child.wait, name="sender-reaper", daemon=True).start()
+
+
+class Outbox:
+    """The directory: queued items, names of what is done, the state of each channel, a log."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or paths.notify_dir()
+        for part in (QUEUE, DONE, CHANNELS):
+            paths.make(self.path / part)
+
+    def lock(self) -> int:
+        """A descriptor that holds the sender's lock until it is closed; -1 if another has it."""
+        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return -1
+        return descriptor
+
+    def put(self, channel: NotifyModel, event: Event, now: float) -> bool:
+        """Queue an event for a channel; False if it is queued or done already. Raises OSError."""
+        item = Item(_digest(event.key, channel_id(channel)), channel, event, now)
+        if self.is_done(item.name) or (self.path / QUEUE / item.name).exists():
+            return False
+        self.write(item)
+        return True
+
+    def write(self, item: Item) -> None:
+        """Keep an item as it is now. Raises OSError."""
+        write_atomically(self.path / QUEUE / item.name, item.as_json(), PRIVATE)
+
+    def items(self) -> list[Item]:
+        """What is queued, oldest first, without what a queued summary stands for."""
+        found = [one for name in self._names() if (one := self._item(name)) is not None]
+        held = {name for one in found for name in one.holds}
+        return sorted(
+            (one for one in found if one.name not in held), key=lambda one: (one.posted, one.name)
+        )
+
+    def is_done(self, name: str) -> bool:
+        return (self.path / DONE / name).exists()
+
+    def finish(self, item: Item) -> None:
+        """Remember that an item, and what it stands for, is not to be sent any more. Raises
+        OSError."""
+        for name in (*item.holds, item.name):
+            write_atomically(self.path / DONE / name, "", PRIVATE)
+            (self.path / QUEUE / name).unlink(missing_ok=True)
+
+    def forget(self, now: float) -> None:
+        """Remove names of deliveries that nothing asks for any more, and what nobody could read."""
+        for path in (*(self.path / DONE).iterdir(), *(self.path / QUEUE).iterdir()):
+            with contextlib.suppress(OSError):
+                if now - path.stat().st_mtime > KNOWN_S:
+                    path.unlink()
+
+    def state(self, channel: NotifyModel) -> dict[str, Any]:
+        """What is known of a channel: its last answers, and when it may be asked again."""
+        found = _read(self.path / CHANNELS / channel_id(channel))
+        return found if isinstance(found, dict) else {}
+
+    def keep(self, channel: NotifyModel, state: dict[str, Any]) -> None:
+        """Keep the state of a channel. Raises OSError."""
+        write_atomically(self.path / CHANNELS / channel_id(channel), json.dumps(state), PRIVATE)
+
+    @property
+    def logged(self) -> Path:
+        return self.path / LOG
+
+    def log(self, words: str) -> None:
+        """Add a line to the log, which is begun anew when it is long. Raises OSError."""
+        path = self.logged
+        if path.exists() and path.stat().st_size > MOST_LOG:
+            os.replace(path, path.with_suffix(".log.1"))
+        append_line(path, one_line(words, 600), PRIVATE)
+
+    def _names(self) -> Iterator[str]:
+        # a name that begins with a dot is a file that is being written
+        return (one for one in os.listdir(self.path / QUEUE) if not one.startswith("."))
+
+    def _item(self, name: str) -> Item | None:
+        """A queued item; None for one that is gone or that nobody can read."""
+        found = _read(self.path / QUEUE / name)
+        try:
+            channel = NotifyModel.model_validate(found["channel"])
+            event = Event(**found["event"])
+            return Item(
+                name, channel, event, float(found["posted"]), int(found["begun"]),
+                tuple(map(str, found["holds"])),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def plain(channel: NotifyModel) -> dict[str, Any]:
+    """A channel as it is kept; of a secret only where it is."""
+    kept: dict[str, Any] = channel.model_dump(mode="json", exclude_none=True)
+    return kept
+
+
+def channel_id(channel: NotifyModel) -> str:
+    """The name of a channel, the same in every run: by what is sent where."""
+    return _digest(channel.way, json.dumps(plain(channel)[channel.way], sort_keys=True))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def summary_name(items: Sequence[Item]) -> str:
+    """The name of the item that stands for others."""
+    return _digest("and", *(one.name for one in items))
+
+
+def _read(path: Path) -> Any:
+    try:
+        with open_regular(path) as file:
+            return json.loads(file.read(MOST_ITEM))
+    except (OSError, ValueError, RecursionError):
+        return None
