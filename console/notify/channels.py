@@ -136,7 +136,7 @@ def _mail(address: str, event: Event) -> Answer:
         return Answer(False, "this machine has no sendmail")
     message = EmailMessage()
     message["To"] = address
-    message["Subject"] = f"{event.site}: {event.title}"
+    message["Subject"] = one_line(f"{event.site}: {event.title}")
     message["Date"] = formatdate(event.at, localtime=True)
     message["Message-ID"] = make_msgid(_id(event.key))
     message["Auto-Submitted"] = "auto-generated"

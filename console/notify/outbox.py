@@ -72,20 +72,23 @@ def post(
 
 def wake() -> None:
     """Start the sender unless there is one. Raises OSError."""
-    lock = Outbox().lock()
+    box = Outbox()
+    lock, log = box.lock(), -1
     if lock < 0:
         return  # it looks into the queue once more after it has given up this lock
-    os.close(lock)
-    log = os.open(Outbox().path / "sender.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
     try:
+        log = os.open(box.path / "sender.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
         child = subprocess.Popen(
-            [*paths.module_argv(SENDER[0]), *SENDER[1:]], stdin=subprocess.DEVNULL, stdout=log,
-            stderr=log, start_new_session=True, cwd="/",
+            # it gets the lock itself, so that none is started beside it meanwhile
+            [*paths.module_argv(SENDER[0]), *SENDER[1:]], stdin=lock, stdout=log, stderr=log,
+            start_new_session=True, cwd="/",
             # no rollback takes it for a part of the run that started it
             env={k: v for k, v in os.environ.items() if k not in (COOKIE, STEP_COOKIE)},
         )  # fmt: skip
     finally:
-        os.close(log)
+        os.close(lock)
+        if log >= 0:
+            os.close(log)
     with contextlib.suppress(RuntimeError):  # no thread left: a zombie at worst
         threading.Thread(target=child.wait, name="sender-reaper", daemon=True).start()
 
@@ -108,12 +111,29 @@ class Outbox:
             return -1
         return descriptor
 
+    def inherited(self) -> int:
+        """A descriptor of the lock that whoever started this process has put in the place of its
+        stdin; -1 if there is none."""
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(0), os.stat(self.path / LOCK)):
+                lock, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+                os.dup2(null, 0)
+                os.close(null)
+                return lock
+        return -1
+
+    def changed(self) -> int:
+        """A number that is another one after something was queued."""
+        return (self.path / QUEUE).stat().st_mtime_ns
+
     def put(self, channel: NotifyModel, event: Event, now: float) -> bool:
-        """Queue an event for a channel; False if it is queued or done already. Raises OSError."""
+        """Queue an event for a channel unless it is queued or done; whether it is to be sent.
+        Raises OSError."""
         item = Item(_digest(event.key, channel_id(channel)), channel, event, now)
-        if self.is_done(item.name) or (self.path / QUEUE / item.name).exists():
+        if self.is_done(item.name):
             return False
-        self.write(item)
+        if not (self.path / QUEUE / item.name).exists():
+            self.write(item)
         return True
 
     def write(self, item: Item) -> None:

@@ -39,14 +39,16 @@ def main() -> int:
     """Deliver what is queued, unless another sender does. What is posted while this one ends is
     seen once more after its lock is free."""
     box = Outbox()
+    lock = box.inherited()
     while True:
-        lock = box.lock()
+        lock = lock if lock >= 0 else box.lock()
         if lock < 0:
             return 0
         try:
             left = Sender(box, SystemClock()).run()
         finally:
             os.close(lock)
+            lock = -1
         if not [one for one in box.items() if one.name not in left]:
             return 0
 
@@ -64,11 +66,18 @@ class Sender:
     def run(self) -> set[str]:
         """Deliver until nothing is left; return the names of what this process cannot send."""
         self.box.forget(self.clock.now())
-        idle = threading.Event()
-        while (wait_s := self.round()) is not None:
-            if wait_s > 0:
-                self.clock.wait(idle, min(wait_s, LOOK_S))
-        return self._stuck
+        while True:
+            before = self.box.changed()
+            wait_s = self.round()
+            if wait_s is None:
+                return self._stuck
+            self._wait(wait_s, before)
+
+    def _wait(self, seconds: float, before: int) -> None:
+        """Wait, until something is queued at most."""
+        idle, until = threading.Event(), self.clock.monotonic() + seconds
+        while (left := until - self.clock.monotonic()) > 0 and self.box.changed() == before:
+            self.clock.wait(idle, min(left, LOOK_S))
 
     def round(self) -> float | None:
         """Give each channel that may be asked its oldest item, all at the same time. Returns how
