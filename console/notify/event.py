@@ -45,7 +45,8 @@ class Event:
 
     @property
     def urgency(self) -> int:
-        return URGENCY.get(self.kind, 3)
+        failed = self.data.get("state") == RunState.ROLLBACK_FAILED  # the baseline may be down
+        return 5 if failed else URGENCY.get(self.kind, 3)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

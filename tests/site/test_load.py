@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import Exit, InvalidFile
+from console.config.playbook.inputs import SecretSource
 from console.config.site.guard import trouble
+from console.config.site.notify import KINDS
 from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.host.sample import Card, Machine
@@ -47,6 +49,20 @@ def test_the_smallest_site(path: Path) -> None:
     assert spec.runs == ExistingContainer("base")
     assert (spec.ready.path, spec.ready.timeout_s, spec.exclusive) == ("/health", 900.0, False)
     assert (site.service_specs(), site.guards, site.model.lease) == ({}, (), None)
+
+
+def test_who_is_told(path: Path) -> None:
+    body = "notify:\n- {webhook: 'https://u:pw@h:1/x', headers: {A: {env: TOKEN}}}\n"
+    body += (
+        "- {ntfy: {file: /run/topic}, on: [run-end]}\n- {command: [say, hi, 3]}\n- {mail: a@b}\n"
+    )
+    web, ntfy, command, mail = load(path, BASELINE + body).model.notify
+    assert web.headers == {"A": SecretSource(env="TOKEN")}
+    assert set(KINDS) - {*web.on} == {"lessons-due"}
+    assert (ntfy.on, command.command) == (["run-end"], ["say", "hi", "3"])
+    words = [one.words for one in (web, ntfy, command, mail)]
+    assert words == ["webhook https://h:1", "ntfy /run/topic", "command say", "mail a@b"]
+    assert load(path, BASELINE).model.notify == []
 
 
 def test_a_unit(path: Path) -> None:

@@ -39,6 +39,15 @@ GUARDS = [
     "{metric: gpu.memory_used, above: 96GiB, of: max}",
     "{metric: gpu.memory_used, above: 40GiB, of: GPU-b}", "{log: nobody, matches: x}",
 ]  # fmt: skip
+NOTIFY = [
+    "{mail: root}", "[{}]", "[{webhok: 'https://h/x'}]", "[{webhook: 'ftp://x'}]", "[{webhook: 7}]",
+    "[{webhook: {evn: X}}]", "[{webhook: {env: X, file: y}}]", "[{ntfy: 'https://ntfy.sh'}]",
+    "[{mail: 'a b'}]", "[{mail: root, webhook: 'http://a'}]", "[{mail: root, headers: {a: b}}]",
+    "[{mail: root, on: [guardkill]}]", "[{mail: root, on: [x]}]", "[{mail: root, on: []}]",
+    "[{command: ls}]", "[{command: []}]", "[{command: [bin/x]}]",
+    "[{webhook: 'http://a', headers: {'a b': c}}]",
+    '[{webhook: "http://a", headers: {a: "b\\nc"}}]',
+]  # fmt: skip
 
 
 def test_sites(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
@@ -51,4 +60,10 @@ def test_sites(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
 def test_guards(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     path, site = tmp_path / "site.yaml", BASELINE + MACHINE + GPUS + "guards:\n- "
     said = [line for guard in GUARDS for line in (guard, *problems(path, f"{site}{guard}\n"))]
+    assert "\n".join(said) == snapshot
+
+
+def test_who_is_told(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    path = tmp_path / "site.yaml"
+    said = [line for one in NOTIFY for line in (one, *problems(path, f"{BASELINE}notify: {one}\n"))]
     assert "\n".join(said) == snapshot

@@ -213,3 +213,19 @@ def test_a_lease_that_ran_out_is_no_breach_of_a_limit(bench: Bench) -> None:
     bench.breach(cause="lease", reason="nobody was attached for 30 min")
     bench.tick(30)
     assert bench.halted == "rollback:expired"
+
+
+def test_a_lease_that_runs_out_soon_is_an_event_once_until_it_is_renewed(bench: Bench) -> None:
+    bench.context.meta = replace(bench.context.meta, lease_s=600.0)
+    for left in (None, 600.0, 151.0, 150.0, 149.0, 600.0, 140.0):
+        bench.says("ok", lease_s=left)
+        bench.guard.tick()
+    assert bench.kinds == ["lease", "lease"]
+    first, second = bench.context.view.guards
+    assert (first.data, second.data) == ({"left_s": 150.0}, {"left_s": 140.0})
+    assert first.words == "nobody is attached, and the baseline comes back in 2 min 30 s"
+    bench.context.meta = replace(bench.context.meta, lease_s=86400.0)
+    for left in (86400.0, 301.0, 300.0):
+        bench.says("ok", lease_s=left)
+        bench.guard.tick()
+    assert len(bench.kinds) == 3, "five minutes are soon, however long the lease is"

@@ -1,0 +1,62 @@
+"""Which events of a journal people are told of, and which not."""
+
+import json
+from dataclasses import replace
+
+from console.notify.event import KINDS, TOLD_WITHIN_S, missed
+from tests.common.harmful import harmful
+from tests.notify.stories import BEGUN, Journal, verdict
+from tests.runner.unit.journals import BAD
+
+
+def test_most_events_are_no_news() -> None:
+    quiet = Journal().state("running").step("load", "running").state("paused", reason="operator")
+    quiet.add("guard", kind="warn", words="RAM is nearly full").add("step.say", "load", text="x")
+    quiet.state("rolling_back", reason="x").add("run.note", text="x").add("run.finished")
+    assert quiet.news == []
+
+
+def test_each_key_is_the_run_and_the_event_and_stays() -> None:
+    journal = verdict(Journal(), "HOLD").state("paused", reason="hold").state("running")
+    journal.state("paused", reason="hold").state("succeeded")
+    keys = [one.key for one in journal.news]
+    assert keys == [f"20260101-trial-abcd:{seq}" for seq in (5, 7, 8)]
+    assert [one.key for one in journal.news] == keys
+    assert {one.kind for one in journal.news} <= set(KINDS)
+
+
+def test_what_is_a_day_old_is_no_news() -> None:
+    journal = Journal().state("cancelled", reason="abort")
+    ended = BEGUN + 120.0
+    assert len(list(missed(journal.events, ended + TOLD_WITHIN_S - 1))) == 1
+    assert list(missed(journal.events, ended + TOLD_WITHIN_S)) == []
+
+
+def test_the_end_says_whether_the_baseline_serves() -> None:
+    down = Journal().add("outage", down=True, url="u", proof=0.0)
+    for journal, serves in (
+        (Journal().state("succeeded"), True),
+        (down.state("rolling_back").state("rollback_failed"), False),
+        (Journal().add("outage", down=True, url="u", proof=0.0).state("failed"), False),
+    ):
+        assert journal.news[-1].data["baseline_serves"] is serves
+
+
+def test_text_of_others_does_no_harm() -> None:
+    journal = Journal(book=BAD)
+    journal.step("load", "failed", cause="exit_code", detail=BAD)
+    journal.state("paused", reason="step_failed", detail=BAD).state("failed", reason=BAD)
+    journal.add("guard", kind="breach", words=BAD, killed=[{"name": BAD}])
+    journal.add("guard", kind="lease", words=BAD)
+    assert len(journal.news) == 4
+    for one in journal.news:
+        words = [one.title, one.text, one.site, *map(str, one.data.values())]
+        assert not [text for text in words if harmful(text)]
+        json.dumps(one.as_json())
+
+
+def test_an_odd_event_is_no_news() -> None:
+    journal = Journal().state("cancelled")
+    odd = replace(journal.events[-1], seq=9, odd="its state is no state")
+    (one,) = missed([*journal.events, odd], BEGUN)
+    assert one.key.endswith(":2")
