@@ -35,6 +35,8 @@ class Hook:
     url: str
     status: int | None = 200
     said: bytes = b""
+    holds_first: bool = False
+    """Whether the first request with a key gets no answer, and only the next ones `status`."""
     came: list[Told] = field(default_factory=list)
     """Every request, with the status that it was answered, 0 for none."""
     over: threading.Event = field(default_factory=threading.Event)
@@ -53,7 +55,8 @@ def serving() -> Iterator[Hook]:
     class Door(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            status = hook.status
+            known = self.headers["Idempotency-Key"] in [one.key for one in hook.came]
+            status = None if hook.holds_first and not known else hook.status
             hook.came.append(Told(self.path, dict(self.headers), body, status or 0))
             if status is None:
                 hook.over.wait()
