@@ -349,10 +349,17 @@ def test_what_breaks_costs_itself_only(stage: Stage, monkeypatch: pytest.MonkeyP
     assert "boom" in result.detail
 
 
-def test_finish_command_runs_detached_after_an_emergency_and_files_stay(stage: Stage) -> None:
+def test_finish_command_runs_detached_after_an_emergency_and_files_stay(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mark = stage.root / "finished"
-    code = "import os,sys; open(sys.argv[1], 'w').write(str(os.getsid(0) == os.getpid()))"
-    stage.seal(finish_argv=(sys.executable, "-c", code, str(mark)))
+    for name in ("WANTED_TOKEN", "OTHER_TOKEN"):
+        monkeypatch.setenv(name, "x")
+    code = "import os,sys; own = [n for n in os.environ if 'TOKEN' in n]; "
+    code += "open(sys.argv[1], 'w').write(f'{os.getsid(0) == os.getpid()} {own}')"
+    stage.seal(
+        finish_argv=(sys.executable, "-c", code, str(mark)), finish_env=("WANTED_TOKEN", "NONE")
+    )
     stage.sleeper()
     before = set(stage.root.rglob("*"))
     stage.roll_back(emergency=False)
@@ -360,7 +367,8 @@ def test_finish_command_runs_detached_after_an_emergency_and_files_stay(stage: S
     stage.roll_back()
     known = live.read(stage.plan.rollback_dir / live.LIVE)
     assert [entry.kind for entry in known if entry.kind == "closer"], "a follower waits for it"
-    until(lambda: mark.exists() and mark.read_text() == "True", "the file is there")
+    said = "True ['WANTED_TOKEN']"
+    until(lambda: mark.exists() and mark.read_text() == said, "the file is there")
     assert before <= set(stage.root.rglob("*"))
 
 

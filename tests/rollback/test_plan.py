@@ -62,6 +62,7 @@ FULL = SealedPlan(
     exclusive=True,
     memory_file="/state/restore.json",
     finish_argv=("omni-console", "finish"),
+    finish_env=("HOOK_TOKEN",),
     grace_s=12.0,
     lease_s=1800.0,
 )

@@ -7,7 +7,7 @@ import pytest
 from console.common.errors import Exit, InvalidFile
 from console.config.playbook.inputs import SecretSource
 from console.config.site.guard import trouble
-from console.config.site.notify import KINDS
+from console.config.site.notify import KINDS, SURROUNDINGS, variables
 from console.config.site.site import Site, load_site
 from console.host.process import ProcessSpec
 from console.host.sample import Card, Machine
@@ -63,6 +63,8 @@ def test_who_is_told(path: Path) -> None:
     words = [one.words for one in (web, ntfy, command, mail)]
     assert words == ["webhook https://h:1", "ntfy /run/topic", "command say", "mail a@b"]
     assert load(path, BASELINE).model.notify == []
+    assert variables([]) == ()
+    assert set(variables([web, ntfy])) - {*SURROUNDINGS} == {"TOKEN"}
 
 
 def test_a_unit(path: Path) -> None:

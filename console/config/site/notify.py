@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,9 @@ KINDS = ("run-end", "approval", "waiting", "guard-kill", "lease", "baseline-down
 """What a channel can be told of."""
 USUAL = tuple(kind for kind in KINDS if kind != "lessons-due")
 """What it is told of unless `on` says otherwise."""
+SURROUNDINGS = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+                "all_proxy", "no_proxy", "DBUS_SESSION_BUS_ADDRESS")  # fmt: skip
+"""Variables that any channel may need: the way to a web server, and to a desktop."""
 _HEADER = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 
 
@@ -139,3 +143,12 @@ def value_of(what: str, given: str | SecretSource) -> str:
     if isinstance(given, SecretSource):
         return Secret(what, given.env, given.file).read()
     return given
+
+
+def variables(channels: Sequence[NotifyModel]) -> tuple[str, ...]:
+    """The names of environment variables that a process needs to reach the channels."""
+    if not channels:
+        return ()
+    given = (v for one in channels for v in (one.webhook, one.ntfy, *one.headers.values()))
+    secret = {v.env for v in given if isinstance(v, SecretSource) and v.env is not None}
+    return (*SURROUNDINGS, *sorted(secret))

@@ -295,7 +295,10 @@ def _start_closer(plan: SealedPlan) -> None:
     if not plan.finish_argv:
         return
     prefixes = ("OMNI_", "PYTHON", "DOCKER_", "VIRTUAL_ENV")
-    extra = [(k, v) for k, v in os.environ.items() if k.startswith(prefixes) and k != COOKIE]
+    extra = [
+        (k, v) for k, v in os.environ.items()
+        if (k.startswith(prefixes) or k in plan.finish_env) and k != COOKIE
+    ]  # fmt: skip
     spec = ProcessSpec(plan.finish_argv)
     for log in (plan.rollback_dir / "finish.log", Path("/dev/null")):
         with contextlib.suppress(ConsoleError):

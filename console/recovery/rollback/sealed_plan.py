@@ -108,6 +108,7 @@ class SealedPlan:
 
     `grace_s` is how many seconds a candidate gets to end. `keep` names services that stay up in a
     rollback that the runner asked for; an emergency ends them. With `lease_s` 0 there is no lease.
+    `finish_argv` is the closer; `finish_env` names variables that it needs, never their values.
     """
 
     run_id: str
@@ -123,6 +124,7 @@ class SealedPlan:
     exclusive: bool = False
     memory_file: str = ""
     finish_argv: tuple[str, ...] = ()
+    finish_env: tuple[str, ...] = ()
     grace_s: float = GRACE_S
     keep: tuple[str, ...] = ()
     lease_s: float = 0.0
@@ -265,6 +267,7 @@ class _Reader:
             exclusive=self.flag(top, "exclusive"),
             memory_file=text(top, "memory_file", ""),
             finish_argv=self.words(top, "finish_argv"),
+            finish_env=self.words(top, "finish_env"),
             grace_s=number(top, "grace_s", GRACE_S),
             keep=self.words(top, "keep"),
             lease_s=number(top, "lease_s", 0.0),

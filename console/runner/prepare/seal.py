@@ -15,6 +15,7 @@ from console.common import paths
 from console.common.errors import BaselineNotReady, ConsoleError, EngineError, ServiceError
 from console.common.files import write_atomically
 from console.common.paths import module_argv
+from console.config.site.notify import variables
 from console.config.site.site import Site
 from console.host import process
 from console.host.process import ProcessSpec
@@ -80,6 +81,7 @@ def sealed_plan(
         exclusive=any(spec.exclusive for spec in specs),
         memory_file=str(paths.restore_file(site.name)),
         finish_argv=finish,
+        finish_env=variables(site.model.notify),
         grace_s=max((spec.grace_s for spec in specs), default=GRACE_S),
         keep=tuple(spec.name for spec in specs if spec.keep),
     )

@@ -14,6 +14,7 @@ from tests.notify.hook import Hook, serving
 from tests.runner.e2e.sites import UP, book, gate
 from tests.runner.e2e.world import World
 
+TOKEN = "Bearer hunter2hunter2"
 ASK = "id: ask, approval: {prompt: Go on?}"
 
 
@@ -27,7 +28,9 @@ def hook() -> Iterator[Hook]:
 def told(world: World, hook: Hook) -> Hook:
     """The world's site tells a webhook of everything."""
     site = json.loads(world.site.read_text())
-    world.site.write_text(json.dumps({**site, "notify": [{"webhook": hook.url}]}))
+    told = {"webhook": hook.url, "headers": {"Authorization": {"env": "HOOK_TOKEN"}}}
+    world.site.write_text(json.dumps({**site, "notify": [told]}))
+    world.env["HOOK_TOKEN"] = TOKEN
     for name in [one for one in world.env if one.lower().endswith("_proxy")]:
         del world.env[name]
     return hook
@@ -100,10 +103,11 @@ def test_a_server_that_hangs_costs_the_run_nothing(world: World, told: Hook) -> 
 
 
 def test_the_end_that_a_dead_runner_could_not_tell(world: World, told: Hook) -> None:
-    """An emergency ends the runner; what closes its journal tells the end."""
+    """An emergency ends the runner; what closes its journal tells the end, with the secret of the
+    run's own environment, which is in no file."""
     world.detach(world.write("b.yaml", book(UP, ASK)))
     world.state("waiting_approval")
-    done = world.console("rollback", "--json")
+    done = world.console("rollback", "--json", HOOK_TOKEN="")
     assert (done.code, done.json["serving"]) == (0, True), done
     assert str(world.over().state) == "rolled_back"
     all_told(world, told)
@@ -111,6 +115,9 @@ def test_the_end_that_a_dead_runner_could_not_tell(world: World, told: Hook) -> 
     end = told.came[-1].json
     assert "rolled back" in end["title"]
     assert end["data"]["baseline_serves"] is True
+    assert {one.headers["Authorization"] for one in told.came} == {TOKEN}
+    files = [path for path in world.root.rglob("*") if path.is_file()]
+    assert not [path for path in files if TOKEN.encode() in path.read_bytes()]
 
 
 def test_a_runner_that_died_before_it_could_post_is_made_up_for(world: World, told: Hook) -> None:

@@ -28,7 +28,9 @@ def notify(args: Namespace) -> int:
 
         return main()
     if args.part:
-        raise UsageError(f"notify takes no '{one_line(args.part, 40)}'", "", "omni-console notify --help")
+        raise UsageError(
+            f"notify takes no '{one_line(args.part, 40)}'", "", "omni-console notify --help"
+        )
     if args.channel is not None and not args.test:
         raise UsageError("--channel needs --test", "", "omni-console notify --test --channel 1")
     site = site_of(args.site)
