@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,7 +13,10 @@ from console.notify.event import missed
 from console.notify.outbox import SENDER
 from tests.notify.hook import Hook, serving
 from tests.runner.e2e.sites import UP, book, gate
+from tests.runner.e2e.test_guard import HOG_UP, LIMIT, go
 from tests.runner.e2e.world import World
+
+__all__ = ["go"]
 
 TOKEN = "Bearer hunter2hunter2"
 ASK = "id: ask, approval: {prompt: Go on?}"
@@ -136,3 +140,36 @@ def test_a_runner_that_died_before_it_could_post_is_made_up_for(world: World, to
     assert world.console("resume", world.run.id, "--detach").code == 0
     world.until(lambda: len(expected(world)) == 2, "it asks again")
     all_told(world, told)
+
+
+def test_a_kill_of_the_guard_is_told_with_its_reason(world: World, go: Path, told: Hook) -> None:
+    world.detach(world.write("b.yaml", LIMIT + book(HOG_UP, ASK)))
+    world.state("waiting_approval")
+    go.touch()
+    assert str(world.over().state) == "rolled_back"
+    all_told(world, told)
+    assert kinds(told) == ["approval", "guard-kill", "run-end"]
+    killed = told.came[1].json
+    assert "300" in killed["text"]
+    assert [name for name in killed["data"]["killed"] if name.startswith("hog")]
+
+
+def test_what_waits_for_another_server_is_sent_when_it_is_there(world: World, told: Hook) -> None:
+    """The server refuses the end of a run; the command shows why, and what is queued is kept."""
+    told.status, told.said = 503, b"later"
+    done = world.go(world.write("b.yaml", book(*gate("3", 'go: ">= 2", no_go: "< 1"'))))
+    assert done.code == 0, done
+    (row,) = world.until(
+        lambda: [
+            row for row in world.console("notify", "--json").json["channels"] if row["failed"]
+        ],
+        "it was refused",
+    )
+    assert (row["queued"], row["failed"]) == (1, "status 503 later")
+    tested = world.console("notify", "--test", "--json")
+    assert (tested.code, tested.json["tested"][0]["delivered"]) == (1, False)
+    told.status = 200
+    assert world.console("notify", "--test").code == 0
+    all_but_tests = [one for one in told.came if one.json["kind"] != "test"]
+    assert {one.key for one in all_but_tests} == set(expected(world))
+    world.until(lambda: expected(world)[0] in told.answered, "it is sent again, and taken")
