@@ -103,7 +103,7 @@ def test_whoever_posts_does_not_wait_for_a_server_that_hangs(
     where = channel(webhook=hook.url)
     for number in range(20):
         post([where], event(f"r1:{number}"))
-        assert len(senders(state)) == 1
+        assert len(senders(state)) <= 1
     assert len(box.items()) == 20
     until(lambda: hook.came, "the sender has begun")
     assert not hook.answered

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from console.config.site.site import load_site
 from console.models.gguf.read import read_header
 from console.models.sizing.compute import has_kernel
 from console.models.sizing.facts_from_gguf import from_gguf
 from console.models.sizing.loader_plan import LlamaPlan
 from console.rehearsal import image
 from console.rehearsal import workspace as place
+from console.rehearsal.prepare import write_site
 from console.rehearsal.rewrite import Rewriter, steps
 from console.rehearsal.workspace import Mapping
 
@@ -211,3 +213,16 @@ def test_a_moved_conda_environment_has_an_interpreter_and_nothing_else() -> None
     assert "environment" not in made
     assert [one.name for one in (home / "bin").iterdir()] == ["python"]
     assert "step a: its environment is not used" in rewriter.notes
+
+
+def test_a_rehearsal_calls_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text(
+        "schema: omni.site/v1\nname: ws\nnotify: [{mail: root}]\n"
+        "baseline: {container: base, url: 'http://127.0.0.1:8000'}\n"
+    )
+    place.site().parent.mkdir(parents=True)
+    site = load_site(file)
+    assert site.model.notify
+    made = write_site(site, Rewriter(Mapping("base:1", "", PORTS)), tmp_path / "m.gguf")
+    assert load_site(made).model.notify == []

@@ -1,5 +1,7 @@
 """What a runner posts: news of what it records, from one place, and what an earlier one missed."""
 
+import os
+
 import pytest
 
 from console.config.site.notify import NotifyModel
@@ -55,6 +57,16 @@ def test_what_was_missed_is_posted_with_the_same_keys(bench: Bench, posted: list
     bench.clock.time += 86400.0
     context.tell_missed()
     assert posted == first * 2, "nobody is told of what is a day old"
+
+
+def test_another_user_who_closes_the_run_repeats_nothing(
+    bench: Bench, posted: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.context.enter(RunState.PAUSED, "step_failed", "up: exit_code")
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    bench.context.tell_missed()
+    bench.context.enter(RunState.FAILED)
+    assert [one.kind for one in posted] == ["waiting", "run-end"]
 
 
 def test_a_site_that_tells_nobody_has_no_outbox(bench: Bench) -> None:
