@@ -120,10 +120,11 @@ class Sender:
             self.box.log(f"{at} {item.channel.words}: {item.event.kind} {item.event.key}: {words}")
 
     def _due(self, channel: NotifyModel, now: float) -> float:
-        """When a channel may be asked again; a clock that was set back makes nobody wait longer."""
+        """When a channel may be asked again: at once after the clock was set back by more than the
+        longest pause."""
         state = self.box.state(channel)
         due = max(float(state.get("due", 0.0)), 0.0 if _tokens(state, now) >= 1 else _next(state))
-        return min(due, now + MOST_S)
+        return due if due <= now + MOST_S else now
 
     def _next(self, items: Sequence[Item]) -> None:
         """Send the oldest item of a channel, or one for all that had to wait, and write down what

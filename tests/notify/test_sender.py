@@ -102,7 +102,8 @@ def test_a_pause_outlives_the_sender(mail: Post) -> None:
     sender = Sender(mail.box, mail.clock, mail.deliver)
     assert 4.9 < (sender.round() or 0) <= 5.0
     mail.clock.time -= 10 * DAY
-    assert (sender.round() or 0) <= 900.0, "a clock that was set back makes nobody wait for days"
+    sender.round()
+    assert mail.keys == ["a", "a"], "a clock that was set back makes nobody wait for days"
 
 
 def test_a_flood_becomes_one_message(mail: Post) -> None:
