@@ -1,0 +1,162 @@
+"""What the watch over a baseline leaves on disk, and its readers: its state, and its memory.
+
+The state is one small file that the watch replaces after every look. The memory is a list of looks,
+changes and events, a JSON line each, in two files of bounded size. Both are beside the records of
+the site's host processes; their names do not end in `.json`, so nobody takes them for such a record.
+
+Standard library only: the watch has a budget of memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.files import append_line, json_lines, write_atomically
+from console.common.text import one_line
+from console.host import process
+
+STATE, MEMORY, EARLIER = "watch.state", "watch.jsonl", "watch.jsonl.1"
+PLAN, LOCK = "watch.plan", "watch.lock"
+MEMORY_LIMIT = 2 << 20
+"""Bytes of one file of the memory. Two of them hold some three weeks of looks, one a minute."""
+SIZE_LIMIT = 1 << 20
+DAY_S = 86_400.0
+SERVING, BUSY, LOADING, DOWN = "serving", "busy", "loading", "down"
+SUSPECT, PLANNED, CUT_OVER, UNJUDGED = "suspect", "planned", "cut over", "unjudged"
+WORDS = (SERVING, BUSY, LOADING, SUSPECT, DOWN, PLANNED, CUT_OVER, UNJUDGED)
+"""What a look may say of the baseline. `suspect`: it did not answer once. `planned`: a run or a
+rollback holds it. `unjudged`: it answers, and refuses the question."""
+UP = (SERVING, BUSY)
+
+
+@dataclass(slots=True)
+class WatchState:
+    """What the watch knows; texts are clean, times in Unix seconds (0.0 for never), rates in tokens
+    a second. `pid` and `start` identify the watch itself."""
+
+    word: str = UNJUDGED
+    detail: str = ""
+    since: float = 0.0
+    at: float = 0.0
+    next_at: float = 0.0
+    interval_s: float = 60.0
+    pid: int = 0
+    start: int = 0
+    tok_s: float | None = None
+    ttft_s: float | None = None
+    asked_at: float = 0.0
+    level: float | None = None
+    """The median of the last figures."""
+    reference: float | None = None
+    """What the figures are judged by: the median of the reference window."""
+    site_reference: float | None = None
+    learning: int = 0
+    """How many figures the reference window still lacks."""
+    slow_since: float = 0.0
+    why: list[str] = field(default_factory=list)
+    """What changed with the last shift of the speed, in words."""
+    changed: str = ""
+    """The newest change of machine or server, in words."""
+    changed_at: float = 0.0
+    restores: list[float] = field(default_factory=list)
+    """When the watch had the baseline restored, the last ones."""
+    at_most: int = 0
+    """How many restores a day are allowed; 0: none."""
+    looks: int = 0
+    asks: int = 0
+    restored: int = 0
+    events: dict[str, int] = field(default_factory=dict)
+    """How often each kind of event was told."""
+    trouble: str = ""
+
+    def restores_today(self, now: float) -> int:
+        return sum(1 for at in self.restores if now - DAY_S < at <= now)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the watch that wrote this still runs."""
+        return self.pid > 0 and process.alive(self.pid, self.start)
+
+
+def file(site: str, name: str) -> Path:
+    """One of the watch's files for a site."""
+    return paths.records_dir(site) / name
+
+
+def read(site: str) -> WatchState | None:
+    """The state of a site's watch; None if there is none or the file is invalid. Never raises."""
+    found = read_all(site)
+    return None if found is None else found[0]
+
+
+def read_all(site: str) -> tuple[WatchState, dict[str, Any]] | None:
+    """The same, with what the watch keeps for itself."""
+    try:
+        with open(file(site, STATE), "rb") as stream:
+            value: Any = json.loads(stream.read(SIZE_LIMIT))
+        return _state(value["state"]), dict(value["own"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def write(site: str, state: WatchState, own: dict[str, Any]) -> None:
+    """Replace the state. Raises OSError."""
+    path = file(site, STATE)
+    paths.make(path.parent)
+    text = json.dumps({"state": asdict(state), "own": own})
+    write_atomically(path, text + "\n", 0o600, durable=False)
+
+
+def remember(site: str, at: float, kind: str, **more: Any) -> None:
+    """Add a line to the memory; `kind` is look, change, event or restore. Raises OSError."""
+    path = file(site, MEMORY)
+    paths.make(path.parent)
+    with contextlib.suppress(OSError):
+        if path.stat().st_size > MEMORY_LIMIT:
+            os.replace(path, path.with_name(EARLIER))
+    kept = {key: value for key, value in more.items() if value not in (None, "")}
+    append_line(path, json.dumps({"at": round(at, 3), "kind": kind, **kept}), 0o600)
+
+
+def memory(site: str) -> Iterator[dict[str, Any]]:
+    """Every line of the memory, the oldest first; broken lines are left out. Never raises."""
+    for name in (EARLIER, MEMORY):
+        with contextlib.suppress(OSError):
+            yield from json_lines(file(site, name))
+
+
+def told(site: str) -> set[str]:
+    """The keys of the events that the memory holds."""
+    return {str(line.get("key")) for line in memory(site) if line.get("kind") == "event"}
+
+
+def _state(value: dict[str, Any]) -> WatchState:
+    """Checked field by field against the defaults: the file is the user's own, and still may be of
+    another version. Raises TypeError and AttributeError."""
+    made = WatchState()
+    for one in fields(made):
+        given = value.get(one.name)
+        default = getattr(made, one.name)
+        if isinstance(default, str):
+            setattr(made, one.name, one_line(str(given or ""), 400))
+        elif isinstance(default, list):
+            setattr(made, one.name, [_item(item) for item in given or []])
+        elif isinstance(default, dict):
+            counts = {one_line(str(k), 40): int(v) for k, v in (given or {}).items()}
+            setattr(made, one.name, counts)
+        elif default is None:
+            setattr(made, one.name, None if given is None else float(given))
+        elif given is not None:
+            setattr(made, one.name, type(default)(given))
+    return made
+
+
+def _item(value: Any) -> Any:
+    return float(value) if isinstance(value, int | float) else one_line(str(value), 400)
