@@ -1,8 +1,9 @@
 """What the watch over a baseline leaves on disk, and its readers: its state, and its memory.
 
-The state is one small file that the watch replaces after every look. The memory is a list of looks,
-changes and events, a JSON line each, in two files of bounded size. Both are beside the records of
-the site's host processes; their names do not end in `.json`, so nobody takes them for such a record.
+The state is one small file that the watch replaces after every look. The memory is a list of
+looks, changes and events, a JSON line each, in two files of bounded size. Both are beside the
+records of the site's host processes; their names do not end in `.json`, so nobody takes them for
+such a record.
 
 Standard library only: the watch has a budget of memory.
 """
@@ -28,6 +29,7 @@ MEMORY_LIMIT = 2 << 20
 """Bytes of one file of the memory. Two of them hold some three weeks of looks, one a minute."""
 SIZE_LIMIT = 1 << 20
 DAY_S = 86_400.0
+
 SERVING, BUSY, LOADING, DOWN = "serving", "busy", "loading", "down"
 SUSPECT, PLANNED, CUT_OVER, UNJUDGED = "suspect", "planned", "cut over", "unjudged"
 WORDS = (SERVING, BUSY, LOADING, SUSPECT, DOWN, PLANNED, CUT_OVER, UNJUDGED)

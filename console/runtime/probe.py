@@ -225,7 +225,8 @@ def _fetch_again(url: str, **more: Any) -> tuple[Reply, str]:
     return fetch(url, **more), " (after one empty 400)"
 
 
-def _at(url: str, path: str) -> str:
+def at_path(url: str, path: str) -> str:
+    """A path of the server at a URL, which may end in /v1."""
     base = url.rstrip("/").removesuffix("/v1")
     return f"{base}/{path.lstrip('/')}"
 
@@ -236,7 +237,7 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
     200 is serving, 503 is loading (llama-server says `Loading model`), refused is refused.
     """
     try:
-        reply, note = _fetch_again(_at(url, path), timeout_s=timeout_s)
+        reply, note = _fetch_again(at_path(url, path), timeout_s=timeout_s)
     except ProbeError as error:
         state = Health.REFUSED if error.kind == "refused" else Health.UNHEALTHY
         return state, str(error)
@@ -267,8 +268,10 @@ def complete(
     prompt: str = PROMPT,
     max_tokens: int = 8,
     timeout_s: float = 120.0,
+    slot: int | None = None,
 ) -> Completion:
     """POST /v1/chat/completions (temperature 0, no stream) and judge the answer; never raises.
+    `slot`: which one of llama-server's answers.
 
     Needs at least one completion token. `decode_tok_s` is (predicted_n - 1) * 1000 / predicted_ms
     of llama-server's `timings`, else tokens / elapsed; None when neither says anything.
@@ -283,10 +286,12 @@ def complete(
     }
     if model:
         ask["model"] = model
+    if slot is not None:
+        ask["id_slot"] = slot
     begun = time.monotonic()
     try:
         reply, note = _fetch_again(
-            _at(url, "/v1/chat/completions"),
+            at_path(url, "/v1/chat/completions"),
             body=json.dumps(ask).encode(),
             timeout_s=timeout_s,
             headers={"Content-Type": "application/json"},
@@ -352,19 +357,20 @@ def busy(
 def _slots(url: str, timeout_s: float) -> dict[str, int]:
     """Tokens decoded so far of every processing slot, by slot and task."""
     try:
-        reply = fetch(_at(url, "/slots"), timeout_s=timeout_s)
+        reply = fetch(at_path(url, "/slots"), timeout_s=timeout_s)
         value = json.loads(reply.body) if reply.status == 200 else []
     except (ProbeError, ValueError, RecursionError):
         return {}
     found: dict[str, int] = {}
     for slot in value if isinstance(value, list) else []:
-        if isinstance(slot, dict) and _processes(slot):
+        if isinstance(slot, dict) and is_processing(slot):
             found[f"{slot.get('id')}/{slot.get('id_task')}"] = _decoded(slot)
     return found
 
 
-def _processes(slot: dict[str, Any]) -> bool:
-    """ik_llama.cpp, like old builds of llama.cpp, says so by the number of its state."""
+def is_processing(slot: dict[str, Any]) -> bool:
+    """Whether a slot works at a request; ik_llama.cpp, like old builds of llama.cpp, says so by the
+    number of its state."""
     return slot.get("is_processing") is True or slot.get("state") == 1
 
 

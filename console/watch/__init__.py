@@ -1,1 +1,1 @@
-"""The watch over the baseline, day and night: does it answer, is it as fast as it was, what changed."""
+"""The watch over the baseline, day and night: does it answer, how fast, and what changed."""

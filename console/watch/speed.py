@@ -1,4 +1,4 @@
-"""Whether the baseline has become slower or faster, told only where noise does not explain it. Pure.
+"""Whether the baseline has become slower or faster, where noise does not explain it. Pure.
 
 A figure of one short completion says little, and a machine has noise of its own: single slow
 answers, a build that takes five minutes, a day that is warmer than the night. So three things have
@@ -23,7 +23,7 @@ not move it. After a shift the figures since then are the new window.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,9 @@ SLACK = 5
 """Figures by which the beginning of a shift may be off."""
 NORMAL = 1.4826
 """From the median absolute deviation to a standard deviation, for a normal distribution."""
+
+Interval = Callable[[Sequence[float], str, Sequence[float]], tuple[float, float] | None]
+"""`console.bench.statistics.interval`; in the watch, in a process of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +100,15 @@ class Speed:
     """The figures of one baseline, in order; `add` returns a shift when there is one to tell."""
 
     def __init__(
-        self, tolerance: float, declared: float | None = None, saved: dict[str, Any] | None = None
+        self,
+        tolerance: float,
+        declared: float | None,
+        saved: dict[str, Any] | None,
+        interval: Interval,
     ) -> None:
         """`declared` is the site's reference in tok/s. `saved` is what `to_json` returned; of
         another declared reference, the operator means another speed, and all begins anew."""
+        self._interval = interval
         self.least = tolerance / 2
         self.tolerance, self.declared = tolerance, declared
         self.accepted: float | None = None
@@ -189,7 +197,7 @@ class Speed:
         if self.declared is None:
             return None
         ceiling = self.declared * (1 - self.tolerance)
-        bounds = _interval(self.window, [self.declared])
+        bounds = self._interval(self.window, "median", [self.declared])
         if bounds is None or bounds[1] * self.declared >= ceiling:
             return None
         after, self.accepted = self.accepted, self.declared
@@ -201,7 +209,7 @@ class Speed:
         since = [figure for figure in self.last if figure.at >= one.since]
         if len(since) < SUSTAINED or self.accepted is None:
             return None
-        bounds = _interval([figure.tok_s for figure in since], self.window)
+        bounds = self._interval([figure.tok_s for figure in since], "median", self.window)
         if bounds is None:
             return None
         if bounds[1] >= 1 - self.least if slower else bounds[0] <= 1 + self.least:
@@ -224,12 +232,6 @@ class Speed:
             since[0].at, earlier[-1].at if earlier else 0.0, before, after,
             back=was_slow and not slow, gauges=_gauges(earlier, since),
         )  # fmt: skip
-
-
-def _interval(values: Sequence[float], against: Sequence[float]) -> tuple[float, float] | None:
-    from console.bench.statistics import interval  # only where a shift is likely
-
-    return interval(values, "median", against)
 
 
 def _gauges(before: list[Figure], after: list[Figure]) -> tuple[tuple[str, float, float], ...]:

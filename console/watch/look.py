@@ -1,0 +1,145 @@
+"""One look at the baseline: who holds it, whether it answers, and how fast, at nobody's cost.
+
+A server that works at a request of somebody else is not asked, for it would wait for us. What it
+says of itself then (that its answers get longer) shows that it lives. A server whose process was
+stopped (SIGSTOP) still takes connections, by its kernel, and says nothing: silence at the health
+path, or to a completion while no slot moves, is what tells a frozen server from a busy one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from console.common.text import one_line
+from console.common.units import format_duration, plural
+from console.host import process
+from console.journal.watch_record import (
+    BUSY,
+    CUT_OVER,
+    LOADING,
+    PLANNED,
+    SERVING,
+    SUSPECT,
+    UNJUDGED,
+)
+from console.recovery.rollback import records
+from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
+from console.recovery.rollback.trigger import is_held, is_stopped
+from console.runtime import proxy
+from console.runtime.occupancy import Occupancy
+from console.runtime.occupancy import look as occupancy_of
+from console.runtime.probe import Completion, Health, busy, complete, health
+from console.watch.plan import Settings
+
+HEALTH_S = 5.0
+"""How long the health path may take; one that takes longer is silent."""
+PART = 0.5
+"""Of the interval: how long a completion may take at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen: a word of `console.journal.watch_record`, clean words, and if it was asked the
+    rate and the time to the first token."""
+
+    word: str
+    detail: str = ""
+    tok_s: float | None = None
+    ttft_s: float | None = None
+    asked: bool = False
+
+
+class Looker:
+    """Looks at one baseline. `pid` says which process serves, if that is known."""
+
+    def __init__(self, plan: SealedPlan, settings: Settings) -> None:
+        self.plan, self.settings = plan, settings
+        self._passed = 0
+        """Looks in a row that found the server busy and did not ask."""
+        self._answered: tuple[float, float] | None = None
+
+    def look(self, pid: int | None = None) -> Look:
+        """Never raises for what a server or a file may do."""
+        if held := held_by(self.plan):
+            return Look(PLANNED, held)
+        base = self.plan.baseline
+        switched = proxy.recorded(self.plan.records_dir, base.url)
+        if switched is not None:
+            return Look(CUT_OVER, f"{one_line(switched.service, 60)} answers in its place")
+        state, words = health(base.url, base.ready_path, HEALTH_S)
+        if state is Health.LOADING:
+            return Look(LOADING, words)
+        if state is not Health.SERVING:
+            return Look(UNJUDGED if words.startswith("HTTP 4") else SUSPECT, _why(words, pid))
+        return self._ask_unless_busy(pid)
+
+    def _ask_unless_busy(self, pid: int | None) -> Look:
+        seen = occupancy_of(self.plan.baseline.url)
+        clients = self._clients(seen)
+        if seen.processing and self._passed < self.settings.ask_after:
+            self._passed += 1
+            return Look(BUSY, f"{plural(seen.processing, 'request')} of others{clients}")
+        self._passed = 0
+        found = self._ask(seen, pid)
+        if seen.processing and found.word == SERVING:
+            # The answer shared the machine with others: it proves that it serves, not how fast.
+            return replace(found, word=BUSY, tok_s=None, detail=f"{found.detail}, beside others")
+        return found
+
+    def _ask(self, seen: Occupancy, pid: int | None) -> Look:
+        base = self.plan.baseline
+        limit_s = min(base.completion.timeout_s, self.settings.interval_s * PART)
+        done = complete(
+            base.url, model=base.completion.model, prompt=base.completion.prompt,
+            max_tokens=self.settings.tokens, timeout_s=limit_s,
+            # always the same slot, so that the others keep what they remember of conversations
+            slot=seen.slots - 1 if seen.slots > 1 else None,
+        )  # fmt: skip
+        if done.ok:
+            words = f"{plural(done.tokens, 'token')} in {format_duration(done.elapsed_s)}"
+            return Look(SERVING, words, done.decode_tok_s, first_token_s(done), asked=True)
+        if done.detail.startswith("HTTP 4"):
+            return Look(UNJUDGED, done.detail, asked=True)
+        if busy(base.url):
+            return Look(BUSY, "a request of others came first", asked=True)
+        return Look(SUSPECT, f"no completion: {_why(done.detail, pid)}", asked=True)
+
+    def _clients(self, seen: Occupancy) -> str:
+        """What its clients get, by the server's own counters since the last look; "" if unknown."""
+        before, self._answered = self._answered, seen.answered
+        if before is None or seen.answered is None:
+            return ""
+        tokens, seconds = (now - then for now, then in zip(seen.answered, before, strict=True))
+        return f", who get {tokens / seconds:.1f} tok/s" if tokens > 0 and seconds > 0 else ""
+
+
+def first_token_s(done: Completion) -> float | None:
+    """How long the first token took: the whole answer less what the others took."""
+    if not done.decode_tok_s or done.tokens < 1:
+        return None
+    return max(0.0, done.elapsed_s - (done.tokens - 1) / done.decode_tok_s)
+
+
+def held_by(plan: SealedPlan) -> str:
+    """The run or the rollback that has the baseline in its hands, in words; "" for none.
+
+    Another user's run counts, too: it measures on this machine.
+    """
+    if is_held(plan.rollback_dir):
+        return "a rollback is on"
+    for pointer in records.find_all():
+        if process.alive(pointer.pid, pointer.start):
+            return f"run {one_line(pointer.run_id, 80)} is on"
+        if is_held(Path(pointer.run_dir) / ROLLBACK):
+            return f"a rollback of run {one_line(pointer.run_id, 80)} is on"
+    return ""
+
+
+def _why(words: str, pid: int | None) -> str:
+    """A probe's words, and what is seen of the process."""
+    if pid is None:
+        return words
+    if process.stat(pid) is None:
+        return f"{words}; pid {pid} is gone"
+    return f"{words}; pid {pid} {'is stopped (SIGSTOP)' if is_stopped(pid) else 'lives'}"

@@ -1,0 +1,205 @@
+"""The watch as a process: one look after the other, until SIGTERM; its lock, its helpers, and what
+it does when the site file changes."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.clock import SystemClock
+from console.common.errors import ConsoleError, HostBusy
+from console.common.files import open_untrusted
+from console.common.paths import module_argv
+from console.common.text import decode, one_line
+from console.common.units import format_duration
+from console.host import process
+from console.journal import watch_record as record
+from console.watch import fingerprint
+from console.watch.fingerprint import Print, Server
+from console.watch.look import Look, Looker
+from console.watch.plan import WatchPlan
+from console.watch.scrape import Scrape
+from console.watch.watcher import Hands, Restored, Watcher
+
+POLL_S = 0.5
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def run(plan: WatchPlan, trouble: str = "") -> int:
+    """Watch until a signal ends it. Raises HostBusy if the site has a watch, and ConsoleError if
+    /metrics cannot be served."""
+    held = _locked(plan.site)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    site = _Site(plan)
+    scrape = Scrape(plan.settings.metrics, plan.sealed.site_path, plan.settings.interval_s)
+    scrape.start()
+    try:
+        watcher = _watcher(plan, stop)
+        watcher.state.trouble = one_line(trouble, 300)
+        gc.collect()
+        gc.freeze()
+        _watch(watcher, stop, site)
+    finally:
+        scrape.close()
+        os.close(held)
+    return 0
+
+
+def _watch(watcher: Watcher, stop: threading.Event, site: _Site) -> None:
+    clock, said = watcher.clock, ""
+    while not stop.is_set():
+        try:
+            wait = watcher.tick()
+            if said != (now := f"{watcher.state.word}: {watcher.state.detail}"):
+                said = now if watcher.state.word != record.SERVING else ""
+                print(one_line(now, 300), flush=True)
+        except OSError as error:
+            # A full disk, no memory for a moment: the next look may succeed.
+            print(one_line(f"this look failed: {error}", 300), file=sys.stderr, flush=True)
+            wait = watcher.plan.settings.interval_s
+        if clock.wait(stop, wait):
+            return
+        if site.changed():
+            site.begin_anew()
+
+
+def _watcher(plan: WatchPlan, stop: threading.Event) -> Watcher:
+    looker, server = Looker(plan.sealed, plan.settings), Server(plan.sealed)
+    eyes = _Eyes(looker, server)
+    hands = Hands(
+        SystemClock(), eyes.look, eyes.fingerprint,
+        lambda: _restore(plan, stop), in_a_child,
+    )  # fmt: skip
+    return Watcher(plan, hands, (os.getpid(), process.start_time(os.getpid()) or 0))
+
+
+class _Eyes:
+    """Looks with NVML beside it, where there is a driver: in a process of its own, which sees the
+    clocks while the answer is made."""
+
+    def __init__(self, looker: Looker, server: Server) -> None:
+        self._looker, self._server = looker, server
+        self._cards: tuple[Print, dict[str, float]] = ({}, {})
+
+    def look(self) -> Look:
+        if not DRIVER.exists():
+            return self._looker.look(self._server.pid())
+        from console.host.gpu.clocks import Watch
+
+        watch = Watch()
+        watch.start()
+        try:
+            return self._looker.look(self._server.pid())
+        finally:
+            self._cards = fingerprint.cards(watch.stop()[0])
+
+    def fingerprint(self) -> tuple[Print, dict[str, float]]:
+        fixed, moving = self._cards
+        found = {**fingerprint.machine(), **self._server.look(), **fixed}
+        return found, {**fingerprint.gauges(), **moving}
+
+
+def in_a_child(
+    values: Sequence[float], headline: str, against: Sequence[float]
+) -> tuple[float, float] | None:
+    """`console.bench.statistics.interval` in a child, whose libraries end with it."""
+    given = json.dumps([values, headline, against])
+    program = (
+        "import json, sys; from console.bench.statistics import interval; "
+        "print(json.dumps(interval(*json.load(sys.stdin))))"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program], input=given.encode(), capture_output=True,
+            timeout=60, check=True,
+        )  # fmt: skip
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return None if found is None else (float(found[0]), float(found[1]))
+
+
+def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
+    """`omni-console rollback` as a process of its own, which goes on when the watch ends."""
+    argv = [*module_argv("console.cli"), "rollback", "--json"]
+    argv += ["--site", plan.sealed.site_path] if plan.given else []
+    clock, begun = SystemClock(), SystemClock().monotonic()
+    try:
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+        )
+    except OSError as error:
+        return Restored(False, f"omni-console rollback cannot be started: {error.strerror}")
+    while child.poll() is None:
+        if clock.wait(stop, POLL_S):
+            return Restored(False, "the watch has ended meanwhile, and the rollback goes on")
+    assert child.stdout is not None
+    said: dict[str, Any] = {}
+    for line in decode(child.stdout.read()).splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        said = value if isinstance(value, dict) else said
+    child.stdout.close()
+    serving = child.returncode == 0 and said.get("serving") is True
+    took = format_duration(clock.monotonic() - begun)
+    words = one_line(str(said.get("detail") or said.get("error") or ""), 300)
+    if serving:
+        return Restored(True, f"omni-console rollback took {took}")
+    return Restored(False, f"omni-console rollback failed: {words or f'exit {child.returncode}'}")
+
+
+class _Site:
+    """The site file, by its date: when it changes, the watch begins anew with what it says now."""
+
+    def __init__(self, plan: WatchPlan) -> None:
+        self._path, self._given = plan.sealed.site_path, plan.given
+        self._stamp = self._now()
+
+    def changed(self) -> bool:
+        now = self._now()
+        return now is not None and now != self._stamp
+
+    def begin_anew(self) -> None:
+        """Become `omni-console watch run`, as the same process."""
+        argv = [*module_argv("console.cli"), "watch", "run"]
+        argv += ["--site", self._path] if self._given else []
+        os.execv(argv[0], argv)
+
+    def _now(self) -> tuple[int, int, int] | None:
+        try:
+            info = os.stat(self._path)
+        except OSError:
+            return None
+        return info.st_mtime_ns, info.st_size, info.st_ino
+
+
+def _locked(site: str) -> int:
+    """The descriptor of the lock of a site's watch. Raises HostBusy and ConsoleError."""
+    path = record.file(site, record.LOCK)
+    try:
+        paths.make(path.parent)
+        descriptor = open_untrusted(path, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise ConsoleError("the watch cannot keep its files", f"{path}: {error.strerror}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise HostBusy(
+            "another watch of this site runs", "", "omni-console watch status shows it"
+        ) from None
+    return descriptor

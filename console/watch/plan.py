@@ -1,0 +1,73 @@
+"""What the watch is told: the site's settings and the sealed plan of its baseline, in plain JSON.
+
+`omni-console watch run` writes it from the site file and then becomes the watch, which loads no
+parser and no validation library.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.errors import InvalidFile, Problem
+from console.common.files import open_regular, write_atomically
+from console.recovery.rollback.sealed_plan import SealedPlan
+
+SCHEMA = "omni.watch/v1"
+SIZE_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`watch:` of a site; times in seconds."""
+
+    interval_s: float = 60.0
+    tokens: int = 16
+    ask_after: int = 10
+    """How many looks in a row may find the server busy before it is asked all the same."""
+    restore: bool = False
+    at_most: int = 3
+    """Restores within 24 hours."""
+    metrics: str = ""
+    """HOST:PORT of loopback for /metrics; "" for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """`site_path` is the site file, "" for the demo's; `given`: whether it was named."""
+
+    settings: Settings
+    sealed: SealedPlan
+    given: bool = False
+
+    @property
+    def site(self) -> str:
+        return self.sealed.site_name
+
+
+def write(plan: WatchPlan, path: Path) -> None:
+    """Replace the plan, which may hold secrets of the baseline's start. Raises OSError."""
+    paths.make(path.parent)
+    value = {
+        "schema": SCHEMA, "settings": asdict(plan.settings), "given": plan.given,
+        "sealed": plan.sealed.to_json(),
+    }  # fmt: skip
+    write_atomically(path, json.dumps(value) + "\n", 0o600)
+
+
+def read(path: Path) -> WatchPlan:
+    """Raises InvalidFile."""
+    try:
+        with open_regular(path) as file:
+            value: Any = json.loads(file.read(SIZE_LIMIT))
+        if value["schema"] != SCHEMA:
+            raise ValueError("of another version")
+        given = {one.name: value["settings"][one.name] for one in fields(Settings)}
+        sealed = SealedPlan.from_json(value["sealed"], str(path))
+        return WatchPlan(Settings(**given), sealed, value.get("given") is True)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        problem = Problem(str(path), 0, 0, f"{type(error).__name__}: {error}")
+        raise InvalidFile("not a usable plan of the watch", [problem]) from error

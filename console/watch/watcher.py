@@ -1,0 +1,273 @@
+"""The watch over one baseline: looks, what follows from them, and when to look again.
+
+`Watcher.tick` is one look and all that follows from it. Time, looks, fingerprints and restores are
+passed in, so that a week is tested in seconds. Whatever a tick decides stands in the state before
+it is over; an event is told once, by its key, whenever the watch is killed and started again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from console.common.clock import Clock
+from console.common.text import one_line
+from console.common.units import format_duration, plural
+from console.journal import watch_record as record
+from console.journal.watch_record import (
+    DOWN,
+    LOADING,
+    PLANNED,
+    SERVING,
+    SUSPECT,
+    UP,
+    WatchState,
+)
+from console.watch import fingerprint as prints
+from console.watch.fingerprint import Print
+from console.watch.look import Look
+from console.watch.plan import WatchPlan
+from console.watch.speed import SLACK, Figure, Interval, Shift, Speed
+
+AGAIN = 0.5
+"""Of the interval: when a baseline that did not answer is looked at again."""
+MOST_CHANGES = 100
+DOWN_KIND, BACK_KIND, SLOWER, FASTER = "baseline-down", "baseline-back", "slower", "faster"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that an operator is told once; `key` names this very occurrence."""
+
+    kind: str
+    key: str
+    title: str
+    text: str
+    at: float
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """How a restore ended: whether the baseline serves, and the rollback's words."""
+
+    serving: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What a watch works with. `look` looks at the baseline; `fingerprint` gives what it runs on
+    now, with gauges; `restore` rolls back and returns when that is over; `interval` is that of
+    `console.bench.statistics`."""
+
+    clock: Clock
+    look: Callable[[], Look]
+    fingerprint: Callable[[], tuple[Print, dict[str, float]]]
+    restore: Callable[[], Restored]
+    interval: Interval
+
+
+class Watcher:
+    """Goes on where an earlier watch of the site ended."""
+
+    def __init__(self, plan: WatchPlan, hands: Hands, identity: tuple[int, int] = (0, 0)) -> None:
+        """`identity`: pid and start time of this process."""
+        self.plan, self.hands, self.clock = plan, hands, hands.clock
+        base, settings = plan.sealed.baseline, plan.settings
+        found = record.read_all(plan.site)
+        self.state, own = found if found is not None else (WatchState(), {})
+        self.state.pid, self.state.start = identity
+        self.state.at_most = settings.at_most if settings.restore else 0
+        self.state.interval_s, self.state.trouble = settings.interval_s, ""
+        self.state.site_reference = base.reference_tok_s
+        try:
+            self.speed = Speed(
+                base.tolerance, base.reference_tok_s, own.get("speed"), hands.interval
+            )
+        except (KeyError, TypeError, ValueError):
+            self.speed = Speed(base.tolerance, base.reference_tok_s, None, hands.interval)
+        self.print: Print = dict(own.get("print") or {})
+        self.changes: list[list[Any]] = list(own.get("changes") or [])
+        self.doubtful_since = float(own.get("doubtful_since") or 0.0)
+        self.down_since = float(own.get("down_since") or 0.0)
+        self.loading_since = float(own.get("loading_since") or 0.0)
+        self._told = record.told(plan.site)
+
+    def tick(self) -> float:
+        """Look, judge, act and write down; return the seconds until the next look."""
+        begun, state = self.clock.monotonic(), self.state
+        seen = self.hands.look()
+        at = self.clock.now()
+        state.at, state.looks = at, state.looks + 1
+        state.asks += seen.asked
+        self._fingerprint(at)
+        word = self._judged(seen, at)
+        if word != state.word:
+            state.word, state.since = word, at
+        state.detail = seen.detail
+        self._figures(seen, at)
+        record.remember(
+            self.plan.site, at, "look", word=word, detail=seen.detail, tok_s=seen.tok_s,
+            ttft_s=seen.ttft_s,
+        )  # fmt: skip
+        self._availability(word, at)
+        interval = self.plan.settings.interval_s
+        wait = interval * (AGAIN if word == SUSPECT else 1.0)
+        left = max(0.0, wait - (self.clock.monotonic() - begun))
+        state.next_at = self.clock.now() + left
+        self.save()
+        return left
+
+    def save(self) -> None:
+        record.write(self.plan.site, self.state, {
+            "speed": self.speed.to_json(), "print": self.print, "changes": self.changes,
+            "doubtful_since": self.doubtful_since, "down_since": self.down_since,
+            "loading_since": self.loading_since,
+        })  # fmt: skip
+
+    def _judged(self, seen: Look, at: float) -> str:
+        """The word of a look in the light of those before it: two without an answer are down, and
+        so is a load that takes longer than it may."""
+        if seen.word == LOADING:
+            self.loading_since = self.loading_since or at
+            late = at - self.loading_since > self.plan.sealed.baseline.ready_timeout_s
+            if not late:
+                return DOWN if self.down_since else LOADING
+        elif seen.word != SUSPECT:
+            self.loading_since = self.doubtful_since = 0.0
+            return seen.word
+        doubted, self.doubtful_since = self.doubtful_since, self.doubtful_since or at
+        return DOWN if doubted or self.down_since or seen.word == LOADING else SUSPECT
+
+    def _availability(self, word: str, at: float) -> None:
+        if word == DOWN:
+            self.down_since = self.down_since or self.doubtful_since or at
+            self._down(at)
+        elif self.down_since and word in UP:
+            since, self.down_since = self.down_since, 0.0
+            self._tell(
+                BACK_KIND, f"{since:.0f}", "the baseline serves again",
+                f"after {format_duration(at - since)}", at,
+            )  # fmt: skip
+        elif word == PLANNED:
+            # A run or a rollback has it: what follows is judged anew when that is over.
+            self.doubtful_since = 0.0
+
+    def _down(self, at: float) -> None:
+        since = self.down_since
+        when = _time(since)
+        self.save()  # the key of what is told is in it: a watch that is killed tells it once
+        self._tell(
+            DOWN_KIND, f"{since:.0f}", "the baseline does not answer",
+            f"since {when}: {self.state.detail}", at,
+        )  # fmt: skip
+        allowed, today = self.state.at_most, self.state.restores_today(at)
+        if not allowed:
+            return
+        if today >= allowed:
+            self._tell(
+                DOWN_KIND, f"{since:.0f}/left", "the baseline stays down",
+                f"it was restored {plural(today, 'time')} within 24 hours, and {allowed} are "
+                "allowed: omni-console rollback brings it back",
+                at,
+            )  # fmt: skip
+            return
+        # First written down, then done: a watch that is killed meanwhile has used this one up.
+        self.state.restores = [*self.state.restores, at][-50:]
+        self.state.restored += 1
+        record.remember(self.plan.site, at, "restore", detail="begun")
+        self.save()
+        done = self.hands.restore()
+        ended = self.clock.now()
+        record.remember(
+            self.plan.site, ended, "restore", detail=done.detail, seconds=round(ended - at, 1),
+            serving=done.serving,
+        )  # fmt: skip
+        self.state.at, self.state.detail = ended, done.detail
+        if not done.serving:
+            return
+        self.doubtful_since = self.loading_since = self.down_since = 0.0
+        self.state.word, self.state.since = SERVING, ended
+        self._tell(
+            BACK_KIND, f"{since:.0f}", "the baseline serves again, restored by the watch",
+            f"after {format_duration(ended - since)}: {done.detail}", ended,
+        )  # fmt: skip
+
+    def _fingerprint(self, at: float) -> None:
+        """What differs from the look before; kept with the time of the look that saw it."""
+        new, self._gauges = self.hands.fingerprint()
+        found = prints.changes(self.print, new) if self.print else {}
+        for name, (old, now) in found.items():
+            self.changes = [*self.changes, [at, name, old, now]][-MOST_CHANGES:]
+            record.remember(self.plan.site, at, "change", name=name, old=old, new=now)
+        if found:
+            words = [prints.change_words(name, *sides) for name, sides in found.items()]
+            self.state.changed, self.state.changed_at = one_line("; ".join(words), 400), at
+        # What cannot be read at a moment (a server that is down) keeps its last value, but files
+        # are those of the process that was read last.
+        self.print = _merged(self.print, new)
+
+    def _figures(self, seen: Look, at: float) -> None:
+        state = self.state
+        if seen.asked and seen.tok_s:
+            state.tok_s, state.ttft_s, state.asked_at = seen.tok_s, seen.ttft_s, at
+            shift = self.speed.add(Figure(at, seen.tok_s, self._gauges))
+            if shift is not None:
+                self._shifted(shift, at)
+        state.level, state.slow_since = self.speed.level, self.speed.slow_since
+        state.reference, state.learning = self.speed.accepted, self.speed.lacking
+
+    def _shifted(self, shift: Shift, at: float) -> None:
+        why = self._why(shift)
+        self.state.why = why
+        kind = SLOWER if shift.slower else FASTER
+        again = " again" if shift.back else ""
+        rates = f"{shift.before:.2f} → {shift.after:.2f} tok/s"
+        title = f"the baseline is {kind}{again} since {_time(shift.since)}"
+        self._tell(kind, f"{shift.since:.0f}", title, f"{rates}: {'; '.join(why)}", at)
+
+    def _why(self, shift: Shift) -> list[str]:
+        """What changed between the last good figures and the first ones of the new level."""
+        slack = SLACK * self.plan.settings.interval_s
+        first = (shift.good or shift.since) - slack
+        near = [row for row in self.changes if first <= row[0] <= shift.since + slack]
+        ends: dict[str, tuple[str, str]] = {}
+        for _, name, old, new in near:
+            ends[name] = (ends[name][0] if name in ends else old, new)
+        told = [
+            prints.change_words(name, old, new) for name, (old, new) in ends.items() if old != new
+        ]
+        told += prints.gauge_words(shift.gauges)
+        return told or ["nothing that the watch looks at has changed"]
+
+    def _tell(self, kind: str, occurrence: str, title: str, text: str, at: float) -> None:
+        key = f"{kind}@{occurrence}"
+        if key in self._told:
+            return
+        self._told.add(key)
+        self.state.events[kind] = self.state.events.get(kind, 0) + 1
+        told(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
+
+
+def told(event: Event) -> None:
+    """Write an event down, once. Raises OSError."""
+    record.remember(
+        event.site, event.at, "event", event=event.kind, key=event.key, title=event.title,
+        text=event.text,
+    )  # fmt: skip
+
+
+def _merged(old: Print, new: Print) -> Print:
+    if "program" in new:
+        old = {k: v for k, v in old.items() if k != "program" and not k.startswith("library ")}
+    return {**old, **new}
+
+
+def _time(at: float) -> str:
+    """The time of day; with the date where that is not today."""
+    then = time.localtime(at)
+    today = time.strftime("%Y-%m-%d", then) == time.strftime("%Y-%m-%d")
+    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
