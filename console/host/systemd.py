@@ -1,4 +1,5 @@
-"""systemd's part: whether a run outlives a logout, and which unit acts after a reboot."""
+"""systemd's part: whether a run outlives a logout, and the units that act without a person: one
+after a reboot, one that watches the baseline."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ import pwd
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.common.errors import ConsoleError
+from console.common.errors import ConsoleError, UsageError
+from console.common.files import write_atomically
 from console.common.paths import config_dir
 from console.common.text import one_line
 from console.host import children
@@ -23,6 +26,14 @@ SYSTEM_UNITS = Path("/etc/systemd/system")
 LINGER = Path("/var/lib/systemd/linger")
 SYSTEMCTL_S = 60.0
 SYSTEMD = Path("/run/systemd/system")
+BOOT, WATCH = "boot", "watch"
+PASSED = ("PATH", "LD_LIBRARY_PATH", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT",
+          "XDG_STATE_HOME", "XDG_CONFIG_HOME", "OMNI_SITE", "OMNI_HOST_DIR")  # fmt: skip
+"""Environment variables that a unit keeps from its installation: paths, never secrets."""
+ORDER = """\
+Wants=network-online.target
+After=network-online.target local-fs.target docker.service podman.socket
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +85,16 @@ def _ends_processes_of(user: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The systemd unit that brings the baseline back after a reboot: its path; `system`: started at
-    boot as `user` by the machine's own systemd."""
+    """A systemd unit of the console's, by its purpose: `boot` brings the baseline back after a
+    reboot, `watch` watches it. `system`: started at boot as `user` by the machine's own systemd."""
 
     system: bool
     user: str
+    purpose: str = BOOT
 
     @property
     def name(self) -> str:
-        return f"omni-console-boot{f'-{self.user}' if self.system else ''}.service"
+        return f"omni-console-{self.purpose}{f'-{self.user}' if self.system else ''}.service"
 
     @property
     def path(self) -> Path:
@@ -111,13 +123,67 @@ class Unit:
         return self.system or (LINGER / self.user).exists()
 
 
-def unit(system: bool) -> Unit:
+def unit(system: bool, purpose: str = BOOT) -> Unit:
     """This user's unit; for a system unit that of the user behind sudo."""
     name = pwd.getpwuid(os.getuid()).pw_name
     behind = os.environ.get("SUDO_USER", "") if os.getuid() == 0 else ""
-    return Unit(system, (behind or name) if system else name)
+    return Unit(system, (behind or name) if system else name, purpose)
 
 
-def installed() -> Unit | None:
-    """The unit that would bring this user's baseline back, if there is one."""
-    return next((one for one in (unit(True), unit(False)) if one.enabled()), None)
+def installed(purpose: str = BOOT) -> Unit | None:
+    """This user's unit of a purpose, if there is one that starts at boot."""
+    units = (unit(system, purpose) for system in (True, False))
+    return next((one for one in units if one.enabled()), None)
+
+
+def install(one: Unit, text: Callable[[], str], command: str, *, now: bool = False) -> None:
+    """Write and enable the unit, and with `now` start it anew. `command` installs it, for the
+    hint. Raises ConsoleError."""
+    if not SYSTEMD.exists() or not shutil.which("systemctl"):
+        raise UsageError("this machine is not run by systemd", str(SYSTEMD), "")
+    if one.system and os.getuid() != 0:
+        raise UsageError("a system unit is installed by root", "", f"sudo {command} --system")
+    if not one.lingers:
+        raise UsageError(
+            f"{one.user} does not linger: a user unit would wait for a login",
+            str(LINGER / one.user), f"sudo loginctl enable-linger {one.user}",
+        )  # fmt: skip
+    one.path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(one.path, text())
+    one.systemctl("daemon-reload")
+    one.systemctl("enable", one.name)
+    if now:
+        one.systemctl("restart", one.name)
+
+
+def remove(one: Unit, *, now: bool = False) -> bool:
+    """Disable and delete the unit, and with `now` stop it; return False if it was not there. Raises
+    ConsoleError."""
+    if not one.path.exists() and not one.enabled():
+        return False
+    one.systemctl("disable", *(("--now",) if now else ()), one.name)
+    one.path.unlink(missing_ok=True)
+    one.systemctl("daemon-reload")
+    return True
+
+
+def filled(template: str, one: Unit, argv: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The text of a unit file: order, user, environment, command and target filled in. Raises
+    UsageError for values that a unit file cannot express."""
+    foreign = one.user != pwd.getpwuid(os.getuid()).pw_name
+    names = PASSED[:1] if foreign else PASSED
+    given = [f"{name}={value}" for name in names if (value := environment.get(name))]
+    return template.format(
+        order=ORDER if one.system else "",
+        user=f"User={one.user}\n" if one.system else "",
+        environment="".join(f"Environment={_quoted(text)}\n" for text in given),
+        command=" ".join(_quoted(word.replace("$", "$$")) for word in argv),
+        target="multi-user.target" if one.system else "default.target",
+    )
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable():
+        raise UsageError("a unit file cannot hold a control character", one_line(text, 80), "")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

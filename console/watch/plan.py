@@ -6,7 +6,9 @@ parser and no validation library.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from console.common import paths
 from console.common.errors import InvalidFile, Problem
 from console.common.files import open_regular, write_atomically
+from console.journal.watch_record import PLAN
 from console.recovery.rollback.sealed_plan import SealedPlan
 
 SCHEMA = "omni.watch/v1"
@@ -71,3 +74,16 @@ def read(path: Path) -> WatchPlan:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         problem = Problem(str(path), 0, 0, f"{type(error).__name__}: {error}")
         raise InvalidFile("not a usable plan of the watch", [problem]) from error
+
+
+def of_site_file(path: Path, *, current: bool) -> WatchPlan | None:
+    """The plan that a watch of this site file wrote; None without one. `current`: only if the file
+    has not changed since."""
+    wanted = os.path.realpath(path)
+    for found in sorted(paths.records_dir("").glob(f"*/{PLAN}")):
+        with contextlib.suppress(InvalidFile, OSError):
+            plan = read(found)
+            newer = os.stat(wanted).st_mtime if current else 0.0
+            if os.path.realpath(plan.sealed.site_path) == wanted and newer < found.stat().st_mtime:
+                return plan
+    return None

@@ -323,6 +323,34 @@ def _is_demo(facts: Facts) -> bool:
     return facts.site_file().demo
 
 
+def watch(facts: Facts, check: Check) -> Iterator[Finding]:
+    """Whether somebody watches the baseline between runs, and what was seen."""
+    from console.journal import watch_record
+
+    site = facts.site()
+    if site is None or _is_demo(facts):
+        return
+    state = watch_record.read(site.name)
+    if state is None or not state.alive:
+        words = "nobody looks at the baseline between runs" if state is None else "does not run"
+        level = check.note if state is None else check.warning
+        yield level(words, "omni-console watch install; omni-console watch run tries it out")
+        return
+    ago = format_duration(max(0.0, time.time() - state.at))
+    words = f"{state.word}, looked at {ago} ago"
+    words += f", {state.level:.2f} tok/s" if state.level is not None else ""
+    if state.word == watch_record.DOWN:
+        yield check.failed(f"{words}: {state.detail}", RESTORE)
+    elif state.slow_since:
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.slow_since))
+        what = f"{words}: slower since {since}: {'; '.join(state.why)}"
+        yield check.warning(what, "omni-console watch status")
+    elif state.trouble:
+        yield check.warning(f"{words}; {state.trouble}")
+    else:
+        yield check.ok(words)
+
+
 CHECKS = (
     Check("baseline.site", "site file", site_file),
     Check("baseline.demo", "demo engine", demo, Level.WARNING),
@@ -332,4 +360,5 @@ CHECKS = (
     Check("baseline.restore", "restore", restore, Level.WARNING),
     Check("baseline.proof", "last proof", proof, Level.WARNING),
     Check("baseline.reference", "reference", reference, Level.WARNING),
+    Check("baseline.watch", "watch", watch, Level.WARNING),
 )

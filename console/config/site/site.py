@@ -35,6 +35,7 @@ from console.config.site.service import (
     UnitModel,
     Url,
 )
+from console.config.site.watch import WatchModel
 from console.config.validation import Arg, ByteCount, Duration, OneOf, Strict, Text, validated
 from console.config.yaml import Document, parse, read_text
 from console.host.sample import Card, Machine
@@ -181,6 +182,7 @@ class SiteModel(Strict):
     lease: Annotated[Duration | None, LEASE] = None
     guards: list[GuardModel] = []
     notify: list[NotifyModel] = []
+    watch: WatchModel = WatchModel()
 
     @model_validator(mode="after")
     def _names(self) -> SiteModel:

@@ -13,6 +13,7 @@ from console.frontends.cli.commands.machine import (
     clean_commands,
     emergency_commands,
     machine_commands,
+    watch_commands,
 )
 from console.frontends.cli.commands.models import check_commands
 from console.frontends.cli.commands.running import run_commands
@@ -26,7 +27,7 @@ HEADINGS = {
     "Run": ("plan", "run", "tune", "attach", "tell", "resume", "abort", "promote"),
     "See": ("runs", "show", "report", "logs", "recorder", "lessons"),
     "Models": ("check", "bench"),
-    "Machine": ("doctor", "gauges", "notify", "clean"),
+    "Machine": ("doctor", "gauges", "watch", "metrics", "notify", "clean"),
     "Emergency": ("rollback", "boot"),
     "Set-up": ("init", "adopt", "demo", "playbooks", "lint", "schema", "keys", "completion", "man"),
 }
@@ -104,6 +105,7 @@ GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (clean_commands, frozenset({"clean"})),
     (site_commands, NAMES),
     (boot_commands, frozenset({"boot"})),
+    (watch_commands, frozenset({"watch", "metrics"})),
     (emergency_commands, frozenset({"rollback", "promote", "demo"})),
     (shell_commands, frozenset({"completion", "man"})),
 )  # fmt: skip

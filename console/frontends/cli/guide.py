@@ -26,8 +26,8 @@ KINDS = {
     "These only look, and change nothing, except that `lessons --draft`, `lessons --export` and "
     "`report --to` write a file, `lessons --due --run` runs the commands of the lessons, and "
     "`clean --yes` deletes what it names:": (
-        "show", "runs", "logs", "report", "recorder", "doctor", "gauges", "lessons", "plan",
-        "lint", "schema", "keys", "clean", "playbooks", "completion", "man",
+        "show", "runs", "logs", "report", "recorder", "doctor", "gauges", "metrics", "lessons",
+        "plan", "lint", "schema", "keys", "clean", "playbooks", "completion", "man",
     ),
     "These change nothing either, but take time or load the machine: `attach` follows a run until "
     "it ends, `check` may start a container for a moment, `bench` sends requests to a server that "
@@ -38,7 +38,8 @@ KINDS = {
     "nothing, deletes nothing, and does no harm when it runs twice:": ("rollback",),
     "These start, stop or decide something. Use one only if the operator asked you for it, and "
     "never approve in the operator's place:": (
-        "run", "tune", "resume", "abort", "tell", "promote", "boot", "demo", "init", "adopt",
+        "run", "tune", "resume", "abort", "tell", "promote", "boot", "watch", "demo", "init",
+        "adopt",
     ),
 }  # fmt: skip
 """A sentence → the commands that it holds for. Every command stands in one of them."""

@@ -108,18 +108,31 @@ def gauges(args: Namespace) -> int:
     drawn, and unknown figures are named."""
     from console.host.sampler import Sampler
 
+    if not args.watch:
+        _print(sampled(args.path or ["/"]), args.json)
+        return int(Exit.OK)
     arrived: SimpleQueue[Sample] = SimpleQueue()
-    every = _every(getattr(args, "every", "1s")) if args.watch else LOOK_EVERY_S
+    every = _every(getattr(args, "every", "1s"))
     sampler = Sampler(args.path or ["/"], arrived.put, every)
     sampler.start()
     try:
-        if args.watch:
-            _watch(arrived, args.json, every)
-        else:
-            _print(_one_look(arrived), args.json)
+        _watch(arrived, args.json, every)
     finally:
         sampler.close()
     return int(Exit.OK)
+
+
+def sampled(places: Sequence[str]) -> Sample:
+    """The machine now, after up to LOOK_S seconds; `places` are file systems."""
+    from console.host.sampler import Sampler
+
+    arrived: SimpleQueue[Sample] = SimpleQueue()
+    sampler = Sampler(places, arrived.put, LOOK_EVERY_S)
+    sampler.start()
+    try:
+        return _one_look(arrived)
+    finally:
+        sampler.close()
 
 
 def _every(text: str) -> float:
@@ -253,10 +266,9 @@ def install(args: Namespace) -> int:
 def remove(args: Namespace) -> int:
     """Remove the unit; 0 even if there is none."""
     from console.host import systemd
-    from console.runner import boot
 
     one = systemd.unit(args.system)
-    gone = boot.remove(one)
+    gone = systemd.remove(one)
     return _say(args, one, f"removed: {one.path}" if gone else f"nothing to remove: {one.path}")
 
 

@@ -129,7 +129,7 @@ def test_a_word_in_the_unit_file_stays_one_word() -> None:
 def test_without_systemd_nothing_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(boot, "SYSTEMD", tmp_path / "no")
+    monkeypatch.setattr(systemd, "SYSTEMD", tmp_path / "no")
     units = tmp_path / "units"
     units.mkdir()
     monkeypatch.setattr(systemd, "SYSTEM_UNITS", units)

@@ -101,6 +101,40 @@ def boot_commands(commands: Any) -> None:
         )
 
 
+def watch_commands(commands: Any) -> None:
+    watch = commands.add_parser(
+        "watch", help="whether the baseline answers, is as fast as it was, and what changed",
+        description="the watch over the baseline, day and night: whether it answers, is as fast as "
+        "it was, and what changed",
+    )  # fmt: skip
+    parts = watch.add_subparsers(required=True, metavar="PART")
+    add_command(
+        parts, "run", "watch:run", "watch in the foreground, which is what the unit starts",
+        site=True, data=False,
+    )  # fmt: skip
+    starts = "install the systemd unit and start it"
+    install = add_command(parts, "install", "watch:install", starts, site=True)
+    add_command(
+        parts, "status", "watch:status", "what the watch knows of the baseline", site=True
+    )
+    gone = add_command(parts, "uninstall", "watch:uninstall", "stop and delete the unit")
+    for part in (install, gone):
+        part.add_argument(
+            "--system", action="store_true", help="a system unit instead of your own (root)"
+        )
+    metrics = add_command(
+        commands, "metrics", "metrics:metrics", "baseline, gauges, runs and gates for Prometheus",
+        site=True, data=False,
+    )  # fmt: skip
+    metrics.add_argument(
+        "--textfile", metavar="DIR",
+        help="replace omni_console.prom in DIR, for node_exporter's textfile collector",
+    )  # fmt: skip
+    metrics.add_argument(
+        "--path", action="append", default=[], metavar="PATH", help="a file system (default: /)"
+    )
+
+
 def clean_commands(commands: Any) -> None:
     clean = add_command(
         commands, "clean", "clean:clean",

@@ -1,0 +1,141 @@
+"""`metrics`: the figures of this machine's console, for Prometheus."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.errors import Exit, UsageError
+from console.common.files import write_atomically
+from console.common.text import one_line
+from console.config.locate import demo_site, site_file
+from console.frontends.cli.arguments import VERSION
+from console.frontends.cli.machine import sampled
+from console.frontends.tui.watch.baseline import answers_200
+from console.frontends.tui.watch.history import UNREAD, UNREADABLE
+from console.journal import watch_record as record
+from console.journal.lock import runner_alive
+from console.journal.run_dir import RunDir, all_runs
+from console.journal.run_files import read_view, stamp, word_of
+from console.journal.watch_record import DOWN, UP, WatchState
+from console.recovery.rollback import proof
+from console.recovery.rollback.sealed_plan import SealedPlan
+from console.render.metrics import BaselineFacts, RunFacts, text
+from console.watch import plan as plans
+
+FILE = "omni_console.prom"
+HEALTH_S = 1.5
+FRESH = 2.0
+"""In intervals: how old the watch's word may be."""
+CACHE = "metrics.json"
+
+
+def metrics(args: Namespace) -> int:
+    """Print the page, or replace a file for node_exporter's textfile collector."""
+    plan = _plan(args.site)
+    watch = record.read(plan.site_name)
+    page = text(VERSION, _baseline(plan, watch), watch, _runs(), sampled(args.path or ["/"]))
+    if not args.textfile:
+        sys.stdout.write(page)
+        return int(Exit.OK)
+    directory = Path(args.textfile)
+    if not directory.is_dir():
+        hint = "the directory that node_exporter has as --collector.textfile.directory"
+        raise UsageError(f"{one_line(args.textfile)} is no directory", "", hint)
+    # For everybody: node_exporter is another user.
+    write_atomically(directory / FILE, page, 0o644, durable=False)
+    return int(Exit.OK)
+
+
+def _plan(given: str | None) -> SealedPlan:
+    """The baseline, from the plan of the watch if that is of today's site file: no parser is
+    loaded then. Raises InvalidFile."""
+    path = site_file(given) or demo_site()
+    known = plans.of_site_file(path, current=True)
+    if known is not None:
+        return known.sealed
+    from console.config.site.site import load_site
+    from console.runner.prepare.baseline import written
+    from console.runner.prepare.seal import sealed_plan
+
+    site = load_site(path)
+    return sealed_plan(site, written(site))
+
+
+def _baseline(plan: SealedPlan, watch: WatchState | None) -> BaselineFacts:
+    base = plan.baseline
+    proven = proof.last(proof.proof_file(plan.site_name, base.url))
+    tok_s, at = (proven.tok_s, proven.at) if proven is not None else (None, None)
+    if watch is not None and watch.asked_at > (at or 0.0):
+        tok_s, at = watch.tok_s, watch.asked_at
+    return BaselineFacts(
+        site=plan.site_name, up=_is_up(plan, watch), tok_s=tok_s,
+        ttft_s=watch.ttft_s if watch is not None else None,
+        reference=base.reference_tok_s, proven_at=at,
+        degraded=proven is not None and proven.degraded,
+        restore_s=proof.expected_restore(paths.restore_file(plan.site_name), base.name),
+    )  # fmt: skip
+
+
+def _is_up(plan: SealedPlan, watch: WatchState | None) -> bool:
+    """As the watch has just seen it; else one question to the health path."""
+    fresh = watch is not None and watch.alive
+    if watch is not None and fresh and time.time() - watch.at < FRESH * watch.interval_s:
+        if watch.word in UP:
+            return True
+        if watch.word == DOWN:
+            return False
+    return answers_200(plan.baseline.url, plan.baseline.ready_path, HEALTH_S)
+
+
+def _runs() -> list[RunFacts]:
+    """Every run; one whose journal has not changed since the last time is not read again."""
+    path = paths.cache_dir() / CACHE
+    try:
+        known: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        known = {}
+    kept, found = {}, []
+    for run in all_runs():
+        now = list(stamp(run.journal))
+        row = known.get(run.id) if isinstance(known, dict) else None
+        try:
+            facts = RunFacts(**row["facts"]) if row and row["stamp"] == now else None
+        except (KeyError, TypeError):
+            facts = None
+        if facts is None:
+            facts, over = _read(run)
+        else:
+            over = True
+        if over:
+            kept[run.id] = {"stamp": now, "facts": asdict(facts)}
+        found.append(facts)
+    if kept != known:
+        try:
+            paths.make(path.parent)
+            write_atomically(path, json.dumps(kept), 0o600, durable=False)
+        except OSError:
+            pass  # the next time reads them again
+    return found
+
+
+def _read(run: RunDir) -> tuple[RunFacts, bool]:
+    """A run's facts, and whether they stay as they are."""
+    try:
+        view = read_view(run)
+    except UNREAD:
+        return RunFacts(UNREADABLE, ""), False
+    gates: dict[str, int] = {}
+    for verdict in view.verdicts:
+        word = one_line(verdict.verdict, 20)
+        gates[word] = gates.get(word, 0) + 1
+    state = str(view.state) if view.over else word_of(run, view, runner_alive(run))
+    kills = sum(event.kind == "breach" for event in view.guards)
+    facts = RunFacts(state, str(view.decision), gates, kills, view.created, view.restored_s)
+    return facts, view.over

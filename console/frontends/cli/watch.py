@@ -1,0 +1,118 @@
+"""`watch`: the process that watches the baseline, the unit that starts it, and what it knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+
+from console.common.errors import Exit, InvalidFile
+from console.common.paths import module_argv
+from console.common.text import clean, one_line
+from console.config.locate import demo_site, site_file
+from console.host import systemd
+from console.journal import watch_record as record
+from console.journal.watch_record import DOWN, WatchState
+from console.render.watching import lines
+from console.watch import plan as plans
+from console.watch.plan import Settings, WatchPlan
+
+
+def run(args: Namespace) -> int:
+    """Write the plan of the watch and become the watch, which loads nothing of this."""
+    from console.watch.daemon import ENVIRONMENT, OPTIONS
+
+    path, trouble = site_file(args.site) or demo_site(), ""
+    try:
+        made = _made(path, bool(args.site or os.environ.get("OMNI_SITE")))
+        plans.write(made, record.file(made.site, record.PLAN))
+    except InvalidFile as error:
+        # An editor's slip must not leave the baseline alone: the last plan goes on.
+        earlier = plans.of_site_file(path, current=False)
+        if earlier is None:
+            raise
+        made, trouble = earlier, one_line(f"the site file cannot be used: {error.detail}", 300)
+        print(trouble, file=sys.stderr, flush=True)
+    program, *rest = module_argv("console.watch.daemon")
+    argv = [program, *OPTIONS, *rest, str(record.file(made.site, record.PLAN))]
+    os.environ.update(ENVIRONMENT)
+    os.execv(program, [*argv, *([trouble] if trouble else [])])
+
+
+def _made(path: Path, given: bool) -> WatchPlan:
+    """The plan from the site file; nothing is looked up. Raises InvalidFile."""
+    from console.config.site.site import load_site
+    from console.runner.prepare.baseline import written
+    from console.runner.prepare.seal import sealed_plan
+
+    site = load_site(path)
+    model = site.model.watch
+    settings = Settings(
+        model.interval, model.tokens, model.ask_after, model.restore, model.at_most,
+        model.metrics or "",
+    )  # fmt: skip
+    return WatchPlan(settings, sealed_plan(site, written(site)), given)
+
+
+def install(args: Namespace) -> int:
+    """Install the unit and start it. Raises ConsoleError."""
+    from console.watch.unit import text_of
+
+    if (path := site_file(args.site)) is not None:
+        _made(path, True)  # what cannot be used is said here, not in the journal
+    one = systemd.unit(args.system, systemd.WATCH)
+    command = "omni-console watch install"
+    systemd.install(one, lambda: text_of(one, args.site, dict(os.environ)), command, now=True)
+    return _say(args, f"installed and started: {one.path}", unit=str(one.path))
+
+
+def uninstall(args: Namespace) -> int:
+    """Stop and remove the unit; 0 even if there is none."""
+    one = systemd.unit(args.system, systemd.WATCH)
+    gone = systemd.remove(one, now=True)
+    return _say(args, f"removed: {one.path}" if gone else f"nothing to remove: {one.path}")
+
+
+def status(args: Namespace) -> int:
+    """What the watch knows; 0 when it runs and the baseline is not down, else 5."""
+    state = record.read(_site_name(args.site))
+    one = systemd.installed(systemd.WATCH)
+    running = state is not None and state.alive
+    if args.json:
+        unit = str(one.path) if one is not None else ""
+        told = None if state is None else asdict(state)
+        print(json.dumps({"running": running, "unit": unit, "state": told}))
+    else:
+        print("\n".join(lines(state, _running(state, one), time.time())))
+    fine = running and state is not None and state.word != DOWN
+    return int(Exit.OK if fine else Exit.FAILED)
+
+
+def _running(state: WatchState | None, one: systemd.Unit | None) -> str:
+    if state is not None and state.alive:
+        return f"runs, pid {state.pid}" + (f", {one.name}" if one is not None else ", by hand")
+    if one is None:
+        return "does not run: omni-console watch install"
+    if not one.lingers:
+        return f"{one.path} waits for a login: sudo loginctl enable-linger {one.user}"
+    return f"does not run, although {one.name} is installed: systemctl status {one.name}"
+
+
+def _site_name(given: str | None) -> str:
+    """The name of the site, without loading a parser where a watch has its plan."""
+    path = site_file(given)
+    known = plans.of_site_file(path, current=True) if path is not None else None
+    if known is not None:
+        return known.site
+    from console.config.site.site import load_site
+
+    return load_site(path or demo_site()).name
+
+
+def _say(args: Namespace, words: str, unit: str = "") -> int:
+    print(json.dumps({"unit": unit, "detail": words}) if args.json else clean(words))
+    return int(Exit.OK)

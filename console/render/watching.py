@@ -1,0 +1,65 @@
+"""The watch over the baseline in words: what `watch status` prints. Pure."""
+
+from __future__ import annotations
+
+import time
+
+from console.common.text import clean
+from console.common.units import format_duration, plural
+from console.journal.watch_record import DOWN, WatchState
+
+LABEL = 11
+
+
+def lines(state: WatchState | None, running: str, now: float) -> list[str]:
+    """`running`: whether and as what the watch runs, in words."""
+    rows = [("watch", running)]
+    if state is not None and state.at:
+        rows += [("baseline", _baseline(state, now)), ("speed", _speed(state))]
+        if state.slow_since:
+            why = "; ".join(state.why)
+            rows.append(("slower", f"since {when(state.slow_since)}: {why}"))
+        changed = f"{when(state.changed_at)}: {state.changed}" if state.changed else "nothing yet"
+        rows += [("changed", changed), ("restores", _restores(state, now))]
+        if state.trouble:
+            rows.append(("trouble", state.trouble))
+    return [f"{label:<{LABEL}} {clean(text, 600)}" for label, text in rows]
+
+
+def _baseline(state: WatchState, now: float) -> str:
+    words = f"{state.word} since {when(state.since)}"
+    if state.detail:
+        words += f" ({state.detail})"
+    ago = format_duration(max(0.0, now - state.at))
+    words += f"; last look {ago} ago"
+    if state.alive and state.next_at > now:
+        words += f", next in {format_duration(state.next_at - now)}"
+    return words
+
+
+def _speed(state: WatchState) -> str:
+    if state.level is None:
+        return "not measured yet: the server was never found idle"
+    words = f"{state.level:.2f} tok/s now"
+    if state.reference is not None:
+        words += f", usual {state.reference:.2f}"
+    if state.site_reference is not None:
+        words += f", reference of the site {state.site_reference:g}"
+    if state.ttft_s is not None:
+        words += f"; first token after {format_duration(state.ttft_s)}"
+    if state.learning:
+        words += f"; nothing is judged before {plural(state.learning, 'more figure')}"
+    return words
+
+
+def _restores(state: WatchState, now: float) -> str:
+    if not state.at_most:
+        return "off: a baseline that does not answer is told, and left as it is"
+    words = f"{state.restores_today(now)} within 24 hours, of {state.at_most} allowed"
+    if state.word == DOWN and state.restores_today(now) >= state.at_most:
+        words += "; it stays down: omni-console rollback brings it back"
+    return words
+
+
+def when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if at else "never"
