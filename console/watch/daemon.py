@@ -15,10 +15,6 @@ from pathlib import Path
 
 NEVER = ("bz2", "lzma")
 TLS = "ssl"
-ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "65536",
-               "MALLOC_MMAP_THRESHOLD_": "32768"}  # fmt: skip
-"""For glibc: one arena, and memory that is free goes back."""
-OPTIONS = ("-OO",)
 
 
 def main(arguments: list[str]) -> int:

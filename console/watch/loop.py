@@ -27,7 +27,7 @@ from console.journal import watch_record as record
 from console.watch import fingerprint
 from console.watch.fingerprint import Print, Server
 from console.watch.look import Look, Looker
-from console.watch.plan import WatchPlan
+from console.watch.plan import WatchPlan, usual_environment
 from console.watch.scrape import Scrape
 from console.watch.watcher import Hands, Restored, Watcher
 
@@ -138,8 +138,9 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
     clock, begun = SystemClock(), SystemClock().monotonic()
     try:
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
-        )
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
+            env=usual_environment(),
+        )  # fmt: skip
     except OSError as error:
         return Restored(False, f"omni-console rollback cannot be started: {error.strerror}")
     while child.poll() is None:
@@ -177,7 +178,7 @@ class _Site:
         """Become `omni-console watch run`, as the same process."""
         argv = [*module_argv("console.cli"), "watch", "run"]
         argv += ["--site", self._path] if self._given else []
-        os.execv(argv[0], argv)
+        os.execve(argv[0], argv, usual_environment())
 
     def _now(self) -> tuple[int, int, int] | None:
         try:

@@ -6,7 +6,6 @@ loaded by the watch, however often it is scraped.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
 from console.common.paths import module_argv
 from console.host import children
+from console.watch.plan import usual_environment
 
 if TYPE_CHECKING:
     from http.server import HTTPServer
@@ -81,7 +81,7 @@ class Scrape:
             argv = [*module_argv("console.cli"), "metrics"]
             argv += ["--site", self._site] if self._site else []
             try:
-                code, out, _ = children.run(argv, CHILD_S, env=os.environ)
+                code, out, _ = children.run(argv, CHILD_S, env=usual_environment())
             except (OSError, subprocess.TimeoutExpired):
                 code, out = 1, b""
             self._text, self._at = (out if code == 0 else b""), now

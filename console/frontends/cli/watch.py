@@ -19,13 +19,11 @@ from console.journal import watch_record as record
 from console.journal.watch_record import DOWN, WatchState
 from console.render.watching import lines
 from console.watch import plan as plans
-from console.watch.plan import Settings, WatchPlan
+from console.watch.plan import ENVIRONMENT, OPTIONS, Settings, WatchPlan
 
 
 def run(args: Namespace) -> int:
     """Write the plan of the watch and become the watch, which loads nothing of this."""
-    from console.watch.daemon import ENVIRONMENT, OPTIONS
-
     path, trouble = site_file(args.site) or demo_site(), ""
     try:
         made = _made(path, bool(args.site or os.environ.get("OMNI_SITE")))

@@ -114,9 +114,7 @@ def watch_commands(commands: Any) -> None:
     )  # fmt: skip
     starts = "install the systemd unit and start it"
     install = add_command(parts, "install", "watch:install", starts, site=True)
-    add_command(
-        parts, "status", "watch:status", "what the watch knows of the baseline", site=True
-    )
+    add_command(parts, "status", "watch:status", "what the watch knows of the baseline", site=True)
     gone = add_command(parts, "uninstall", "watch:uninstall", "stop and delete the unit")
     for part in (install, gone):
         part.add_argument(
