@@ -7,6 +7,7 @@ import select
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from console.common.clock import Clock, SystemClock
@@ -164,3 +165,34 @@ class Sampler:
         disks = tuple(disk.latest() for disk in self._disks)
         report = self._gpu.latest() if self._gpu is not None else None
         return Sample(now, memory, disks, report, why)
+
+
+LOOK_EVERY_S = 0.25
+
+
+def look_once(paths: Sequence[str], limit_s: float, clock: Clock | None = None) -> Sample:
+    """The first complete sample, or the last one before `limit_s` seconds are over: NVML takes a
+    while, and rates need two readings."""
+    clock, arrived = clock or SystemClock(), SimpleQueue[Sample]()
+    sampler = Sampler(paths, arrived.put, LOOK_EVERY_S)
+    sampler.start()
+    try:
+        deadline = clock.monotonic() + limit_s
+        sample = arrived.get()
+        while not _is_complete(sample) and (left := deadline - clock.monotonic()) > 0:
+            try:
+                sample = arrived.get(timeout=left)
+            except Empty:
+                break
+        return sample
+    finally:
+        sampler.close()
+
+
+def _is_complete(sample: Sample) -> bool:
+    memory = sample.memory
+    return (
+        sample.gpu is not None
+        and (memory is None or memory.swap_in_rate is not None)
+        and all(disk.why != "asking" for disk in sample.disks)
+    )

@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from console.common.errors import Exit, UsageError
@@ -43,7 +43,6 @@ DRAWN = 100
 
 LOOK_S = 3.0
 """Seconds to wait for NVML and for a second reading of the swap counters."""
-LOOK_EVERY_S = 0.25
 LEAST_S, MOST_S = 0.1, 3600.0
 
 
@@ -106,10 +105,10 @@ def last_line(findings: Sequence[Finding]) -> str:
 def gauges(args: Namespace) -> int:
     """GPUs, memory and disks: one look, or with `--watch` a line a second until Ctrl-C; nothing is
     drawn, and unknown figures are named."""
-    from console.host.sampler import Sampler
+    from console.host.sampler import Sampler, look_once
 
     if not args.watch:
-        _print(sampled(args.path or ["/"]), args.json)
+        _print(look_once(args.path or ["/"], LOOK_S), args.json)
         return int(Exit.OK)
     arrived: SimpleQueue[Sample] = SimpleQueue()
     every = _every(getattr(args, "every", "1s"))
@@ -120,19 +119,6 @@ def gauges(args: Namespace) -> int:
     finally:
         sampler.close()
     return int(Exit.OK)
-
-
-def sampled(places: Sequence[str]) -> Sample:
-    """The machine now, after up to LOOK_S seconds; `places` are file systems."""
-    from console.host.sampler import Sampler
-
-    arrived: SimpleQueue[Sample] = SimpleQueue()
-    sampler = Sampler(places, arrived.put, LOOK_EVERY_S)
-    sampler.start()
-    try:
-        return _one_look(arrived)
-    finally:
-        sampler.close()
 
 
 def _every(text: str) -> float:
@@ -161,27 +147,6 @@ def _watch(arrived: SimpleQueue[Sample], as_object: bool, every: float) -> None:
             print(told or _line(sample, view), flush=True)
     finally:
         guard.close()
-
-
-def _one_look(arrived: SimpleQueue[Sample]) -> Sample:
-    """The first complete sample, or the last before time is up."""
-    deadline = time.monotonic() + LOOK_S
-    sample = arrived.get()
-    while not _complete(sample) and (left := deadline - time.monotonic()) > 0:
-        try:
-            sample = arrived.get(timeout=left)
-        except Empty:
-            break
-    return sample
-
-
-def _complete(sample: Sample) -> bool:
-    memory = sample.memory
-    return (
-        sample.gpu is not None
-        and (memory is None or memory.swap_in_rate is not None)
-        and all(disk.why != "asking" for disk in sample.disks)
-    )
 
 
 def _print(sample: Sample, as_object: bool) -> None:

@@ -1,4 +1,8 @@
-"""`metrics`: the figures of this machine's console, for Prometheus."""
+"""`metrics`: the figures of this machine's console, for Prometheus.
+
+It is asked every minute, so it loads little: no parser where the watch has a plan of today's site
+file, and no journal where every run that is over has been read before.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,9 @@ from console.common.files import write_atomically
 from console.common.text import one_line
 from console.config.locate import demo_site, site_file
 from console.frontends.cli.arguments import VERSION
-from console.frontends.cli.machine import sampled
-from console.frontends.tui.watch.baseline import answers_200
-from console.frontends.tui.watch.history import UNREAD, UNREADABLE
+from console.host.sampler import look_once
 from console.journal import watch_record as record
-from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
-from console.journal.run_files import read_view, stamp, word_of
 from console.journal.watch_record import DOWN, UP, WatchState
 from console.recovery.rollback import proof
 from console.recovery.rollback.sealed_plan import SealedPlan
@@ -30,7 +30,7 @@ from console.render.metrics import BaselineFacts, RunFacts, text
 from console.watch import plan as plans
 
 FILE = "omni_console.prom"
-HEALTH_S = 1.5
+HEALTH_S, LOOK_S = 1.5, 3.0
 FRESH = 2.0
 """In intervals: how old the watch's word may be."""
 CACHE = "metrics.json"
@@ -40,7 +40,8 @@ def metrics(args: Namespace) -> int:
     """Print the page, or replace a file for node_exporter's textfile collector."""
     plan = _plan(args.site)
     watch = record.read(plan.site_name)
-    page = text(VERSION, _baseline(plan, watch), watch, _runs(), sampled(args.path or ["/"]))
+    sample = look_once(args.path or ["/"], LOOK_S)
+    page = text(VERSION, _baseline(plan, watch), watch, _runs(), sample)
     if not args.textfile:
         sys.stdout.write(page)
         return int(Exit.OK)
@@ -91,6 +92,8 @@ def _is_up(plan: SealedPlan, watch: WatchState | None) -> bool:
             return True
         if watch.word == DOWN:
             return False
+    from console.frontends.tui.watch.baseline import answers_200
+
     return answers_200(plan.baseline.url, plan.baseline.ready_path, HEALTH_S)
 
 
@@ -103,7 +106,7 @@ def _runs() -> list[RunFacts]:
         known = {}
     kept, found = {}, []
     for run in all_runs():
-        now = list(stamp(run.journal))
+        now = _stamp(run.journal)
         row = known.get(run.id) if isinstance(known, dict) else None
         try:
             facts = RunFacts(**row["facts"]) if row and row["stamp"] == now else None
@@ -125,8 +128,20 @@ def _runs() -> list[RunFacts]:
     return found
 
 
+def _stamp(path: Path) -> list[int]:
+    try:
+        info = path.stat()
+    except OSError:
+        return []
+    return [info.st_mtime_ns, info.st_size, info.st_ino]
+
+
 def _read(run: RunDir) -> tuple[RunFacts, bool]:
     """A run's facts, and whether they stay as they are."""
+    from console.frontends.tui.watch.history import UNREAD, UNREADABLE
+    from console.journal.lock import runner_alive
+    from console.journal.run_files import read_view, word_of
+
     try:
         view = read_view(run)
     except UNREAD:
