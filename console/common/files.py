@@ -96,16 +96,17 @@ def write_all(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def append_line(path: Path, line: str, mode: int = 0o644) -> None:
-    """Append one line and fsync it. Raises OSError. If a full disk has cut the line off, the next
-    one still begins on a line of its own."""
+def append_line(path: Path, line: str, mode: int = 0o644, *, durable: bool = True) -> None:
+    """Append one line and, if `durable`, fsync it. Raises OSError. If a full disk has cut the line
+    off, the next one still begins on a line of its own."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
     try:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         write_all(descriptor, (("\n" if torn else "") + line + "\n").encode())
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

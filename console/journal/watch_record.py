@@ -124,7 +124,8 @@ def remember(site: str, at: float, kind: str, **more: Any) -> None:
         if path.stat().st_size > MEMORY_LIMIT:
             os.replace(path, path.with_name(EARLIER))
     kept = {key: value for key, value in more.items() if value not in (None, "")}
-    append_line(path, json.dumps({"at": round(at, 3), "kind": kind, **kept}), 0o600)
+    line = json.dumps({"at": round(at, 3), "kind": kind, **kept})
+    append_line(path, line, 0o600, durable=kind != "look")
 
 
 def memory(site: str) -> Iterator[dict[str, Any]]:

@@ -67,7 +67,7 @@ class Shift:
     after: float
     back: bool
     gauges: tuple[tuple[str, float, float], ...] = ()
-    """Each gauge's mean before the shift and since then."""
+    """Each gauge's median before the shift and since then."""
 
     @property
     def slower(self) -> bool:
@@ -113,6 +113,8 @@ class Speed:
         self.tolerance, self.declared = tolerance, declared
         self.accepted: float | None = None
         """The speed that counts as usual: of the first window, or of one that was faster."""
+        self._is_usual = True
+        """The reference window is of that speed."""
         self.slow_since = 0.0
         self.window: list[float] = []
         self._begun, self._stride, self._skipped = 0.0, 1, 0
@@ -162,6 +164,7 @@ class Speed:
         return {
             "declared": self.declared, "accepted": self.accepted, "slow_since": self.slow_since,
             "window": self.window, "begun": self._begun, "stride": self._stride,
+            "skipped": self._skipped, "usual": self._is_usual,
             "low": [self._low.value, self._low.since],
             "high": [self._high.value, self._high.since],
             "last": [[one.at, one.tok_s, one.gauges] for one in self.last],
@@ -173,6 +176,7 @@ class Speed:
         self.slow_since = float(saved.get("slow_since", 0.0))
         self.window = [float(one) for one in saved.get("window", [])]
         self._begun, self._stride = float(saved.get("begun", 0.0)), int(saved.get("stride", 1))
+        self._skipped, self._is_usual = int(saved["skipped"]), saved["usual"] is True
         self._low, self._high = _Sum(*saved["low"]), _Sum(*saved["high"])
         self.last = [Figure(at, tok_s, gauges) for at, tok_s, gauges in saved.get("last", [])]
 
@@ -190,6 +194,8 @@ class Speed:
         if len(self.window) >= WINDOW:
             self.window = self.window[::2]
             self._stride *= 2
+        if self.accepted is not None and self._is_usual:
+            self.accepted = median(self.window)
 
     def _first(self) -> Shift | None:
         """The first window is full: the site's reference may say that it is slow already."""
@@ -200,7 +206,7 @@ class Speed:
         bounds = self._interval(self.window, "median", [self.declared])
         if bounds is None or bounds[1] * self.declared >= ceiling:
             return None
-        after, self.accepted = self.accepted, self.declared
+        after, self.accepted, self._is_usual = self.accepted, self.declared, False
         self.slow_since = self.last[0].at
         return Shift(self.slow_since, 0.0, self.declared, after, back=False)
 
@@ -222,7 +228,8 @@ class Speed:
         before, after = median(self.window), median([one.tok_s for one in since])
         was_slow = self.slow_since > 0
         slow = after < self.accepted * (1 - self.least)
-        if not slow and not was_slow and after > before:
+        self._is_usual = not slow and not was_slow and after > before
+        if self._is_usual:
             self.accepted = after
         self.slow_since = (self.slow_since or since[0].at) if slow else 0.0
         self.window = [one.tok_s for one in since]
@@ -235,7 +242,7 @@ class Speed:
 
 
 def _gauges(before: list[Figure], after: list[Figure]) -> tuple[tuple[str, float, float], ...]:
-    """Means of each gauge that was read on both sides; the figures next to the shift belong to
+    """Medians of each gauge that was read on both sides; the figures next to the shift belong to
     neither."""
     good, bad = before[:-SLACK] or before, after[SLACK:] or after
     names = sorted({name for one in good for name in one.gauges})
@@ -243,6 +250,5 @@ def _gauges(before: list[Figure], after: list[Figure]) -> tuple[tuple[str, float
     for name in names:
         sides = [[one.gauges[name] for one in side if name in one.gauges] for side in (good, bad)]
         if all(sides):
-            first, second = (sum(side) / len(side) for side in sides)
-            found.append((name, first, second))
+            found.append((name, median(sides[0]), median(sides[1])))
     return tuple(found)

@@ -158,7 +158,7 @@ class Watcher:
 
     def _down(self, at: float) -> None:
         since = self.down_since
-        when = _time(since)
+        when = _time(since, at)
         self.save()  # the key of what is told is in it: a watch that is killed tells it once
         self._tell(
             DOWN_KIND, f"{since:.0f}", "the baseline does not answer",
@@ -226,7 +226,7 @@ class Watcher:
         kind = SLOWER if shift.slower else FASTER
         again = " again" if shift.back else ""
         rates = f"{shift.before:.2f} → {shift.after:.2f} tok/s"
-        title = f"the baseline is {kind}{again} since {_time(shift.since)}"
+        title = f"the baseline is {kind}{again} since {_time(shift.since, at)}"
         self._tell(kind, f"{shift.since:.0f}", title, f"{rates}: {'; '.join(why)}", at)
 
     def _why(self, shift: Shift) -> list[str]:
@@ -266,8 +266,8 @@ def _merged(old: Print, new: Print) -> Print:
     return {**old, **new}
 
 
-def _time(at: float) -> str:
-    """The time of day; with the date where that is not today."""
-    then = time.localtime(at)
-    today = time.strftime("%Y-%m-%d", then) == time.strftime("%Y-%m-%d")
-    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
+def _time(at: float, now: float) -> str:
+    """The time of day; with the date where that is not today's."""
+    then, today = (time.strftime("%Y-%m-%d", time.localtime(one)) for one in (at, now))
+    clock = time.strftime("%H:%M", time.localtime(at))
+    return clock if then == today else f"{then} {clock}"

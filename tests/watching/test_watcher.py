@@ -1,0 +1,247 @@
+"""What follows from looks: words, events that are told once, restores, and what changed."""
+
+import pytest
+
+from console.journal import watch_record as record
+from console.journal.watch_record import BUSY, DOWN, LOADING, PLANNED, SERVING, SUSPECT, UNJUDGED
+from console.watch.look import Look
+from console.watch.watcher import Restored
+from tests.watching.conftest import RATE, SILENT, Noise, World, plan_of, with_settings
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+def noisy(world: World, seed: int = 1, slow_at: float = float("inf")) -> None:
+    noise = Noise(seed)
+
+    def look(at: float) -> Look:
+        rate = noise(at, RATE * (0.5 if at >= slow_at else 1.0))
+        return Look(SERVING, "16 tokens", rate, 0.2, asked=True)
+
+    world.look = look
+
+
+# -- speed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_a_week_with_changes_of_the_machine_and_no_change_of_speed_is_silent(world: World) -> None:
+    noisy(world)
+    world.until(2 * DAY)
+    world.prints["driver"] = "580.65"
+    world.until(4 * DAY)
+    world.again()
+    world.until(7 * DAY)
+    assert world.events == []
+    state = world.watcher.state
+    assert state.changed == "driver 575.57.08 → 580.65"
+    assert (state.word, state.looks) == (SERVING, 7 * 24 * 60)
+
+
+def test_a_slowdown_is_told_with_what_changed_then_and_not_with_what_changed_before(
+    world: World,
+) -> None:
+    noisy(world, seed=2, slow_at=8 * HOUR)
+    world.until(6 * HOUR)
+    world.prints["BIOS"] = "1502"
+    world.until(8 * HOUR)
+    world.prints |= {"driver": "580.65", "image": "sha256:" + "b" * 64,
+                     "command line": "llama-server -c 8192 -fa"}  # fmt: skip
+    world.until(12 * HOUR)
+    [event] = world.events
+    assert event["event"] == "slower"
+    for words in ("driver 575.57.08 → 580.65", "image changed", "4096 → 8192"):
+        assert words in event["text"]
+    assert "BIOS" not in event["text"]
+    assert world.watcher.state.slow_since == pytest.approx(world.begun + 8 * HOUR, abs=300)
+    assert "baseline is slower since" in event["title"]
+
+
+def test_a_slowdown_by_what_others_take_names_the_pressure(world: World) -> None:
+    noisy(world, seed=3, slow_at=8 * HOUR)
+    world.gauges = {"CPU pressure": 0.5}
+    world.until(8 * HOUR)
+    world.gauges = {"CPU pressure": 61.0}
+    world.until(10 * HOUR)
+    [event] = world.events
+    assert "CPU pressure" in event["text"]
+    assert world.watcher.state.why == ["CPU pressure 0 % → 61 %"]
+
+
+def test_with_no_change_the_event_says_so_and_faster_again_follows(world: World) -> None:
+    noisy(world, seed=4, slow_at=6 * HOUR)
+    world.until(8 * HOUR)
+    assert "nothing that the watch looks at has changed" in world.events[-1]["text"]
+    noisy(world, seed=4)
+    world.until(11 * HOUR)
+    assert world.kinds == ["slower", "faster"]
+    assert "faster again" in world.events[-1]["title"]
+
+
+def test_a_watch_that_is_killed_after_every_look_tells_the_same(world: World) -> None:
+    noisy(world, seed=2, slow_at=2 * HOUR)
+    while world.clock.now() - world.begun < 4 * HOUR:
+        world.tick()
+        world.again()
+    assert world.kinds == ["slower"]
+
+
+def test_what_clients_share_and_what_was_not_asked_is_no_figure(world: World) -> None:
+    world.look = lambda at: Look(BUSY, "2 requests of others", None, 0.2, asked=True)
+    world.tick(100)
+    assert (world.watcher.state.level, world.watcher.state.word) == (None, BUSY)
+    assert world.watcher.state.asks == 100
+
+
+# -- dead or frozen ----------------------------------------------------------------------------
+
+
+def test_a_frozen_baseline_is_noticed_within_two_intervals_and_restored(world: World) -> None:
+    world.tick(3)
+    frozen = world.clock.now() - world.begun + 0.001
+    normal = world.look
+
+    def look(at: float) -> Look:
+        if world.restored or at < frozen:
+            return normal(at)
+        world.clock.sleep(5.0)  # the health path's deadline
+        return SILENT
+
+    world.look = look
+    world.until(frozen + 600)
+    assert world.kinds == ["baseline-down", "baseline-back"]
+    assert world.events[0]["at"] - world.begun - frozen <= 2 * 60
+    assert len(world.restored) == 1
+    assert world.watcher.state.word == SERVING
+    assert "SIGSTOP" in world.events[0]["text"]
+    assert "restored by the watch" in world.events[1]["title"]
+
+
+def test_one_missed_answer_is_no_word(world: World) -> None:
+    answers = iter([SILENT])
+    normal = world.look
+    world.tick(3)
+    world.look = lambda at: next(answers, None) or normal(at)
+    world.tick()
+    assert world.watcher.state.word == SUSPECT
+    world.tick(50)
+    assert (world.kinds, world.restored, world.watcher.state.word) == ([], [], SERVING)
+
+
+def test_at_most_so_many_restores_and_then_it_is_only_told(world: World) -> None:
+    world.look = lambda at: SILENT
+    world.restore = lambda: Restored(False, "omni-console rollback failed: no engine")
+    world.until(6 * HOUR)
+    assert len(world.restored) == 2
+    assert world.kinds == ["baseline-down", "baseline-down"]
+    assert "it was restored 2 times within 24 hours" in world.events[1]["text"]
+    world.until(23 * HOUR)
+    assert len(world.restored) == 2
+    world.until(26 * HOUR)
+    assert len(world.restored) == 4, "a day later there are two more"
+    assert len(world.events) == 2
+
+
+def test_a_watch_that_is_killed_in_a_restore_has_used_it_up(world: World) -> None:
+    class Killed(Exception):
+        pass
+
+    def killed() -> Restored:
+        raise Killed
+
+    world.look = lambda at: SILENT
+    world.restore = killed
+    world.tick()
+    for _ in range(2):
+        with pytest.raises(Killed):
+            world.tick(5)
+        world.again()
+    world.tick(20)
+    assert len(world.restored) == 2
+    assert [event["key"] for event in world.events] == sorted({e["key"] for e in world.events})
+
+
+def test_without_restore_it_is_told_and_left(world: World) -> None:
+    world = with_settings(world, restore=False)
+    world.look = lambda at: SILENT
+    world.tick(100)
+    assert (world.kinds, world.restored, world.watcher.state.word) == (["baseline-down"], [], DOWN)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.tick()
+    assert world.kinds == ["baseline-down", "baseline-back"]
+
+
+def test_killed_after_every_look_a_long_outage_is_told_once(world: World) -> None:
+    world = with_settings(world, restore=False)
+    world.look = lambda at: SILENT
+    for _ in range(100):
+        world.tick()
+        world.again()
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    for _ in range(10):
+        world.tick()
+        world.again()
+    assert world.kinds == ["baseline-down", "baseline-back"]
+
+
+@pytest.mark.parametrize("word", [PLANNED, UNJUDGED, BUSY])
+def test_what_a_run_holds_or_what_answers_is_never_restored(world: World, word: str) -> None:
+    world.look = lambda at: Look(word, "words")
+    world.tick(100)
+    looks = iter([SILENT] + [Look(word, "words")] * 3)
+    world.look = lambda at: next(looks, SILENT) if at % 240 < 120 else Look(word, "words")
+    world.tick(4)
+    assert (world.kinds, world.restored, world.watcher.state.word) == ([], [], word)
+
+
+def test_a_load_may_take_its_time_and_no_longer(world: World) -> None:
+    world = with_settings(world, restore=False)
+    world.look = lambda at: Look(LOADING, "Loading model")
+    world.until(590.0)
+    assert (world.kinds, world.watcher.state.word) == ([], LOADING)
+    world.until(900.0)
+    assert (world.kinds, world.watcher.state.word) == (["baseline-down"], DOWN)
+
+
+# -- memory ------------------------------------------------------------------------------------
+
+
+def test_the_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "MEMORY_LIMIT", 20_000)
+    world.tick(600)
+    sizes = [record.file("ws", name).stat().st_size for name in (record.MEMORY, record.EARLIER)]
+    assert max(sizes) < 21_000
+    lines = list(record.memory("ws"))
+    assert 150 < len(lines) < 600
+    assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
+
+
+def test_a_state_that_is_broken_or_of_another_version_begins_anew(world: World) -> None:
+    world.tick(3)
+    path = record.file("ws", record.STATE)
+    for text in ("", "{", '{"state": 3, "own": {}}', '{"state": {"looks": "x"}, "own": {}}'):
+        path.write_text(text)
+        assert record.read("ws") is None
+        world.again()
+        world.tick()
+        assert world.watcher.state.looks == 1
+    path.write_text(
+        '{"state": {"word": "serving", "new": 1}, "own": {"speed": {"declared": 10.0}}}'
+    )
+    world.again()
+    world.tick()
+    assert world.watcher.state.word == SERVING
+
+
+def test_text_of_a_server_is_clean_when_it_is_read(world: World) -> None:
+    world.look = lambda at: Look(UNJUDGED, "HTTP 401 \x1b[31mno\x07")
+    world.tick()
+    state = record.read("ws")
+    assert state is not None
+    assert "\x1b" not in state.detail
+
+
+def test_two_sites_have_two_memories() -> None:
+    World(plan_of()).tick(2)
+    assert record.read("other") is None
+    assert list(record.memory("other")) == []
