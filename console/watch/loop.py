@@ -62,9 +62,9 @@ def _watch(watcher: Watcher, stop: threading.Event, site: _Site) -> None:
     while not stop.is_set():
         try:
             wait = watcher.tick()
-            if said != (now := f"{watcher.state.word}: {watcher.state.detail}"):
-                said = now if watcher.state.word != record.SERVING else ""
-                print(one_line(now, 300), flush=True)
+            if said != watcher.state.word:
+                said = watcher.state.word
+                print(one_line(f"{said}: {watcher.state.detail}", 300), flush=True)
         except OSError as error:
             # A full disk, no memory for a moment: the next look may succeed.
             print(one_line(f"this look failed: {error}", 300), file=sys.stderr, flush=True)

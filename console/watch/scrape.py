@@ -1,14 +1,17 @@
 """`/metrics` on loopback, from the process of the watch: what `omni-console metrics` prints.
 
 The text is made by a child, at most once an interval, so that journals, SQLite and NVML are never
-loaded by the watch, however often it is scraped.
+loaded by the watch, however often it is scraped. A socket and thirty lines serve it: Python's
+http.server takes a megabyte, and prometheus-client ten, of a budget of twenty.
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import threading
-from typing import TYPE_CHECKING
+import time
 
 from console.common.clock import Clock, SystemClock
 from console.common.errors import ConsoleError
@@ -16,12 +19,11 @@ from console.common.paths import module_argv
 from console.host import children
 from console.watch.plan import usual_environment
 
-if TYPE_CHECKING:
-    from http.server import HTTPServer
-
 CHILD_S = 20.0
 REQUEST_S = 5.0
 LEAST_S = 10.0
+MOST = 8192
+"""Bytes of a request that are read."""
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -32,47 +34,28 @@ class Scrape:
         self.address, self._site = address, site
         self._every, self._clock = max(LEAST_S, every_s), clock or SystemClock()
         self._text, self._at = b"", float("-inf")
-        self._server: HTTPServer | None = None
+        self._door: socket.socket | None = None
 
     def start(self) -> None:
         """Raises ConsoleError if the address is not free."""
         if not self.address:
             return
-        from http.server import BaseHTTPRequestHandler, HTTPServer
-
-        text = self.text
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = REQUEST_S
-
-            def do_GET(self) -> None:
-                found = text() if self.path.partition("?")[0] == "/metrics" else None
-                body = found if found else b"only /metrics, and nothing else\n"
-                code = 404 if found is None else 200 if found else 503
-                self.send_response(code)
-                self.send_header("Content-Type", CONTENT)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Nothing: a line for each scrape would fill the journal."""
-
         host, _, port = self.address.rpartition(":")
         try:
-            self._server = HTTPServer((host.strip("[]"), int(port)), Handler)
+            self._door = socket.create_server((host, int(port)))
         except (OSError, ValueError) as error:
             raise ConsoleError(
                 f"/metrics cannot be served at {self.address}", str(error),
                 "another port in `watch: {metrics: …}` of the site file",
             ) from None  # fmt: skip
-        serve = self._server.serve_forever
-        threading.Thread(target=serve, name="metrics", daemon=True).start()
+        threading.Thread(
+            target=self._serve, args=(self._door,), name="metrics", daemon=True
+        ).start()
 
     @property
     def port(self) -> int:
         """The port at which it answers; 0 for none."""
-        return self._server.server_address[1] if self._server is not None else 0
+        return int(self._door.getsockname()[1]) if self._door is not None else 0
 
     def text(self) -> bytes:
         """The text, as old as one interval at most; empty if it cannot be made."""
@@ -88,6 +71,37 @@ class Scrape:
         return self._text
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        if self._door is not None:
+            with contextlib.suppress(OSError):
+                self._door.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._door.close()
+
+    def _serve(self, door: socket.socket) -> None:
+        while True:
+            try:
+                peer, _ = door.accept()
+            except OSError:
+                return
+            with contextlib.suppress(OSError), peer:
+                peer.sendall(self._reply(_request(peer)))
+
+    def _reply(self, request: list[str]) -> bytes:
+        status, body = "404 Not Found", b"only GET /metrics, and nothing else\n"
+        if request[:1] == ["GET"] and request[1].partition("?")[0] == "/metrics":
+            body = self.text()
+            status = "200 OK" if body else "503 Service Unavailable"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {CONTENT}\r\nConnection: close\r\n"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def _request(peer: socket.socket) -> list[str]:
+    """Method, path and version, once the whole head is there; else nothing. Raises OSError."""
+    data, until = b"", time.monotonic() + REQUEST_S
+    while b"\r\n\r\n" not in data and len(data) < MOST:
+        peer.settimeout(max(0.001, until - time.monotonic()))
+        more = peer.recv(MOST)
+        if not more:
+            return []
+        data += more
+    words = data.partition(b"\r\n")[0].decode("ascii", "replace").split(" ")
+    return words if len(words) == 3 else []

@@ -215,12 +215,17 @@ class Speed:
         since = [figure for figure in self.last if figure.at >= one.since]
         if len(since) < SUSTAINED or self.accepted is None:
             return None
-        bounds = self._interval([figure.tok_s for figure in since], "median", self.window)
-        if bounds is None:
+        rates = [figure.tok_s for figure in since]
+        ratio = median(rates) / median(self.window)
+        if not self._counts(ratio, slower):  # then the interval, which costs more, cannot either
             return None
-        if bounds[1] >= 1 - self.least if slower else bounds[0] <= 1 + self.least:
+        bounds = self._interval(rates, "median", self.window)
+        if bounds is None or not self._counts(bounds[1] if slower else bounds[0], slower):
             return None
         return self._shifted(since)
+
+    def _counts(self, ratio: float, slower: bool) -> bool:
+        return ratio < 1 - self.least if slower else ratio > 1 + self.least
 
     def _shifted(self, since: list[Figure]) -> Shift:
         assert self.accepted is not None

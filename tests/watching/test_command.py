@@ -1,0 +1,253 @@
+"""`watch run|status|install|uninstall`, the plan of the watch, its process and doctor's row."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from console.checks.doctor import run as doctor
+from console.cli import main
+from console.common.errors import Exit
+from console.host import process, systemd
+from console.host.systemd import WATCH, Unit
+from console.journal import watch_record as record
+from console.journal.watch_record import DOWN, SERVING, WatchState
+from console.watch import plan as plans
+from console.watch.plan import ENVIRONMENT, WatchPlan
+from console.watch.unit import text_of
+from tests.ports import free_port
+from tests.waiting import until
+from tests.watching.conftest import plan_of
+
+ROOT = Path(__file__).parents[2]
+SITE = """
+schema: omni.site/v1
+name: ws
+baseline:
+  process: {{argv: [cat, --api-key, sk-secret-1]}}
+  url: http://127.0.0.1:{port}
+watch: {{interval: {interval}, restore: true, at_most: 5}}
+"""
+
+
+class Replaced(Exception):
+    """The process would have become another program."""
+
+
+@pytest.fixture
+def site(home: Path) -> Path:
+    path = home / "site.yaml"
+    path.write_text(SITE.format(port=1, interval="30s"))
+    return path
+
+
+@pytest.fixture
+def became(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    seen: list[list[str]] = []
+
+    def execv(program: str, argv: list[str]) -> NoReturn:
+        seen.append(argv)
+        raise Replaced
+
+    monkeypatch.setattr(os, "execv", execv)
+    for name in ENVIRONMENT:
+        monkeypatch.setenv(name, "")
+    return seen
+
+
+def begun(site: Path) -> None:
+    with pytest.raises(Replaced):
+        main(["watch", "run", "--site", str(site)])
+
+
+# -- the plan ----------------------------------------------------------------------------------
+
+
+def test_a_plan_has_what_the_site_says_and_is_private(site: Path, became: list[list[str]]) -> None:
+    begun(site)
+    path = record.file("ws", record.PLAN)
+    assert became[0][-1] == str(path)
+    assert path.stat().st_mode & 0o777 == 0o600, "an argv may hold keys"
+    found = plans.read(path)
+    assert (found.settings.interval_s, found.settings.restore, found.settings.at_most) == (
+        30.0, True, 5,
+    )  # fmt: skip
+    assert (found.site, found.given, found.sealed.site_path) == ("ws", True, str(site))
+    assert plans.of_site_file(site, current=True) == found
+    os.utime(site, (time.time() + 60, time.time() + 60))
+    assert plans.of_site_file(site, current=True) is None
+    assert plans.of_site_file(site, current=False) == found
+    assert list(record.file("ws", "").glob("*.json")) == [], "nothing a record may be taken for"
+
+
+def test_a_site_file_that_is_broken_leaves_the_last_plan_at_work(
+    site: Path, became: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun(site)
+    site.write_text("schema: omni.site/v1\nname: [")
+    begun(site)
+    assert became[1][:-1] == became[0]
+    assert "the site file cannot be used" in became[1][-1]
+    assert "the site file cannot be used" in capsys.readouterr().err
+    record.file("ws", record.PLAN).unlink()
+    assert main(["watch", "run", "--site", str(site)]) == Exit.USAGE
+
+
+def test_a_plan_that_is_no_plan_is_refused(home: Path) -> None:
+    path = home / "plan"
+    plans.write(plan_of(interval_s=7.0), path)
+    good = path.read_text()
+    assert plans.read(path) == replace(plan_of(interval_s=7.0))
+    for text in ("", "[]", good.replace("omni.watch/v1", "x"), good.replace('"tokens"', '"tok"')):
+        path.write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "console.watch.daemon", str(path)], capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+        )  # fmt: skip
+        assert done.returncode == Exit.USAGE, text
+
+
+# -- the process -------------------------------------------------------------------------------
+
+
+def test_it_watches_begins_anew_with_the_site_file_and_ends_at_a_signal(site: Path) -> None:
+    port = free_port()
+    site.write_text(SITE.format(port=port, interval="5s").replace("restore: true", "tokens: 8"))
+    argv = [sys.executable, "-P", "-m", "console.cli", "watch", "run", "--site", str(site)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+        try:
+            first = until(lambda: (s := record.read("ws")) and s.looks and s, "it looks")
+            assert (first.pid, first.alive, first.word) == (child.pid, True, "suspect")
+            second = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+            assert second.returncode == Exit.BUSY
+            assert "another watch of this site runs" in second.stderr
+            site.write_text(site.read_text().replace("interval: 5s", "interval: 6s"))
+            until(
+                lambda: (s := record.read("ws")) and s.interval_s == 6.0 and s.looks > first.looks,
+                "it has read the site file",
+            )
+            again = record.read("ws")
+            assert again is not None
+            assert again.pid == child.pid, "it is the same process"
+        finally:
+            child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 0
+    state = record.read("ws")
+    assert state is not None
+    assert not state.alive
+
+
+def test_the_process_loads_no_library_and_nothing_that_its_budget_has_no_room_for(
+    home: Path,
+) -> None:
+    program = (
+        "import json, sys\n"
+        "from console.watch import daemon\n"
+        "assert daemon.main([sys.argv[1]]) == 8\n"
+        "print(json.dumps(sorted(name for name, one in sys.modules.items() if one)))\n"
+    )
+    plan = home / "plan"
+    plans.write(plan_of(), plan)
+    held = os.open(_made(record.file("ws", record.LOCK)), os.O_RDWR)
+    import fcntl
+
+    fcntl.flock(held, fcntl.LOCK_EX)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, str(plan)], capture_output=True, text=True,
+        env={k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
+        | {"PYTHONPATH": str(ROOT)}, check=False,
+    )  # fmt: skip
+    os.close(held)
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert "console" in loaded
+    never = {
+        "ssl", "lzma", "bz2", "pydantic", "ruamel", "yaml", "httpx", "docker", "textual",
+        "sqlite3", "statistics", "argparse", "psutil", "pynvml", "hashlib",
+    }  # fmt: skip
+    assert loaded & never == set()
+    assert "http.server" not in json.loads(done.stdout)
+
+
+def _made(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return path
+
+
+# -- what it says ------------------------------------------------------------------------------
+
+
+def state(**more: object) -> WatchState:
+    pid = os.getpid()
+    made = WatchState(
+        SERVING, "16 tokens in 1.5 s", at=time.time() - 5, since=time.time() - 60, level=10.4,
+        pid=pid, start=process.start_time(pid) or 0, reference=10.5, at_most=2,
+    )  # fmt: skip
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def test_status(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["watch", "status", "--site", str(site)]
+    assert main(args) == Exit.FAILED
+    assert "omni-console watch install" in capsys.readouterr().out
+    record.write("ws", state(slow_since=time.time() - 9, why=["driver 575 → 580"]), {})
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    for words in ("10.40 tok/s now", "usual 10.50", "driver 575 → 580", "0 within 24 hours, of 2"):
+        assert words in out
+    record.write("ws", state(word=DOWN), {})
+    assert main([*args, "--json"]) == Exit.FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert (found["running"], found["state"]["word"]) == (True, DOWN)
+
+
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [(None, "note"), (state(pid=0), "warning"), (state(), "ok"), (state(word=DOWN), "failed"),
+     (state(slow_since=5.0, why=["x"]), "warning"), (state(trouble="x"), "warning")],
+)  # fmt: skip
+def test_doctor_has_a_row(site: Path, given: WatchState | None, level: str) -> None:
+    if given is not None:
+        record.write("ws", given, {})
+    [found] = [one for one in doctor.run(str(site)) if one.id == "baseline.watch"]
+    assert found.level == level
+
+
+# -- the unit ----------------------------------------------------------------------------------
+
+
+def test_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = text_of(Unit(False, "ann", WATCH), "/s/a.yaml", {"PATH": "/x", "HF_TOKEN": "s"})
+    assert '"watch" "run" "--site" "/s/a.yaml"' in text
+    assert "KillMode=process" in text, "what a restore started outlives it"
+    assert "HF_TOKEN" not in text
+    assert Unit(True, "ann", WATCH).name == "omni-console-watch-ann.service"
+    assert Unit(False, "ann").name == "omni-console-boot.service"
+
+
+def test_without_systemd_or_with_a_broken_site_nothing_is_installed(
+    site: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(systemd, "SYSTEMD", home / "no")
+    monkeypatch.setattr(systemd, "SYSTEM_UNITS", home / "units")
+    assert main(["watch", "install", "--site", str(site)]) == Exit.USAGE
+    assert "not run by systemd" in capsys.readouterr().err
+    site.write_text("name: [")
+    assert main(["watch", "install", "--site", str(site)]) == Exit.USAGE
+    assert main(["watch", "uninstall"]) == 0
+    assert "nothing to remove" in capsys.readouterr().out
+    assert not (home / "units").exists()
+
+
+def test_another_plan_is_another_site(home: Path) -> None:
+    other = replace(plan_of().sealed, site_name="other")
+    assert WatchPlan(plan_of().settings, other).site == "other"

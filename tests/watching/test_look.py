@@ -1,0 +1,228 @@
+"""Looks at a real HTTP server that answers, works for others, freezes or refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.host import process
+from console.journal.watch_record import BUSY, LOADING, PLANNED, SERVING, SUSPECT, UNJUDGED
+from console.recovery.rollback import records
+from console.recovery.rollback.records import Pointer
+from console.recovery.rollback.trigger import Lock
+from console.runtime.probe import Completion
+from console.watch import look as looking
+from console.watch.look import Looker, first_token_s
+from console.watch.plan import Settings
+from tests.ports import free_port
+from tests.waiting import until
+from tests.watching.conftest import plan_of
+
+ANSWER = {
+    "choices": [{"message": {"content": "yes"}}], "usage": {"completion_tokens": 16},
+    "timings": {"predicted_n": 16, "predicted_ms": 1500.0},
+}  # fmt: skip
+
+
+class Llama:
+    """As much of llama-server as a look asks: its slots, its health and its answers are given."""
+
+    def __init__(self) -> None:
+        self.health, self.completion, self.slots_status = 200, 200, 200
+        self.processing: list[bool] = [False]
+        self.decoded = 0
+        self.grows = False
+        self.counters: tuple[float, float] | None = None
+        self.asked: list[dict[str, Any]] = []
+        self.hold = threading.Event()
+        self.holds = self.others_come = False
+        llama = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path == "/health":
+                    self.say(llama.health, {"status": "?"})
+                elif self.path == "/slots":
+                    self.say(llama.slots_status, llama.slots())
+                elif self.path == "/metrics" and llama.counters is not None:
+                    tokens, seconds = llama.counters
+                    self.say(200, f"llamacpp:tokens_predicted_total {tokens}\n"
+                             f"llamacpp:tokens_predicted_seconds_total {seconds}\n"
+                             f"llamacpp:requests_processing {sum(llama.processing)}\n")  # fmt: skip
+                else:
+                    self.say(501, {"error": "no metrics"})
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                llama.asked.append(json.loads(body))
+                if llama.others_come:
+                    llama.processing = [True]
+                if llama.holds:
+                    llama.hold.wait(60)
+                self.say(llama.completion, ANSWER)
+
+            def say(self, status: int, value: Any) -> None:
+                text = value if isinstance(value, str) else json.dumps(value)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def slots(self) -> list[dict[str, Any]]:
+        self.decoded += 7 * self.grows
+        return [
+            {"id": number, "id_task": 1, "is_processing": works, "n_decoded": self.decoded}
+            for number, works in enumerate(self.processing)
+        ]
+
+    def close(self) -> None:
+        self.hold.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def llama() -> Iterator[Llama]:
+    made = Llama()
+    yield made
+    made.close()
+
+
+def looker(llama: Llama, **settings: Any) -> Looker:
+    return Looker(plan_of(llama.url).sealed, Settings(**settings))
+
+
+def test_an_idle_server_is_asked_one_short_completion(llama: Llama) -> None:
+    seen = looker(llama, tokens=12).look()
+    assert (seen.word, seen.tok_s, seen.asked) == (SERVING, 10.0, True)
+    [ask] = llama.asked
+    assert (ask["max_tokens"], ask["stream"], "id_slot" in ask) == (12, False, False)
+
+
+def test_of_several_slots_always_the_same_answers(llama: Llama) -> None:
+    llama.processing = [False, False, False]
+    one = looker(llama)
+    for _ in range(3):
+        one.look()
+    assert [ask["id_slot"] for ask in llama.asked] == [2, 2, 2]
+
+
+def test_a_server_that_works_for_others_is_not_asked_until_it_has_to_be(llama: Llama) -> None:
+    llama.processing = [True]
+    one = looker(llama, ask_after=4)
+    words = [one.look() for _ in range(5)]
+    assert [seen.word for seen in words] == [BUSY] * 5
+    assert [seen.asked for seen in words] == [False] * 4 + [True]
+    assert words[4].tok_s is None, "what shared the machine says nothing about the speed"
+    llama.processing = [False]
+    assert one.look().tok_s == 10.0
+
+
+def test_the_figures_of_its_clients_are_the_servers_own(llama: Llama) -> None:
+    llama.processing, llama.counters = [True], (1000.0, 100.0)
+    one = looker(llama)
+    assert "tok/s" not in one.look().detail
+    llama.counters = (1300.0, 130.0)
+    assert "10.0 tok/s" in one.look().detail
+
+
+def test_without_slots_the_counters_say_that_it_works(llama: Llama) -> None:
+    llama.slots_status, llama.processing, llama.counters = 501, [True], (1.0, 1.0)
+    assert looker(llama).look().word == BUSY
+    llama.counters = None
+    assert looker(llama).look().word == SERVING, "one that says nothing is asked"
+
+
+@pytest.mark.parametrize(
+    ("health", "completion", "word"),
+    [(503, 200, LOADING), (500, 200, SUSPECT), (401, 200, UNJUDGED), (200, 500, SUSPECT),
+     (200, 401, UNJUDGED), (200, 503, SUSPECT)],
+)  # fmt: skip
+def test_words_of_answers(llama: Llama, health: int, completion: int, word: str) -> None:
+    llama.health, llama.completion = health, completion
+    assert looker(llama).look().word == word
+
+
+def test_silence_is_suspect_while_no_slot_moves_and_busy_while_one_does(llama: Llama) -> None:
+    llama.holds, llama.processing = True, [False]
+    one = looker(llama, interval_s=0.4)
+    assert one.look().word == SUSPECT
+    llama.grows = llama.others_come = True
+    assert one.look().word == BUSY
+    assert len(llama.asked) == 2
+
+
+def test_a_stopped_process_is_silent_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "HEALTH_S", 0.3)
+    program = (
+        "import socket, sys, time\n"
+        "door = socket.create_server(('127.0.0.1', 0))\n"
+        "print(door.getsockname()[1], flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    argv = [sys.executable, "-S", "-c", program]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        url = f"http://127.0.0.1:{int(child.stdout.readline())}"
+        os.kill(child.pid, 19)
+        until(lambda: (found := process.stat(child.pid)) and found.state == "T", "it is stopped")
+        one = Looker(plan_of(url).sealed, Settings())
+        seen = one.look(child.pid)
+        child.kill()
+        child.wait()
+        dead = one.look(child.pid)
+    assert (seen.word, "is stopped (SIGSTOP)" in seen.detail) == (SUSPECT, True)
+    assert (dead.word, f"pid {child.pid} is gone" in dead.detail) == (SUSPECT, True)
+
+
+def test_nothing_listens() -> None:
+    seen = Looker(plan_of(f"http://127.0.0.1:{free_port()}").sealed, Settings()).look()
+    assert (seen.word, "refused" in seen.detail) == (SUSPECT, True)
+
+
+def test_what_a_run_holds_is_not_asked(llama: Llama, home: Path) -> None:
+    start = process.start_time(os.getpid()) or 0
+    run = home / "run"
+    records.write(Pointer("20260101-x", str(run), "me", os.getuid(), os.getpid(), start,
+                          started_at=time.time(), boot=process.boot_id()))  # fmt: skip
+    seen = looker(llama).look()
+    assert (seen.word, seen.detail, llama.asked) == (PLANNED, "run 20260101-x is on", [])
+    records.clear("20260101-x")
+    assert looker(llama).look().word == SERVING
+
+
+def test_what_a_rollback_holds_is_not_asked(llama: Llama) -> None:
+    one = looker(llama)
+    directory = one.plan.rollback_dir
+    directory.mkdir(parents=True)
+    lock = Lock(directory)
+    assert lock.taken()
+    assert (one.look().word, llama.asked) == (PLANNED, [])
+    lock.close()
+    assert one.look().word == SERVING
+
+
+def test_the_first_token_is_what_the_others_leave() -> None:
+    done = Completion(True, "", "", 16, 2.0, 10.0)
+    assert first_token_s(done) == pytest.approx(0.5)
+    assert first_token_s(replace(done, decode_tok_s=None)) is None
