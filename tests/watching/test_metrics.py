@@ -18,7 +18,7 @@ from console.common.errors import ConsoleError, Exit
 from console.host.sample import DiskSample, GpuReport, GpuSample, MemorySample, Sample
 from console.journal import watch_record as record
 from console.journal.watch_record import SERVING, WORDS, WatchState
-from console.render.metrics import BaselineFacts, RunFacts, text
+from console.render.watch.metrics import BaselineFacts, RunFacts, text
 from console.watch import scrape
 from console.watch.scrape import Scrape
 from tests.clock import FakeClock

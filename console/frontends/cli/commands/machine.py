@@ -109,20 +109,22 @@ def watch_commands(commands: Any) -> None:
     )  # fmt: skip
     parts = watch.add_subparsers(required=True, metavar="PART")
     add_command(
-        parts, "run", "watch:run", "watch in the foreground, which is what the unit starts",
-        site=True, data=False,
+        parts, "run", "watch.commands:run",
+        "watch in the foreground, which is what the unit starts", site=True, data=False,
     )  # fmt: skip
     starts = "install the systemd unit and start it"
-    install = add_command(parts, "install", "watch:install", starts, site=True)
-    add_command(parts, "status", "watch:status", "what the watch knows of the baseline", site=True)
-    gone = add_command(parts, "uninstall", "watch:uninstall", "stop and delete the unit")
+    install = add_command(parts, "install", "watch.commands:install", starts, site=True)
+    add_command(
+        parts, "status", "watch.commands:status", "what the watch knows of the baseline", site=True
+    )
+    gone = add_command(parts, "uninstall", "watch.commands:uninstall", "stop and delete the unit")
     for part in (install, gone):
         part.add_argument(
             "--system", action="store_true", help="a system unit instead of your own (root)"
         )
     metrics = add_command(
-        commands, "metrics", "metrics:metrics", "baseline, gauges, runs and gates for Prometheus",
-        site=True, data=False,
+        commands, "metrics", "watch.metrics:metrics",
+        "baseline, gauges, runs and gates for Prometheus", site=True, data=False,
     )  # fmt: skip
     metrics.add_argument(
         "--textfile", metavar="DIR",

@@ -17,7 +17,7 @@ from console.config.locate import demo_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
 from console.journal.watch_record import DOWN, WatchState
-from console.render.watching import lines
+from console.render.watch.status import lines
 from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, OPTIONS, Settings, WatchPlan
 

@@ -26,7 +26,7 @@ from console.journal.run_dir import RunDir, all_runs
 from console.journal.watch_record import DOWN, UP, WatchState
 from console.recovery.rollback import proof
 from console.recovery.rollback.sealed_plan import SealedPlan
-from console.render.metrics import BaselineFacts, RunFacts, text
+from console.render.watch.metrics import BaselineFacts, RunFacts, text
 from console.watch import plan as plans
 
 FILE = "omni_console.prom"

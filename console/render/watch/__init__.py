@@ -1,0 +1,1 @@
+"""The watch over the baseline for people and for Prometheus."""
