@@ -25,6 +25,7 @@ from console.common.redact import NONE, Known
 from console.config.playbook.inputs import InputValue, Offers
 from console.config.site.guard import LEASE, GuardModel, limits, trouble
 from console.config.site.notify import NotifyModel
+from console.config.site.schedule import ScheduleModel
 from console.config.site.service import (
     ComposeModel,
     EnvironmentModel,
@@ -183,9 +184,13 @@ class SiteModel(Strict):
     guards: list[GuardModel] = []
     notify: list[NotifyModel] = []
     watch: WatchModel = WatchModel()
+    schedule: list[ScheduleModel] = []
 
     @model_validator(mode="after")
     def _names(self) -> SiteModel:
+        names = [one.name for one in self.schedule]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"!two entries of schedule are called {twice[0]}")
         for old, new in self.aliases.items():
             if new in self.aliases:
                 raise ValueError(f"!alias {old} leads to {new}, which is an old name itself")

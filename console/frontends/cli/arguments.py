@@ -24,7 +24,7 @@ from console.frontends.cli.site.arguments import NAMES, site_commands
 VERSION = "0.1.0"
 ABOUT = "Operator console for large language models on your own workstation."
 HEADINGS = {
-    "Run": ("plan", "run", "tune", "attach", "tell", "resume", "abort", "promote"),
+    "Run": ("plan", "run", "schedule", "tune", "attach", "tell", "resume", "abort", "promote"),
     "See": ("runs", "show", "report", "logs", "recorder", "lessons"),
     "Models": ("check", "bench"),
     "Machine": ("doctor", "gauges", "watch", "metrics", "notify", "clean"),

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 def run(args: Namespace) -> int:
     """Check everything, start a detached runner, follow it. Nothing starts on bad input."""
+    if getattr(args, "at", ""):
+        from console.frontends.cli.site.schedule import at
+
+        return at(args)
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
     made = start(site, playbook, inputs_of(args.input), args)

@@ -29,6 +29,10 @@ def run_commands(commands: Any) -> None:
     add_start(run)
     rehearsal(run)
     run.add_argument("--keep", action="store_true", help="with --rehearse: keep its baseline up")
+    run.add_argument(
+        "--at", default="", metavar="TIME",
+        help="start it later, by a timer of systemd: 02:00, or 2026-11-27 02:00",
+    )  # fmt: skip
     _tune(commands)
     attach = add_command(commands, "attach", "run:attach", "follow a run from any terminal")
     add_run(attach)

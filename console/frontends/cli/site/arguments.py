@@ -1,4 +1,4 @@
-"""The arguments of `init`, `adopt` and `notify`."""
+"""The arguments of `init`, `adopt`, `notify` and `schedule`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from console.frontends.cli.parser import add_command
 
-NAMES = frozenset({"init", "adopt", "notify"})
+NAMES = frozenset({"init", "adopt", "notify", "schedule"})
 
 
 def site_commands(commands: Any) -> None:
@@ -49,3 +49,12 @@ def site_commands(commands: Any) -> None:
     notify.add_argument(
         "--channel", type=int, metavar="N", help="with --test: only the one with this number"
     )
+    schedule = add_command(
+        commands, "schedule", "site.schedule:schedule",
+        "runs that start by the clock: list them, `install` those of the site, `remove NAME`",
+        site=True,
+    )  # fmt: skip
+    schedule.add_argument(
+        "part", nargs="?", default="", metavar="install|remove", help="default: list"
+    )
+    schedule.add_argument("name", nargs="?", default="", metavar="NAME", help="default: all")

@@ -1,0 +1,115 @@
+"""`schedule`: runs by the clock, listed, installed and removed; and `run --at`."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from typing import Any
+
+from console.common.errors import Exit, UsageError
+from console.common.text import clean, one_line
+from console.common.units import format_duration
+from console.config.locate import inputs_of
+from console.config.locate import site as site_of
+from console.runner import schedule as timers
+from console.runner.schedule import Entry
+
+PARTS = ("install", "remove", "start")
+
+
+def schedule(args: Namespace) -> int:
+    """List, install or remove runs by the clock. Exit 0, or 2 for bad usage."""
+    if args.part == "start":
+        run = timers.start(args.name)
+        print(f"run {run.id} goes on; omni-console attach {run.id[-4:]}")
+        return int(Exit.OK)
+    if args.part == "remove":
+        return _remove(args)
+    if args.part == "install":
+        return _install(args)
+    if args.part:
+        raise UsageError(
+            f"schedule takes no '{one_line(args.part, 40)}'", f"there are: {', '.join(PARTS[:2])}"
+        )
+    return _listed(args)
+
+
+def at(args: Namespace) -> int:
+    """Have a playbook start later, once: `run --at`."""
+    from console.frontends.cli.run import lease_of
+
+    if args.yes or args.step:
+        raise UsageError("--at with --yes or --step", "a run without a person approves nothing")
+    site = site_of(args.site)
+    entry = timers.once(
+        args.playbook, args.at, inputs_of(args.input), lease_of(args), site, time.time()
+    )
+    timers.install(entry)
+    _print(args, [entry], f"{entry.playbook} starts at {entry.at}")
+    return int(Exit.OK)
+
+
+def _install(args: Namespace) -> int:
+    site = site_of(args.site)
+    wanted = timers.of_site(site)
+    if not wanted:
+        raise UsageError(
+            "this site schedules nothing", clean(str(site.path)),
+            "docs/how-to/night-shift.md describes `schedule:`",
+        )  # fmt: skip
+    path = str(site.path.resolve())
+    gone = {one.name for one in timers.installed() if one.site == path and not one.once}
+    for entry in wanted:
+        timers.install(entry)
+    for name in sorted(gone - {one.name for one in wanted}):
+        timers.remove(name)
+    _print(args, wanted, f"{len(wanted)} installed")
+    return int(Exit.OK)
+
+
+def _remove(args: Namespace) -> int:
+    names = [args.name] if args.name else [one.name for one in timers.installed()]
+    for name in names:
+        if not timers.remove(name):
+            there = ", ".join(one.name for one in timers.installed()) or "none"
+            raise UsageError(
+                f"no run is scheduled as '{one_line(name, 40)}'", f"there are: {there}"
+            )
+    if args.json:
+        print(json.dumps({"removed": names}))
+    else:
+        print(f"removed {', '.join(names)}" if names else "nothing is scheduled")
+    return int(Exit.OK)
+
+
+def _listed(args: Namespace) -> int:
+    entries = timers.installed()
+    here = {one.name for one in entries}
+    waiting = [one for one in timers.of_site(site_of(args.site)) if one.name not in here]
+    if not entries and not args.json:
+        print("nothing is scheduled: omni-console run PLAYBOOK --at 02:00, or `schedule:` in the "
+              "site file")  # fmt: skip
+    _print(args, entries, "")
+    if waiting and not args.json:
+        names = ", ".join(one.name for one in waiting)
+        print(f"not installed yet: {names}; omni-console schedule install")
+    return int(Exit.OK)
+
+
+def _print(args: Namespace, entries: list[Entry], words: str) -> None:
+    following = timers.following(entries)
+    if args.json:
+        rows: list[dict[str, Any]] = [
+            {"name": one.name, "playbook": one.playbook, "at": one.at, "lease_s": one.lease_s,
+             "once": one.once, "next": following[one.name]}
+            for one in entries
+        ]  # fmt: skip
+        print(json.dumps({"scheduled": rows}))
+        return
+    for one in entries:
+        when = following[one.name] or "not any more"
+        print(f"{one.name:<20} {clean(one.playbook, 60)}  at {one.at}, next {when}, lease "
+              f"{format_duration(one.lease_s)}")  # fmt: skip
+    if words:
+        print(words)

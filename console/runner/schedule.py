@@ -1,0 +1,268 @@
+"""Runs that start by the clock: a timer of systemd's for each, and the start itself.
+
+A run without a person has a lease, approves nothing and promotes nothing: an approval waits until
+it expires or the lease does, and then the baseline is brought back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.clock import SystemClock
+from console.common.errors import ConsoleError, UsageError
+from console.common.files import write_atomically
+from console.common.paths import module_argv
+from console.common.text import clean, one_line
+from console.config.locate import playbook_of
+from console.config.site.schedule import AT_FORM, TIME, USUAL_LEASE_S
+from console.config.site.site import Site, load_site
+from console.host import systemd
+from console.host.systemd import SYSTEMD, Unit
+from console.journal.run_dir import RunDir
+
+SERVICE = """\
+[Unit]
+Description=Starts a playbook of omni-console by the clock
+{order}
+[Service]
+Type=oneshot
+{user}{environment}ExecStart={command}
+TimeoutStartSec=infinity
+# the run goes on in a process of its own
+KillMode=process
+OOMPolicy=continue
+"""
+TIMER = """\
+[Unit]
+Description=When {playbook} of omni-console starts
+
+[Timer]
+OnCalendar={at}
+AccuracySec=1s
+
+[Install]
+WantedBy=timers.target
+"""
+PREFIX = "omni-console-run-"
+DAY_S = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run by the clock. `once`: at an absolute time, and then no more; `inputs` as they are
+    typed; `site`: its file, "" for the usual one."""
+
+    name: str
+    playbook: str
+    at: str
+    lease_s: float
+    inputs: dict[str, str] = field(default_factory=dict)
+    once: bool = False
+    site: str = ""
+
+    @property
+    def unit(self) -> Unit:
+        return systemd.unit(False, f"run-{self.name}")
+
+    @property
+    def timer(self) -> Path:
+        return self.unit.path.with_suffix(".timer")
+
+    @property
+    def calendar(self) -> str:
+        """The time as systemd reads it."""
+        return f"*-*-* {self.at}:00" if TIME.fullmatch(self.at) else self.at
+
+
+def of_site(site: Site) -> list[Entry]:
+    """What a site's file wants to be started."""
+    given = str(site.path.resolve())
+    lease_s = site.model.lease or USUAL_LEASE_S
+    return [
+        Entry(
+            one.name, one.playbook, one.at, one.lease or lease_s,
+            {name: _typed(value) for name, value in one.inputs.items()}, site=given,
+        )
+        for one in site.model.schedule
+    ]  # fmt: skip
+
+
+def _typed(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def once(
+    playbook: str, at: str, inputs: dict[str, str], lease_s: float | None, site: Site, now: float
+) -> Entry:
+    """A run at the next `HH:MM`, or at `YYYY-MM-DD HH:MM` of this machine's clock. Raises
+    UsageError for another form, and for a time that has passed."""
+    moment = _moment(at.strip(), now)
+    if moment <= now:
+        raise UsageError(f"--at {one_line(at, 40)}", "that time has passed")
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+    name = f"at-{time.strftime('%m%d-%H%M', time.localtime(moment))}-{os.urandom(2).hex()}"
+    lease = lease_s or site.model.lease or USUAL_LEASE_S
+    return Entry(name, playbook, when, lease, inputs, once=True, site=str(site.path.resolve()))
+
+
+def _moment(at: str, now: float) -> float:
+    if TIME.fullmatch(at):
+        today = time.strftime("%Y-%m-%d", time.localtime(now))
+        moment = time.mktime(time.strptime(f"{today} {at}", "%Y-%m-%d %H:%M"))
+        return moment if moment > now else moment + DAY_S
+    try:
+        return time.mktime(time.strptime(at, "%Y-%m-%d %H:%M"))
+    except ValueError:
+        form = "a time of day like 02:00, or a date with it like 2026-11-27 02:00"
+        raise UsageError(f"--at {one_line(at, 40)}", f"expected {form}") from None
+
+
+# -- timers ----------------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    return paths.state_dir() / "schedule"
+
+
+def install(entry: Entry) -> None:
+    """Write what is started and its timer, and start the timer. The playbook has to load on the
+    site now. Raises ConsoleError; then nothing is left."""
+    _possible(entry)
+    site = load_site(Path(entry.site)) if entry.site else _usual_site()
+    pairs = [f"{name}={value}" for name, value in entry.inputs.items()]
+    playbook_of(entry.playbook, pairs, site)
+    unit = entry.unit
+    argv = [*module_argv("console.cli"), "schedule", "start", entry.name]
+    service = systemd.filled(SERVICE, unit, argv, dict(os.environ))
+    paths.make(folder())
+    unit.path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder() / f"{entry.name}.json", json.dumps(asdict(entry), indent=1) + "\n")
+    write_atomically(unit.path, service)
+    timer = TIMER.format(
+        playbook=one_line(entry.playbook, 80).replace("%", "%%"), at=entry.calendar
+    )
+    write_atomically(entry.timer, timer)
+    try:
+        unit.systemctl("daemon-reload")
+        unit.systemctl("enable", "--now", entry.timer.name)
+    except ConsoleError as error:
+        remove(entry.name)
+        hint = f"`at` is {AT_FORM}; `systemd-analyze calendar` explains one"
+        raise ConsoleError(
+            f"the timer of {entry.name} cannot be started", str(error), hint
+        ) from None
+
+
+def _possible(entry: Entry) -> None:
+    if not SYSTEMD.exists() or not shutil.which("systemctl"):
+        hint = "cron can start `omni-console run PLAYBOOK --detach --lease TIME` instead"
+        raise UsageError("this machine is not run by systemd", str(SYSTEMD), hint)
+    if not entry.unit.lingers:
+        raise UsageError(
+            f"{entry.unit.user} does not linger: nothing would start while nobody is logged in", "",
+            f"sudo loginctl enable-linger {entry.unit.user}",
+        )  # fmt: skip
+
+
+def remove(name: str) -> bool:
+    """Stop and delete a timer and what it starts; False if there was none. A run that it has
+    started goes on. Raises ConsoleError."""
+    entry = Entry(name, "", "", 0.0)
+    files = (entry.timer, entry.unit.path, folder() / f"{name}.json")
+    if not any(path.exists() for path in files):
+        return False
+    try:
+        if entry.timer.exists():
+            entry.unit.systemctl("disable", "--now", entry.timer.name)
+    finally:
+        for path in files:
+            path.unlink(missing_ok=True)
+    entry.unit.systemctl("daemon-reload")
+    return True
+
+
+def installed() -> list[Entry]:
+    """What has a timer, by name. A file that cannot be read is left out."""
+    found = []
+    for path in sorted(folder().glob("*.json")):
+        try:
+            found.append(Entry(**json.loads(path.read_text("utf-8"))))
+        except (OSError, ValueError, TypeError):
+            continue
+    return found
+
+
+def following(entries: Iterable[Entry]) -> dict[str, str]:
+    """When each timer fires next, in systemd's words; "" for one that does not any more."""
+    found = {}
+    for entry in entries:
+        try:
+            words = entry.unit.systemctl(
+                "show", entry.timer.name, "--property=NextElapseUSecRealtime", "--value"
+            )
+        except ConsoleError:
+            words = ""
+        found[entry.name] = clean(words.strip(), 80)
+    return found
+
+
+# -- the start -------------------------------------------------------------------------------------
+
+
+def start(name: str) -> RunDir:
+    """Start what a timer stands for, detached; one that is started once is removed. What keeps it
+    from starting is told as the site's `notify:` says. Raises ConsoleError."""
+    if not re.fullmatch(r"[a-z0-9-]+", name):
+        raise UsageError(f"no run is scheduled as '{one_line(name, 40)}'")
+    entry = next((one for one in installed() if one.name == name), None)
+    if entry is None:
+        raise UsageError(f"no run is scheduled as '{name}'", str(folder()), "omni-console schedule")
+    try:
+        return _begin(entry)
+    finally:
+        if entry.once:
+            remove(entry.name)
+
+
+def _begin(entry: Entry) -> RunDir:
+    from console.runner.launch import begin
+
+    site = load_site(Path(entry.site)) if entry.site else _usual_site()
+    try:
+        pairs = [f"{name}={value}" for name, value in entry.inputs.items()]
+        playbook = playbook_of(entry.playbook, pairs, site)
+        return begin(
+            site, playbook, entry.inputs, step=False, say=lambda text: print(text, flush=True),
+            lease_s=entry.lease_s,
+        )  # fmt: skip
+    except ConsoleError as error:
+        _tell(site, entry, error)
+        raise
+
+
+def _tell(site: Site, entry: Entry, error: ConsoleError) -> None:
+    from console.notify.event import Event
+    from console.notify.outbox import post
+
+    now = SystemClock().now()
+    words = f"It did not start: {error}. The baseline was not touched."
+    title = f"{one_line(entry.playbook, 60)} did not start"
+    data = {"playbook": entry.playbook, "schedule": entry.name}
+    event = Event("run-end", f"schedule:{entry.name}:{now:.0f}", title, clean(words, 1500), now,
+                  site.name, "", data)  # fmt: skip
+    post(site.model.notify, event)
+
+
+def _usual_site() -> Site:
+    from console.config.locate import site
+
+    return site(None)
