@@ -6,6 +6,7 @@ it expires or the lease does, and then the baseline is brought back.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -180,12 +181,10 @@ def remove(name: str) -> bool:
     files = (entry.timer, entry.unit.path, folder() / f"{name}.json")
     if not any(path.exists() for path in files):
         return False
-    try:
-        if entry.timer.exists():
-            entry.unit.systemctl("disable", "--now", entry.timer.name)
-    finally:
-        for path in files:
-            path.unlink(missing_ok=True)
+    with contextlib.suppress(ConsoleError):  # systemd has not loaded one with a wrong time
+        entry.unit.systemctl("disable", "--now", entry.timer.name)
+    for path in files:
+        path.unlink(missing_ok=True)
     entry.unit.systemctl("daemon-reload")
     return True
 

@@ -38,7 +38,7 @@ def test_a_timer_starts_a_run_with_a_lease_while_nobody_is_logged_in(guest: Gues
     guest.machine.logged_out()
     guest.until(lambda: guest.engines(8081) and not guest.engines(8080), "the trial is up")
     [one] = guest.look("runs", "--json").json["runs"]
-    run = str(one["id"])
+    run = str(one["run"])
     where = f"{HOME}/.local/state/omni-console/runs/{run}/run.json"
     meta = json.loads(guest.machine.user("cat", where).stdout)
     assert (meta["lease_s"], meta["yes"]) == (7200.0, False)
