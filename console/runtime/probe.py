@@ -244,11 +244,11 @@ def health(url: str, path: str = "/health", timeout_s: float = 2.0) -> tuple[Hea
     if reply.status == 200:
         return Health.SERVING, f"HTTP 200{note}"
     if reply.status == 503:
-        return Health.LOADING, (_message(reply.body) or "HTTP 503") + note
-    return Health.UNHEALTHY, f"HTTP {reply.status} {_message(reply.body)}".rstrip() + note
+        return Health.LOADING, (error_words(reply.body) or "HTTP 503") + note
+    return Health.UNHEALTHY, f"HTTP {reply.status} {error_words(reply.body)}".rstrip() + note
 
 
-def _message(body: bytes) -> str:
+def error_words(body: bytes) -> str:
     """The `error.message` of a JSON body, else its beginning, but never a page's; clean."""
     if body.lstrip()[:1] == b"<":
         return "(a page, no answer of an engine)"
@@ -304,7 +304,7 @@ def complete(
 def _judge(reply: Reply, note: str) -> Completion:
     elapsed = reply.elapsed_s
     if reply.status != 200:
-        detail = f"HTTP {reply.status} {_message(reply.body)}".rstrip() + note
+        detail = f"HTTP {reply.status} {error_words(reply.body)}".rstrip() + note
         return Completion(False, detail, "", 0, elapsed, None)
     try:
         value = json.loads(reply.body)

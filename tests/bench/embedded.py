@@ -44,11 +44,11 @@ def served(write: Callable[[Path], int]) -> Any:
 
 
 @contextmanager
-def embedded(model: Path) -> Iterator[str]:
+def embedded(model: Path, *flags: str) -> Iterator[str]:
     """The demo's engine on this model, with one thread; its address, once it serves."""
     log = model.with_suffix(".log")
     argv = [sys.executable, "-m", "console.rehearsal.demo.engine", "--model", str(model)]
-    argv += ["--port", "0", "--threads", "1", "--ctx", "4096"]
+    argv += ["--port", "0", "--threads", "1", "--ctx", "4096", *flags]
     with log.open("wb") as out, running(argv, stdout=out, stderr=out) as server:
 
         def serves() -> re.Match[str] | None:

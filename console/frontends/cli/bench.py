@@ -1,27 +1,34 @@
-"""`bench`: measure one endpoint, as a benchmark step does."""
+"""`bench` and `check contract`: ask one server, to measure it or to compare what it answers."""
 
 from __future__ import annotations
 
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
 
 from console.bench.benchmark import Benchmark, BenchmarkResult, Protocol, run_words
 from console.bench.client import Waiting
 from console.bench.concurrency import Level
+from console.bench.contract.compare import Change, Comparison, compare
+from console.bench.contract.fingerprint import Fingerprint, read_fingerprint, take
 from console.bench.interference import Engine, Surroundings
 from console.bench.metrics import Sample
 from console.bench.statistics import median
 from console.common.errors import Exit, UsageError
-from console.common.text import clean
-from console.common.units import DURATION_FORM, format_number, parse_duration
+from console.common.files import write_atomically
+from console.common.text import clean, columns
+from console.common.units import DURATION_FORM, format_number, parse_duration, plural
 from console.host.ports import listener
+
+MOST_ROWS = 40
+"""Changes in the table of a contract; --json has them all."""
 
 
 def bench(args: Namespace) -> int:
     """Exit 0 with figures, 4 when not one run was valid."""
-    if not args.url.startswith(("http://", "https://")):
-        raise UsageError(f"'{clean(args.url, 80)}' is not a URL", "expected http://HOST:PORT")
+    _check_url(args.url)
 
     def progress(number: int, planned: int, sample: Sample) -> None:
         rate = f"{sample.tok_s:.1f} tok/s" if sample.tok_s is not None else ""
@@ -104,3 +111,74 @@ def _level(level: Level) -> str:
     count = f"({level.valid} of {level.requests} requests valid)"
     name = f"{level.streams} streams"
     return f"{name:<14} {', '.join(parts) or 'no valid request'} {count}"
+
+
+def contract(args: Namespace) -> int:
+    """What a server answers to the cases of a contract, compared with another one or with what one
+    answered before. Exit 0 if it is the same, 3 if not, 4 if there was nothing to compare."""
+    from console.config.contract import contract_cases
+
+    _check_url(args.url)
+    cases = contract_cases(Path(args.cases).expanduser() if args.cases else None)
+    before = None
+    if args.against and not args.against.startswith(("http://", "https://")):
+        before = read_fingerprint(Path(args.against).expanduser())
+
+    def taken(url: str) -> Fingerprint:
+        def say(number: int, of: int, case: str) -> None:
+            if number % len(cases) == 0:
+                _say(f"{clean(url, 80)}: {plural(of - number, 'request')} to go, {case} first")
+
+        return take(url, cases, repeat=args.repeat, say=say)
+
+    after = taken(args.url)
+    if args.save:
+        _save(Path(args.save).expanduser(), after)
+    if args.against and before is None:
+        before = taken(args.against)
+    found = compare(before.of(cases), after) if before is not None else None
+    if args.json:
+        told = found.to_json() if found is not None else None
+        print(json.dumps({"fingerprint": after.to_json(), "comparison": told}))
+    else:
+        print("\n".join(_contract_lines(after, found)))
+    if found is None or (found.same and found.compared):
+        return int(Exit.OK)
+    return int(Exit.NO_GO if found.compared else Exit.HOLD)
+
+
+def _check_url(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"'{clean(url, 80)}' is not a URL", "expected http://HOST:PORT")
+
+
+def _save(path: Path, found: Fingerprint) -> None:
+    try:
+        write_atomically(path, json.dumps(found.to_json(), indent=1) + "\n")
+    except OSError as error:
+        raise UsageError(f"--save {clean(str(path), 80)}", error.strerror or str(error)) from error
+
+
+def _contract_lines(after: Fingerprint, found: Comparison | None) -> Iterator[str]:
+    """What was asked of it, and what is different, a line for each case."""
+    own = after.unsteady
+    steady = f", differs from itself in {len(own)} ({', '.join(own[:3])})" if own else ""
+    yield f"{plural(len(after.cases), 'case')}, {after.offered} offered{steady}"
+    if found is None:
+        missing = [name for name, one in after.cases.items() if "offered" not in one.states]
+        yield from (f"  not offered: {name}" for name in missing)
+        return
+    yield found.words()
+    width = max((len(one.case) for one in found.changes), default=0)
+    for one in found.changes[:MOST_ROWS]:
+        yield _change(one, width)
+    if len(found.changes) > MOST_ROWS:
+        yield f"  and {len(found.changes) - MOST_ROWS} more: --json has them all"
+
+
+def _change(one: Change, width: int) -> str:
+    """`  props     chat template: 141 characters … → 803 characters …`"""
+    fact = "" if one.part == "state" else f"{one.fact}: "
+    line = clean(f"  {one.case:<{width}}  {fact}{one.before} → {one.after}", 1000)
+    wide = columns(sys.stdout)
+    return line if len(line) <= wide else f"{line[: wide - 1]}…"

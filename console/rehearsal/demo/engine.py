@@ -54,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--alias", default="", help="model name that the API reports")
     parser.add_argument("--parallel", type=int, default=1, help="slots")
+    parser.add_argument("--chat-template", default="", help="a Jinja template, not the model's own")
+    parser.add_argument("--jinja", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--cache-ram", type=int, default=8192, help="prompt cache limit in MiB")
     return parser
 
@@ -105,6 +107,9 @@ def _parameters(package: Any, options: argparse.Namespace) -> Any:
         CACHES[options.cache_type_k],
         CACHES[options.cache_type_v],
     )
+    params.use_jinja = options.jinja
+    if options.chat_template:
+        params.chat_template = options.chat_template
     params.n_gpu_layers = 0
     params.no_op_offload = True
     params.fit_params = False

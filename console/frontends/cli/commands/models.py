@@ -44,6 +44,7 @@ def check_commands(commands: Any) -> None:
                      help="the engine's own arguments: everything that follows")  # fmt: skip
     _check_host(parts)
     _check_build(parts)
+    _check_contract(parts)
     imports = add_command(
         parts, "imports", "check:imports", "whether modules of an image can be imported", site=True
     )
@@ -88,6 +89,20 @@ def _check_build(parts: Any) -> None:
     _several(build, "--build-arg", "NAME=VALUE", "a build argument")
     _several(build, "--module", "MODULE", "a module that the image has to import")
     add_input(build)
+
+
+def _check_contract(parts: Any) -> None:
+    contract = add_command(
+        parts, "contract", "bench:contract",
+        "whether a server answers as another one does: tools, schemas, words, errors",
+    )  # fmt: skip
+    contract.add_argument("url", metavar="URL", help="the server's address, http://HOST:PORT")
+    contract.add_argument("--against", default="", metavar="FILE|URL",
+                          help="compare with what --save kept, or with another server")  # fmt: skip
+    contract.add_argument("--cases", default="", metavar="FILE", help="cases of your own, too")
+    contract.add_argument("--save", default="", metavar="FILE", help="keep what it answers")
+    contract.add_argument("--repeat", type=int, default=2, choices=range(1, 10), metavar="N",
+                          help="ask each case N times (default 2), to see what varies")  # fmt: skip
 
 
 def _several(parser: Any, flag: str, metavar: str, words: str) -> None:

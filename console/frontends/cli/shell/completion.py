@@ -24,7 +24,7 @@ PLACES = {
     "SERVICE": "services", "SERVICE|STEP": "logs", "STEP": "steps",
 }  # fmt: skip
 """What an argument is called in the help → the kind of value that stands there."""
-FILES = ("FILE", "PATH", "PATH|URL|REPO", "REPO[@REV]|URL|PATH")
+FILES = ("FILE", "FILE|URL", "PATH", "PATH|URL|REPO", "REPO[@REV]|URL|PATH")
 ALSO_FILES = ("playbooks",)
 """Kinds in whose place a path may stand, too."""
 

@@ -1,0 +1,242 @@
+"""Asks a server one case of a contract, and gives its answer as facts.
+
+Every request has a deadline over the whole exchange. A server that refuses what a case asks for
+does not offer it, which is a fact to compare like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from console.bench.benchmark import fetch_json, model_of
+from console.bench.client import PATHS, endpoint
+from console.bench.contract import answer as read
+from console.bench.contract.answer import FITS, REFUSED, SILENT, Answer, Message, Tree
+from console.bench.sse import json_object
+from console.common.text import one_line
+from console.host import matching
+from console.runtime.probe import ProbeError, Reply, error_words, fetch
+
+GROUPS = {
+    "tools": "tools", "object": "schema", "grammar": "schema", "answer": "answers",
+    "reasoning": "protocol", "stop": "protocol", "usage": "protocol", "page": "protocol",
+    "request": "protocol",
+}  # fmt: skip
+"""What a kind of case tells about: tools, schema, protocol or answers."""
+BODY_LIMIT = 8 * 2**20
+MOST_CONTEXT = 2_000_000
+"""Tokens of context for which a prompt that is too long is made."""
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question to a server. `ask` is what the file says of it, as plain JSON."""
+
+    id: str
+    kind: str
+    ask: Mapping[str, Any]
+    timeout_s: float = 120.0
+
+    @property
+    def group(self) -> str:
+        return GROUPS[self.kind]
+
+    @property
+    def digest(self) -> str:
+        """Names what is asked: answers to different questions are not compared."""
+        asked = json.dumps([self.kind, dict(self.ask)], sort_keys=True)
+        return hashlib.sha256(asked.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server, as far as a request to it has to know: `context` are its tokens, if it says so."""
+
+    url: str
+    model: str = ""
+    engine: str = ""
+    build: str = ""
+    context: int | None = None
+
+
+def look(url: str, model: str = "") -> Server:
+    """What the server says of itself; never raises."""
+    props = fetch_json(url, "/props")
+    info = fetch_json(url, "/get_server_info") if not props else {}
+    rows = fetch_json(url, "/v1/models").get("data")
+    first = rows[0] if isinstance(rows, list) and rows and isinstance(rows[0], dict) else {}
+    settings = props.get("default_generation_settings")
+    sizes = (
+        settings.get("n_ctx") if isinstance(settings, dict) else None,
+        first.get("max_model_len"), info.get("context_length"),
+    )  # fmt: skip
+    context = next((one for one in sizes if type(one) is int and 0 < one <= MOST_CONTEXT), None)
+    owner = "llama.cpp" if props else one_line(str(first.get("owned_by") or ""), 40)
+    name = model or model_of(url) or str(props.get("model_alias") or "")
+    return Server(url, name, owner, one_line(str(props.get("build_info") or ""), 80), context)
+
+
+def ask(server: Server, case: Case) -> Answer:
+    """Ask one case. Never raises: what went wrong is in the answer."""
+    return _ASKED[case.kind](server, case)
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def _send(server: Server, case: Case, path: str, body: bytes | None) -> Reply | Answer:
+    headers = {"Content-Type": "application/json"} if body is not None else None
+    try:
+        return fetch(
+            endpoint(server.url, path), body=body, timeout_s=case.timeout_s, limit=BODY_LIMIT,
+            headers=headers,
+        )  # fmt: skip
+    except ProbeError as error:
+        return Answer(SILENT, one_line(str(error), 200))
+
+
+def _body(server: Server, case: Case, more: Mapping[str, Any]) -> Tree:
+    """A greedy request with the case's prompt or messages."""
+    asked = case.ask
+    talk = asked.get("messages") or [{"role": "user", "content": asked.get("prompt", "")}]
+    if asked.get("endpoint") == "completions":
+        talked: Tree = {"prompt": asked.get("prompt", "")}
+    else:
+        talked = {"messages": talk}
+    body = {
+        "model": server.model or "default",
+        **talked,
+        "temperature": 0,
+        "seed": SEED,
+        "max_tokens": asked.get("max_tokens", 24),
+        "stream": bool(asked.get("stream")),
+    }
+    if server.engine == "llama.cpp":  # where a prompt begins in a cache may change its answer
+        body["cache_prompt"] = False
+    if body["stream"]:
+        body["stream_options"] = {"include_usage": True}
+    return body | dict(more)
+
+
+def _talk(server: Server, case: Case, more: Mapping[str, Any]) -> Message | Answer:
+    """The message that a server answers with, or why there is none."""
+    plain = case.ask.get("endpoint") == "completions"
+    path = PATHS["completions" if plain else "chat"]
+    body = _body(server, case, more)
+    reply = _send(server, case, path, json.dumps(body).encode())
+    if isinstance(reply, Answer):
+        return reply
+    if reply.status != 200:
+        return Answer(REFUSED, f"HTTP {reply.status} {error_words(reply.body)}".strip())
+    found = (read.streamed if body["stream"] else read.whole)(reply.body)
+    return found or Answer(REFUSED, f"no completion: {error_words(reply.body)}")
+
+
+def _answer(server: Server, case: Case) -> Answer:
+    """Greedy, and with the probabilities of its tokens where the server gives them."""
+    plain = case.ask.get("endpoint") == "completions"
+    found = _talk(server, case, {} if plain else {"logprobs": True, "top_logprobs": 1})
+    if isinstance(found, Answer) and found.state == REFUSED and not plain:
+        found = _talk(server, case, {})
+    if isinstance(found, Answer):
+        return found
+    return Answer(content=read.said(found), tokens=found.tokens)
+
+
+def _tools(server: Server, case: Case) -> Answer:
+    tools = [{"type": "function", "function": dict(one)} for one in case.ask["tools"]]
+    more: Tree = {"tools": tools, "tool_choice": case.ask.get("choice", "auto")}
+    if case.ask.get("parallel"):
+        more["parallel_tool_calls"] = True
+    found = _talk(server, case, more)
+    if isinstance(found, Answer):
+        return found
+    schemas = {str(one.get("name")): one.get("parameters") or {} for one in case.ask["tools"]}
+    form, content = read.called(found, schemas)
+    return Answer(form=form, content=content)
+
+
+def _object(server: Server, case: Case) -> Answer:
+    schema = case.ask["schema"]
+    wanted = {"name": "answer", "strict": True, "schema": schema}
+    found = _talk(server, case, {"response_format": {"type": "json_schema", "json_schema": wanted}})
+    if isinstance(found, Answer):
+        return found
+    why = read.unfit(found.content, schema)
+    content = read.said(found) if why else {"values": read.canonical(found.content)}
+    return Answer(form={"object": why or FITS}, content=content)
+
+
+def _grammar(server: Server, case: Case) -> Answer:
+    found = _talk(server, case, {"grammar": case.ask["grammar"]})
+    if isinstance(found, Answer):
+        return found
+    try:
+        [fits] = matching.quick(case.ask["matches"], [found.content], whole=True)
+        form = {"text": FITS if fits is not None else "does not fit the grammar"}
+    except matching.TooSlow as error:
+        form = {"text": str(error)}
+    return Answer(form=form, content=read.said(found))
+
+
+def _reasoning(server: Server, case: Case) -> Answer:
+    found = _talk(server, case, {})
+    if isinstance(found, Answer):
+        return found
+    return Answer(form={"reasoning": read.thought(found)}, content=read.said(found))
+
+
+def _stop(server: Server, case: Case) -> Answer:
+    words = list(case.ask["words"])
+    found = _talk(server, case, {"stop": words})
+    if isinstance(found, Answer):
+        return found
+    there = any(word in found.content for word in words)
+    return Answer(form={"finish": found.finish, "stop word in the text": there})
+
+
+def _usage(server: Server, case: Case) -> Answer:
+    found = _talk(server, case, {})
+    return found if isinstance(found, Answer) else Answer(form=read.counted(found))
+
+
+def _page(server: Server, case: Case) -> Answer:
+    """Fields of a page that describes the server, like /props."""
+    reply = _send(server, case, case.ask["path"], None)
+    if isinstance(reply, Answer):
+        return reply
+    data = json_object(reply.body) if reply.status == 200 else None
+    if data is None:
+        return Answer(REFUSED, f"HTTP {reply.status} {error_words(reply.body)}".strip())
+    fields: Mapping[str, str] = case.ask["fields"]
+    return Answer(form={name: read.found_at(data, path) for name, path in fields.items()})
+
+
+def _request(server: Server, case: Case) -> Answer:
+    """A request that is not as it should be, and the status and kind of error that it gets."""
+    if case.ask.get("too_long"):
+        if server.context is None:
+            return Answer(REFUSED, "the server does not say how long its context is")
+        body = json.dumps(_body(server, case, {
+            "messages": [{"role": "user", "content": " a" * (server.context + 64)}],
+        }))  # fmt: skip
+    elif "raw" in case.ask:
+        body = case.ask["raw"]
+    else:
+        body = json.dumps(_body(server, case, case.ask["body"]))
+    reply = _send(server, case, case.ask.get("path", PATHS["chat"]), body.encode())
+    if isinstance(reply, Answer):
+        return reply
+    kind = "none" if reply.status == 200 else read.error_kind(reply.body)
+    return Answer(form={"status": reply.status, "error": kind})
+
+
+_ASKED: dict[str, Callable[[Server, Case], Answer]] = {
+    "answer": _answer, "tools": _tools, "object": _object, "grammar": _grammar,
+    "reasoning": _reasoning, "stop": _stop, "usage": _usage, "page": _page, "request": _request,
+}  # fmt: skip

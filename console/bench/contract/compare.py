@@ -1,0 +1,283 @@
+"""What is different in a server, against the fingerprint of another one, as facts with words.
+
+A fact is different if the first server always gave the same and the second one never gives that.
+What the first server itself gave once so and once so is noise, and is counted apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from console.bench.contract.answer import OFFERED, Answer, Token
+from console.bench.contract.fingerprint import Asked, Fingerprint
+from console.common.text import clean
+from console.common.units import plural
+
+MOST_NAMED = 3
+SHOWN = 60
+"""Characters of a value in a table."""
+STATE, FORM, CONTENT = "state", "form", "content"
+NOUNS = {
+    "tools": ("tools", "tool"), "schema": ("schemas", "schema"),
+    "protocol": ("protocol", "protocol"),
+}  # fmt: skip
+"""What several and one of a group are called, in the order of the words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One fact that is different. `part`: whether it is offered at all, its form, or its words."""
+
+    case: str
+    group: str
+    part: str
+    fact: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two servers by their answers to the same cases. `asked`: how many of each group both were
+    asked; `worded`: in how many cases words can be compared; `noisy`, `own_noise`: cases in which
+    the first, and in which only the second differs from itself; `apart`: cases that only one was
+    asked."""
+
+    changes: tuple[Change, ...]
+    asked: dict[str, int]
+    worded: int
+    noisy: tuple[str, ...] = ()
+    own_noise: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
+    dropped: frozenset[str] = frozenset()
+    """Groups of which the second server gives nothing any more."""
+    called: bool = True
+    """Whether a tool was called by either of them."""
+
+    @property
+    def same(self) -> bool:
+        return not self.changes
+
+    @property
+    def compared(self) -> int:
+        return sum(self.asked.values())
+
+    def cases(self, group: str = "", part: str = "") -> list[str]:
+        """The cases that changed; of a group, or in a part, where one is named. Words that are
+        different are no change of form."""
+        found = (
+            one.case for one in self.changes
+            if group in ("", one.group) and (part == one.part or not part)
+        )  # fmt: skip
+        return list(dict.fromkeys(found))
+
+    def formed(self, group: str) -> list[str]:
+        """The cases of a group in which more than words changed."""
+        found = (one.case for one in self.changes if one.group == group and one.part != CONTENT)
+        return list(dict.fromkeys(found))
+
+    @property
+    def differing(self) -> list[str]:
+        """The cases whose words are different, though both servers answered."""
+        return self.cases(part=CONTENT)
+
+    def metrics(self) -> dict[str, tuple[float | None, int]]:
+        """Each figure that a gate can ask for, and how many cases it is of."""
+        share = len(self.differing) / self.worded if self.worded else None
+        return {
+            "changed": (len(self.cases()) if self.compared else None, self.compared),
+            "answers_differ": (share, self.worded),
+            **{
+                f"{group}_changed": (
+                    len(self.formed(group)) if self.asked.get(group) else None,
+                    self.asked.get(group, 0),
+                )
+                for group in ("tools", "schema", "protocol")
+            },
+        }
+
+    def words(self) -> str:
+        """`same tools; schema case enum changed; 2 of 40 answers differ`"""
+        if not self.compared:
+            return "nothing to compare: no case was asked of both"
+        told = [*self._told()]
+        if self.apart:
+            told.append(f"{plural(len(self.apart), 'case')} asked of one only")
+        return "; ".join(told)
+
+    def _told(self) -> Iterator[str]:
+        for group in NOUNS:
+            if self.asked.get(group):
+                yield self._group(group)
+        noise = len(self.noisy)
+        own = f" (the baseline differs from itself in {noise})" if noise else ""
+        if count := len(self.differing):
+            verb = "differs" if count == 1 else "differ"
+            yield f"{count} of {plural(self.worded, 'answer')} {verb}{own}"
+        elif silent := self.formed("answers"):
+            yield f"{plural(len(silent), 'answer')} missing{own}"
+        elif self.worded:
+            yield f"same answers{own}"
+        if self.own_noise:
+            yield f"differs from itself in {plural(len(self.own_noise), 'case')}"
+
+    def _group(self, group: str) -> str:
+        several, one = NOUNS[group]
+        changed = self.formed(group)
+        if not changed:
+            unseen = group == "tools" and not self.called
+            return f"same {several}" + (", of which none was called" if unseen else "")
+        if group in self.dropped:
+            return f"{several} dropped"
+        if group == "protocol":
+            return f"{self._facts(group)} changed"
+        if len(changed) == 1:
+            return f"{one} case {changed[0]} changed"
+        named = _some(changed)
+        return f"{len(changed)} of {self.asked[group]} {one} cases changed ({named})"
+
+    def _facts(self, group: str) -> str:
+        """What changed of each case, by its first fact: `chat template of props, too-long`."""
+        first: dict[str, str] = {}
+        for one in self.changes:
+            if one.group == group and one.part != CONTENT:
+                words = one.case if one.part == STATE else f"{one.fact} of {one.case}"
+                first.setdefault(one.case, words)
+        return _some([*first.values()])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "same": self.same, "words": self.words(), "compared": self.compared,
+            "changes": [asdict(one) for one in self.changes],
+            "noisy": list(self.noisy), "own_noise": list(self.own_noise),
+            "apart": list(self.apart),
+            "metrics": {name: value for name, (value, _) in self.metrics().items()},
+        }  # fmt: skip
+
+
+def compare(before: Fingerprint, after: Fingerprint) -> Comparison:
+    """What is different in `after`; cases that do not ask the same are not compared."""
+    both = [
+        name for name, one in after.cases.items()
+        if name in before.cases and before.cases[name].digest == one.digest
+    ]  # fmt: skip
+    changes: list[Change] = []
+    noisy, own, asked, worded = [], [], dict[str, int](), 0
+    for name in both:
+        first, second = before.cases[name], after.cases[name]
+        asked[second.group] = asked.get(second.group, 0) + 1
+        changes += _changes(name, first, second)
+        worded += bool(first.names(CONTENT) and second.names(CONTENT))
+        if name in before.unsteady:
+            noisy.append(name)
+        elif name in after.unsteady:
+            own.append(name)
+    apart = [name for name in {**before.cases, **after.cases} if name not in both]
+    pairs = [(before.cases[name], after.cases[name]) for name in both]
+    dropped = {
+        group for group in asked
+        if _dropped(*map(list, zip(*(p for p in pairs if p[1].group == group), strict=True)))
+    }  # fmt: skip
+    changes.sort(key=lambda one: one.part == CONTENT)
+    called = any(_called(one) for pair in pairs for one in pair)
+    return Comparison(
+        tuple(changes), asked, worded, tuple(noisy), tuple(own), tuple(apart), frozenset(dropped),
+        called,
+    )  # fmt: skip
+
+
+def _dropped(before: list[Asked], after: list[Asked]) -> bool:
+    """Whether the first server offered something of a group, or called a tool of it, and the second
+    never does."""
+    return any(any(map(gave, before)) and not any(map(gave, after)) for gave in (_offered, _called))
+
+
+def _offered(one: Asked) -> bool:
+    return OFFERED in one.states
+
+
+def _called(one: Asked) -> bool:
+    return any(one.values(FORM, "calls"))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _changes(name: str, first: Asked, second: Asked) -> Iterator[Change]:
+    if _differ(first.states, second.states):
+        yield Change(name, second.group, STATE, "offered", _state(first), _state(second))
+    if OFFERED not in first.states or OFFERED not in second.states:
+        return
+    for part in (FORM, CONTENT):
+        for fact in dict.fromkeys((*first.names(part), *second.names(part))):
+            left, right = first.values(part, fact), second.values(part, fact)
+            if not _differ(left, right):
+                continue
+            if part == FORM:
+                yield Change(name, second.group, part, fact, _shown(left[0]), _shown(right[0]))
+                continue
+            words = _texts(first, second, left[0], right[0])
+            yield Change(name, second.group, part, fact, *words)
+            break  # the text ended otherwise, too: that is no news beside it
+
+
+def _differ(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether the first gave always the same, and the second never gives that."""
+    return all(one == left[0] for one in left) and left[0] not in right
+
+
+def _state(one: Asked) -> str:
+    why = next((answer.why for answer in one.answers if answer.why), "")
+    return clean(f"{one.states[0]} ({why})" if why else one.states[0], 160)
+
+
+def _texts(first: Asked, second: Asked, left: Any, right: Any) -> tuple[str, str]:
+    """Where two texts part: the first token that differs with its probability, where servers give
+    them, else the words from there on."""
+    found = _parting(first.answers[0], second.answers[0])
+    if found is not None:
+        at, one, other = found
+        return f"token {at + 1}: {_token(one)}", _token(other)
+    if not (isinstance(left, str) and isinstance(right, str)):
+        return _shown(left), _shown(right)
+    same = next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
+                min(len(left), len(right)))  # fmt: skip
+    start = max(0, same - 12)
+    lead = "…" if start else ""
+    return f"{lead}{_shown(left[start:])}", f"{lead}{_shown(right[start:])}"
+
+
+def _parting(one: Answer, other: Answer) -> tuple[int, Token | None, Token | None] | None:
+    """The first token at which two answers part; None where they do not, or are not known."""
+    if not one.tokens or not other.tokens:
+        return None
+    for at in range(max(len(one.tokens), len(other.tokens))):
+        left = one.tokens[at] if at < len(one.tokens) else None
+        right = other.tokens[at] if at < len(other.tokens) else None
+        if left is None or right is None or left[0] != right[0]:
+            return at, left, right
+    return None
+
+
+def _token(token: Token | None) -> str:
+    if token is None:
+        return "the end"
+    return f"{clean(json.dumps(token[0], ensure_ascii=False), 40)} (p {token[1]:.2g})"
+
+
+def _shown(value: Any) -> str:
+    """A value of a fact, short and clean."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return clean(", ".join(map(str, value)), SHOWN) or "none"
+    if isinstance(value, str):
+        return clean(value if value else "nothing", SHOWN)
+    return clean(json.dumps(value, ensure_ascii=False), SHOWN)
