@@ -130,6 +130,8 @@ def _metrics(view: RunView, event: Event) -> None:
         view.benchmarks[key] = event.data["benchmark"]
     if "soak" in event.data:
         view.soaks[key] = event.data["soak"]
+    if "contract" in event.data:
+        view.contracts[key] = event.data["contract"]
     if "tune" in event.data:
         view.tunings[key] = event.data["tune"]
 

@@ -112,6 +112,8 @@ class RunView:
     """What happened in a soak (file, gaps, restarts, errors, hangs, critical), by step id."""
     tunings: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The points that a tuning step tried, and its winner, by step id."""
+    contracts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What a contract step found different, by step id: the words, and a row for each fact."""
     verdicts: list[Verdicts] = field(default_factory=list)
     envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a checkpoint step predicts a load will take, by step id."""

@@ -131,7 +131,8 @@ KINDS: dict[str, Check] = {
     ),
     "step.say": _fields({"text": TEXT}, run=TABLE, **FIGURES),
     "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
-                       soak=_fields(critical=LIST), tune=_fields(points=LIST, argv=LIST)),
+                       soak=_fields(critical=LIST), tune=_fields(points=LIST, argv=LIST),
+                       contract=_fields(changes=TABLES)),
     "verdict": _fields(
         {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
         criteria=_every(CRITERION),

@@ -155,6 +155,8 @@ def _kind(step: Step, services: dict[str, ServiceSpec]) -> Iterator[str]:
         yield from _benchmark(step.benchmark)
     elif step.soak is not None:
         yield from _soak(step.soak)
+    elif step.contract is not None:
+        yield from _contract(step)
     elif step.gate is not None:
         yield from _gate(step)
     elif step.approval is not None:
@@ -192,6 +194,19 @@ def _benchmark(bench: measuring.BenchmarkStep) -> Iterator[str]:
         yield f"then {levels} streams at once, reported beside the figures of one"
     if bench.against:
         yield "compared with the baseline, measured the same way"
+
+
+def _contract(step: Step) -> Iterator[str]:
+    asked = step.contract
+    assert asked is not None
+    server = one_line(asked.service or asked.url or "")
+    if asked.asks:
+        own = f" and those of {one_line(asked.cases)}" if asked.cases else ""
+        against = "the baseline's sealed ones" if asked.of_baseline else one_line(asked.against)
+        yield f"asks {server} the shipped cases{own}, each {asked.repeat} times, at temperature 0"
+        yield f"compares tools, schemas, protocol and words with {against}"
+    if asked.suite:
+        yield f"{_where(step.where)}$ OMNI_URL=(of {server}) {shown(asked.suite)}"
 
 
 def _soak(soak: measuring.SoakStep) -> Iterator[str]:

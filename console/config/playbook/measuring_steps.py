@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from console.bench.metrics import DRIFT_PART, LEAST_PROMPT, METRICS, MOST_PROMPT
 from console.bench.sse import SILENCE_S
 from console.common.units import DRIVER_FORM, is_driver
+from console.config.site.service import Url
 from console.config.site.site import Compute, Rate
 from console.config.validation import Arg, ByteCount, Duration, Pattern, Strict, Text
 
@@ -39,7 +40,7 @@ FROM_ZERO = (0.0, math.inf)
 BOUNDS: dict[str, tuple[float, float]] = {
     "error_rate": (0.0, 1.0), "stability": (0.0, 1.0), "tok_s_drift": (-math.inf, 1.0),
     "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
-    "best.gain": (0.0, math.inf),
+    "best.gain": (0.0, math.inf), "answers_differ": (0.0, 1.0),
     "host.pressure": (0.0, 100.0),
 }  # fmt: skip
 """Minimum and maximum of a metric; the others begin at zero and have no maximum."""
@@ -177,6 +178,47 @@ DriverVersion = Annotated[str, BeforeValidator(_driver), WithJsonSchema({"type":
 Texts = Annotated[
     list[Text], BeforeValidator(_texts), WithJsonSchema({"type": ["array", "string"]})
 ]
+
+
+CONTRACT_METRICS = {
+    "changed": "count", "answers_differ": "ratio", "tools_changed": "count",
+    "schema_changed": "count", "protocol_changed": "count",
+}  # fmt: skip
+"""What a gate can ask of a contract step: cases that changed beyond noise, the share of answers
+with other words, and the cases of a kind in which more than words changed."""
+
+
+class ContractStep(Strict):
+    """Does a server answer as the baseline did before the trial, or as the fingerprint in the file
+    `against`? `cases`: a file of your own cases, asked with ours. `repeat`: how often each is
+    asked, to see what varies by itself. `suite`: a command that judges the server at $OMNI_URL by
+    its exit code, instead of our cases, or beside them if `cases` are named."""
+
+    service: str = ""
+    url: Url | None = None
+    cases: Text = ""
+    against: Text = "baseline"
+    repeat: int = Field(2, ge=1, le=9)
+    model: Text = ""
+    suite: list[Arg] = []
+
+    @model_validator(mode="after")
+    def _one(self) -> ContractStep:
+        if bool(self.service) == bool(self.url):
+            raise ValueError("!a contract is of exactly one of service or url")
+        if not self.asks and self.model_fields_set & {"against", "repeat", "model"}:
+            raise ValueError("!against, repeat and model belong to cases, and a suite has none")
+        return self
+
+    @property
+    def asks(self) -> bool:
+        """Whether cases are asked at all."""
+        return not self.suite or bool(self.cases)
+
+    @property
+    def of_baseline(self) -> bool:
+        """Whether it needs the baseline's fingerprint."""
+        return self.asks and self.against == "baseline"
 
 
 class CheckpointStep(Strict):

@@ -16,6 +16,7 @@ from console.config.playbook.measuring_steps import (
     BENCHMARK_METRICS,
     BOUNDS,
     BY_LOOKS,
+    CONTRACT_METRICS,
     FIGURES,
     FROM_ZERO,
     GAUGE_METRICS,
@@ -158,6 +159,8 @@ class _Known:
             self._measured(f"{step.id}.", SOAK_METRICS, None, made_of(step))
             if not self.guessed:
                 self._soak(f"{step.id}.", step.soak)
+        if step.contract is not None and step.contract.asks:
+            self._measured(f"{step.id}.", CONTRACT_METRICS)
         if step.tune is not None:
             self._measured(f"{step.id}.", TUNE_METRICS)
         if step.figures is not None:
@@ -234,7 +237,7 @@ def _check_services(document: Document, loc: Loc, step: Step, services: set[str]
     wanted: list[tuple[Loc, str]] = []
     if step.service is not None:
         wanted.append(((*loc, "service", step.service.verb), step.service.target))
-    may_do_without = ("tune", *LOOKS)
+    may_do_without = ("tune", "contract", *LOOKS)
     for key in ("benchmark", "soak", "where", *may_do_without):
         named = getattr(getattr(step, key), "service", None)
         if named or (named == "" and key not in may_do_without):

@@ -19,6 +19,7 @@ from console.config.playbook.measuring_steps import (
     FIGURES,
     BenchmarkStep,
     CheckpointStep,
+    ContractStep,
     DownloadStep,
     GgufStep,
     HostStep,
@@ -267,6 +268,7 @@ class Step(Strict):
     imports: ImportsStep | None = None
     download: DownloadStep | None = None
     soak: SoakStep | None = None
+    contract: ContractStep | None = None
     tune: TuneStep | None = None
     cutover: CutoverStep | None = None
     # common
@@ -295,14 +297,17 @@ class Step(Strict):
             what = " and ".join(found) if found else "none"
             raise ValueError(f"!a step has exactly one of {', '.join(WRITTEN)}; found {what}")
         command = found[0] in ("run", "script")
-        runs = command or (self.tune is not None and bool(self.tune.bench))
+        suite = self.contract is not None and bool(self.contract.suite)
+        runs = command or suite or (self.tune is not None and bool(self.tune.bench))
         if (self.where or self.env or self.cwd) and not runs:
-            raise ValueError("!where, env and cwd belong to run, script and a tune with bench")
+            raise ValueError(
+                "!where, env and cwd belong to run, script, a tune with bench and a suite"
+            )
         if self.environment != EnvironmentModel() and not self._commands_host:
-            kinds = "run, script, check output, tune with bench, and tools and headers of host"
+            kinds = "commands (run, script, check output, bench, suite), tools and headers of host"
             raise ValueError(f"!environment belongs to {kinds}, on this machine")
-        if self.outputs and not (command or (self.check and self.check.output)):
-            raise ValueError("!outputs belong to run, script and check output")
+        if self.outputs and not (command or suite or (self.check and self.check.output)):
+            raise ValueError("!outputs belong to run, script, check output and a suite")
         if self.figures and not command:
             raise ValueError("!figures belongs to run and script: the output of a benchmark")
         if self.figures and (twice := sorted(set(self.outputs) & set(FIGURES[self.figures]))):
@@ -324,6 +329,7 @@ class Step(Strict):
         asked = self.check is not None and self.check.output is not None
         command = self.run is not None or self.script is not None
         command = command or (self.tune is not None and bool(self.tune.bench))
+        command = command or (self.contract is not None and bool(self.contract.suite))
         return self.where is None and (command or asked or looked)
 
     @property

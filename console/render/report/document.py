@@ -24,6 +24,7 @@ from console.journal.samples import Gauge, gauges
 from console.journal.state import ENDS, exit_code
 from console.render.report import benchmarks, timeline
 from console.render.report.charts import Chart, charts, file_name
+from console.render.report.contract import contract_lines, contract_steps
 from console.render.report.decision import because, gate_lines, headline
 from console.render.report.guard import guard_chart, guard_json, guard_lines
 from console.render.report.lessons import candidates
@@ -110,11 +111,14 @@ def markdown(view: RunView, found: Evidence | None = None, folder: str = "") -> 
 def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Iterator[str]:
     """Benchmarks, captured figures and soaks in the order of the run, each with its charts."""
     soaks = soak_steps(view)
-    tunings = tune_steps(view)
+    tunings, contracts = tune_steps(view), contract_steps(view)
     for scope in benchmarks.scopes(view):
         if scope in tunings:
             yield from tune_lines(view, scope)
             kinds: tuple[str, ...] = ("tune",)
+        elif scope in contracts:
+            yield from contract_lines(view, scope)
+            kinds = ()
         elif scope in soaks:
             yield from soak_lines(view, scope)
             kinds = ("soak", "soak-memory")
@@ -182,6 +186,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "benchmarks": view.benchmarks,
         "soaks": view.soaks,
         "tunings": view.tunings,
+        "contracts": view.contracts,
         "verdicts": [
             {"step": v.step, "verdict": v.verdict, "outcome": v.outcome or None,
              "overridden": v.overridden or None, "criteria": v.criteria}

@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import subprocess
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -48,19 +49,28 @@ def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
     step = planned.written
     if step.build is not None:
         before_build(context, step, attempt)
-    code = run_step(context, step, attempt)
+    run_well(context, step, attempt)
+    return Done(capture_figures(context, step, attempt), exit_code=0)
+
+
+def run_well(
+    context: Context, step: Step, attempt: Attempt, more: Mapping[str, str] | None = None
+) -> None:
+    """Run a step's command, which has to end with 0, and capture its outputs. Raises StepFailed."""
+    code = run_step(context, step, attempt, more)
     attempt.close()
     if code != 0:
         cause = Cause.SIGNAL if code < 0 else Cause.EXIT_CODE
         word = signal.Signals(-code).name if -65 < code < 0 else f"exit code {code}"
         raise StepFailed(cause, f"ended by {word}", exit_code=code, lines=attempt.last_lines())
     capture_outputs(context, step, attempt)
-    return Done(capture_figures(context, step, attempt), exit_code=code)
 
 
-def run_step(context: Context, step: Step, attempt: Attempt) -> int:
+def run_step(
+    context: Context, step: Step, attempt: Attempt, more: Mapping[str, str] | None = None
+) -> int:
     """Run a step's command where the step says, with its variables; returns the exit code."""
-    env = _environment(context, step, attempt)
+    env = {**_environment(context, step, attempt), **(more or {})}
     if step.where is not None:
         return _in_container(context, step, env, attempt)
     cwd = context.path(step.cwd) if step.cwd else context.plan.playbook.base
@@ -71,6 +81,8 @@ def run_step(context: Context, step: Step, attempt: Attempt) -> int:
 def _argv(context: Context, step: Step, attempt: Attempt) -> list[str]:
     if step.run is not None:
         return list(step.run)
+    if step.contract is not None:
+        return list(step.contract.suite)
     if step.build is not None:
         return build_argv(step)
     path = attempt.path.with_suffix(".sh")
@@ -203,7 +215,7 @@ def _in_container(context: Context, step: Step, env: dict[str, str], attempt: At
 
     where = step.where
     assert where is not None
-    argv = list(step.run) if step.run is not None else ["sh", "-eu", "-c", step.script or ""]
+    argv = ["sh", "-eu", "-c", step.script] if step.script else _argv(context, step, attempt)
     env = {**env, COOKIE: context.run.id}
     if where.service is not None:
         handle = context.services.find(where.service)

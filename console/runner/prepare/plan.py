@@ -32,6 +32,7 @@ T = TypeVar("T")
 Rewrite = Callable[[dict[str, Any], Path], dict[str, Any]] | None
 BASELINE_STOP = "baseline:stop"
 BASELINE_MEASURE = "baseline:measure"
+BASELINE_CONTRACT = "baseline:contract"
 BASELINE_AGAIN = "baseline:measure-again"
 RESTORE = "restore"
 NO_HISTORY: Mapping[str, Usual] = {}
@@ -162,6 +163,7 @@ class _Planner:
     down_for: list[str] = field(default_factory=list)
     outages: int = 0
     measured: bool = False
+    asked: bool = False
     started: list[str] = field(default_factory=list)
     ever_started: bool = False
     staying: str = ""
@@ -187,9 +189,14 @@ class _Planner:
 
     def _before(self, phase: str, step: Step) -> Iterator[PlannedStep]:
         exclusive = self._takes_the_card(step)
-        wanted = _compares(step)
-        if exclusive:
-            wanted = any(_compares(one) for _, one in self.playbook.steps())
+        steps = [one for _, one in self.playbook.steps()] if exclusive else [step]
+        if any(map(_asks_baseline, steps)) and not self.asked and not self.down_for:
+            self.asked = True
+            yield self._baseline(
+                phase, BASELINE_CONTRACT, "Ask the baseline the contract's cases",
+                "its answers are sealed, to compare with; what is there already is not asked",
+            )  # fmt: skip
+        wanted = any(map(_compares, steps))
         if wanted and not self.measured and not self.down_for:
             self.measured = True
             yield self._baseline(
@@ -300,6 +307,10 @@ class _Planner:
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
             "" if self.restore_s is None else "as in earlier restores", implicit=True,
         )  # fmt: skip
+
+
+def _asks_baseline(step: Step) -> bool:
+    return step.when and step.contract is not None and step.contract.of_baseline
 
 
 def _compares(step: Step) -> bool:

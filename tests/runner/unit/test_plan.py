@@ -28,6 +28,10 @@ from tests.runner.unit.cases import BENCH, BESIDE, DOWN, NOTE, PROMOTED, UP, pro
 from tests.runner.unit.conftest import SITE, MakePlan
 
 AGAIN = "{id: bench2, benchmark: {service: cand, against: baseline}}"
+LIKE, LIKE_TOO = (f"{{id: {name}, contract: {{service: cand}}}}" for name in ("like", "like2"))
+LIKE_FILE = "{id: file, contract: {service: cand, against: kept.json}}"
+LIKE_SUITE = "{id: suite, contract: {service: cand, suite: [bench]}}"
+LIKE_NOT = "{id: like, when: false, contract: {service: cand}}"
 ROWS = {
     (NOTE,): "note",
     (BESIDE, NOTE): "up note restore",
@@ -43,6 +47,12 @@ ROWS = {
         "baseline:measure !baseline:stop !up !bench !bench2 restore baseline:measure-again"
     ),
     (BESIDE, BENCH, AGAIN): "up baseline:measure bench bench2 restore baseline:measure-again",
+    (UP, BENCH, LIKE, LIKE_TOO): (
+        "baseline:contract baseline:measure !baseline:stop !up !bench !like !like2 restore "
+        "baseline:measure-again"
+    ),
+    (BESIDE, LIKE): "up baseline:contract like restore",
+    (UP, LIKE_FILE, LIKE_SUITE, LIKE_NOT): "!baseline:stop !up !file !suite !like restore",
     (UP, DOWN, NOTE): "!baseline:stop !up !down baseline:restore-1 note restore",
     (
         *(UP, BENCH, DOWN, NOTE, "{id: up2, service: {start: other}}"),

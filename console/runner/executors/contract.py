@@ -1,0 +1,204 @@
+"""`contract`: a server's answers against the baseline's, which are sealed while that serves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from console.bench.contract.ask import Case
+from console.bench.contract.compare import Comparison, compare
+from console.bench.contract.fingerprint import Fingerprint, read_fingerprint, take
+from console.common import paths
+from console.common.errors import ConsoleError, ServiceError, UsageError
+from console.common.files import write_atomically
+from console.common.progress import Figures
+from console.common.text import one_line
+from console.common.units import plural
+from console.config.contract import contract_cases
+from console.config.playbook.measuring_steps import CONTRACT_METRICS, ContractStep
+from console.host.children import Cancelled
+from console.journal.state import Cause
+from console.runner.context import Attempt, Context, Done, StepFailed
+from console.runner.executors.benchmark import engine
+from console.runner.executors.command import run_well
+from console.runner.prepare.plan import PlannedStep
+from console.runner.prepare.tuning import files_named
+from console.runner.services import refuse_stranger
+
+POLL_S = 0.05
+MOST_ROWS = 200
+"""Changes in the journal; the file beside the attempt's log has every answer."""
+
+
+def seal_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Ask the baseline whatever the contracts of this run need and is not sealed yet."""
+    steps = [step.contract for _, step in context.plan.playbook.steps() if step.when]
+    wanted = [one for one in steps if one is not None and one.of_baseline]
+    cases = [*{case.id: case for one in wanted for case in _cases(context, one)}.values()]
+    repeat = max(one.repeat for one in wanted)
+    path = _sealed_path(context)
+    try:
+        known = read_fingerprint(path)
+    except UsageError:  # the first time, or no longer to be read
+        known = Fingerprint()
+    lacking = [
+        case for case in cases
+        if known.lacks([case]) or len(known.cases[case.id].answers) < repeat
+    ]  # fmt: skip
+    if lacking:
+        found = _taken(context, "baseline", "", lacking, repeat, attempt)
+        refuse_stranger(context, "baseline")
+        known = replace(found, cases={**known.cases, **found.cases})
+        _write(path, known)
+    mine = known.of(cases)
+    _write(_of_run(context), mine)
+    noise = len(mine.unsteady)
+    asked = f"{plural(len(lacking), 'case')} asked" if lacking else "sealed before, nothing asked"
+    return Done(f"{asked}; the baseline differs from itself in {noise} of {len(mine.cases)}")
+
+
+def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
+    """Ask, compare, run the suite. What is different is a matter of a gate; only a suite that ends
+    with another code than 0 fails the step."""
+    asked = planned.asked(ContractStep)
+    url = asked.url or context.services.spec(asked.service).url
+    started = asked.service in ("", "baseline") or context.services.find(asked.service)
+    if not started:
+        raise StepFailed(Cause.PRECONDITION, f"{asked.service} has not been started, or died")
+    told = [_compared(context, asked, attempt)] if asked.asks else []
+    if asked.suite:
+        run_well(context, planned.written, attempt, {"OMNI_URL": url})
+        told.append(Done("the suite ended with 0"))
+    return Done("; ".join(one.detail for one in told), warned=any(one.warned for one in told))
+
+
+def _compared(context: Context, asked: ContractStep, attempt: Attempt) -> Done:
+    cases = _cases(context, asked)
+    before = _before(context, asked)
+    server = asked.service, asked.url or ""
+    after = _taken(context, *server, cases, asked.repeat, attempt, asked.model)
+    if asked.service:
+        refuse_stranger(context, asked.service)
+    found = compare(before.of(cases), after)
+    _record(context, asked, after, found, attempt)
+    if not found.compared:
+        raise StepFailed(Cause.OUTPUT_INVALID, found.words())
+    return Done(found.words(), warned=not found.same)
+
+
+def _before(context: Context, asked: ContractStep) -> Fingerprint:
+    """What the server is compared with. Raises StepFailed."""
+    try:
+        path = _of_run(context) if asked.of_baseline else context.path(asked.against)
+        return read_fingerprint(path)
+    except UsageError as error:
+        why = "the baseline was not asked in this run" if asked.of_baseline else str(error)
+        raise StepFailed(Cause.PRECONDITION, why) from error
+
+
+def _cases(context: Context, asked: ContractStep) -> Sequence[Case]:
+    """Ours, and the operator's own. Raises StepFailed for a file that cannot be used."""
+    try:
+        return contract_cases(context.path(asked.cases) if asked.cases else None)
+    except ConsoleError as error:
+        raise StepFailed(Cause.PRECONDITION, str(error)) from error
+
+
+def _taken(
+    context: Context, service: str, url: str, cases: Sequence[Case], repeat: int, attempt: Attempt,
+    model: str = "",
+) -> Fingerprint:  # fmt: skip
+    """The fingerprint of a server, asked in a thread of its own, so that a cancel does not wait for
+    an answer. Raises StepFailed if the server does not answer, and Cancelled."""
+    where = url or context.services.spec(service).url
+    name = context.services.model(service, model)
+    over = threading.Event()
+    far: list[tuple[int, int, str]] = []
+    made: list[Fingerprint | Exception] = []
+
+    def say(number: int, of: int, case: str) -> None:
+        if over.is_set():
+            raise Cancelled(attempt.step)
+        far[:] = [(number, of, case)]
+
+    def work() -> None:
+        try:
+            made.append(
+                take(where, cases, repeat=repeat, model=name, say=say, now=context.clock.now)
+            )
+        except Exception as error:  # handed over whole to the thread that waits
+            made.append(error)
+
+    thread = threading.Thread(target=work, name="contract", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            for number, of, case in far:
+                words = f"{service or one_line(where, 80)}: case {case}"
+                attempt.say(words, Figures(number, of, "request"))
+            attempt.pause(POLL_S)
+    finally:
+        over.set()
+    [found] = made
+    if isinstance(found, ServiceError):
+        failed = StepFailed(Cause.OUTPUT_INVALID, str(found))
+        raise (context.services.explain(service) if service else None) or failed from found
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _record(
+    context: Context, asked: ContractStep, after: Fingerprint, found: Comparison, attempt: Attempt
+) -> None:
+    """Figures and changes in the journal, every answer in a file beside the attempt's log."""
+    path = attempt.path.with_name(f"{attempt.step}.{attempt.number}.contract.json")
+    _write(path, after)
+    metrics: dict[str, dict[str, Any]] = {
+        name: {"value": value, "n": n, "unit": CONTRACT_METRICS[name]}
+        for name, (value, n) in found.metrics().items()
+    }
+    told = found.to_json()
+    context.record(
+        "metrics", attempt.step, attempt.number, scope=attempt.step, metrics=metrics,
+        contract={
+            "of": asked.service or one_line(asked.url or "", 200), "words": told["words"],
+            "against": "the baseline" if asked.of_baseline else one_line(asked.against, 200),
+            "compared": found.compared, "noisy": told["noisy"], "own_noise": told["own_noise"],
+            "apart": told["apart"], "changes": told["changes"][:MOST_ROWS],
+            "all": len(found.changes), "file": str(path),
+        },
+    )  # fmt: skip
+
+
+def _of_run(context: Context) -> Path:
+    """The baseline's fingerprint as this run compares with it."""
+    return context.run.attempt_log("baseline", 0).with_name("baseline.contract.json")
+
+
+def _sealed_path(context: Context) -> Path:
+    """Where the fingerprint of this very baseline is sealed: another model file, build, image or
+    command line has another one."""
+    site = context.plan.site
+    facts = engine(context, "baseline").facts
+    argv = [str(word) for word in facts.get("argv") or ()]
+    models = [str(site.base / one) for one in site.model.baseline.models]
+    files = files_named(site.baseline_spec().runs, [*argv, *models], {})
+    key = json.dumps([argv, facts.get("image_id"), files], sort_keys=True)
+    name = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()[:16]
+    return paths.records_dir(site.name) / "contract" / f"{name}.json"
+
+
+def _write(path: Path, found: Fingerprint) -> None:
+    """Write a fingerprint for this user alone. Raises StepFailed."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(found.to_json()) + "\n", 0o600)
+    except OSError as error:
+        why = f"{path}: {error.strerror}"
+        raise StepFailed(Cause.START_ERROR, f"the answers cannot be kept: {why}") from error

@@ -1,0 +1,134 @@
+"""A contract step in a whole run: the baseline is asked while it serves, once, and the candidate is
+compared with that."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from console.host import process
+from tests.runner.e2e.sites import UP, book
+from tests.runner.whole.world import ScriptedWorld as World
+
+GATE = (
+    "id: same, gate: [{metric: like.changed, go: '== 0'}, "
+    "{metric: like.answers_differ, go: '<= 0 %'}]"
+)
+CASES = """\
+schema: omni.contract/v1
+cases:
+  - {id: own, answer: {prompt: How are you?, max_tokens: 5}}
+"""
+
+
+def like(more: str = "", of: str = "service: cand") -> str:
+    return f"id: like, contract: {{{of}{more}}}"
+
+
+def sealed(world: World) -> list[Path]:
+    return list((world.records / "contract").glob("*.json"))
+
+
+def detail(world: World, step: str) -> str:
+    return world.at(step).detail
+
+
+def test_the_same_server_is_the_same_and_is_asked_before_the_outage(world: World) -> None:
+    done = world.go(world.write("b.yaml", book(UP, like(), GATE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    order = [step.id for step in world.view().steps]
+    assert order.index("baseline:contract") < order.index("baseline:stop")
+    assert len(sealed(world)) == 1
+    assert sealed(world)[0].stat().st_mode & 0o077 == 0
+    report = world.run.report.read_text()
+    assert "## Answers of cand (`like`)" in report
+    assert "same schemas" in report
+
+
+def test_what_is_sealed_is_not_asked_again_and_a_difference_is_named(world: World) -> None:
+    playbook = world.write("b.yaml", book(UP, like(), GATE))
+    assert world.go(playbook).code == 0
+    [path] = sealed(world)
+    was: dict[str, Any] = json.loads(path.read_text())
+    for answer in was["cases"]["haiku"]["answers"]:
+        answer["content"]["text"] = "light over the sea"
+    for answer in was["cases"]["capital"]["answers"][1:]:
+        answer["content"]["text"] = "Lyon"
+    path.write_text(json.dumps(was))
+    done = world.go(playbook)
+    assert (done.code, done.json["decision"]) == (3, "no_go"), done
+    assert "nothing asked" in detail(world, "baseline:contract")
+    assert "1 of " in detail(world, "like")
+    assert "(the baseline differs from itself in 1)" in detail(world, "like")
+    changes = world.view().contracts["like"]["changes"]
+    assert [(row["case"], row["fact"], row["before"][:5]) for row in changes] == [
+        ("haiku", "text", "light")
+    ]
+    assert world.view().metrics["like"]["changed"]["value"] == 1
+    assert "light over the sea" in world.run.report.read_text()
+
+
+def test_cases_that_are_new_are_asked_and_added_to_what_is_sealed(world: World) -> None:
+    assert world.go(world.write("b.yaml", book(UP, like()))).code == 0
+    world.write("own.yaml", CASES)
+    assert world.go(world.write("c.yaml", book(UP, like(", cases: own.yaml")))).code == 0
+    assert detail(world, "baseline:contract").startswith("1 case asked")
+    [path] = sealed(world)
+    cases = json.loads(path.read_text())["cases"]
+    assert {"own", "haiku"} <= cases.keys()
+    assert cases["own"]["answers"][0]["content"]["text"] == "xxxxx"
+
+
+def test_cases_that_cannot_be_used_end_it_before_the_outage(world: World) -> None:
+    world.write("own.yaml", CASES.replace("max_tokens", "tokens"))
+    done = world.go(world.write("b.yaml", book(UP, like(", cases: own.yaml"))))
+    assert done.code == 5, done
+    assert "unknown key 'tokens'" in detail(world, "baseline:contract")
+    assert "up" not in [one.id for one in world.view().steps if one.state == "succeeded"]
+    assert world.serves()
+
+
+def test_a_file_stands_for_the_baseline_and_no_row_asks_it(world: World) -> None:
+    kept = world.console("check", "contract", world.base_url, "--save", str(world.root / "f"))
+    assert kept.code == 0, kept
+    step = like(", against: f", of=f"url: '{world.base_url}'")
+    done = world.go(world.write("b.yaml", book(step, GATE)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    assert [step.id for step in world.view().steps] == ["like", "same"]
+
+
+def test_a_suite_is_told_the_address_and_its_exit_code_decides(world: World) -> None:
+    suite = """suite: [sh, -c, 'echo "at $OMNI_URL; passed: 7"; exit CODE']"""
+    outputs = "outputs: {passed: {pattern: 'passed: ([0-9]+)', unit: count}}"
+    judge = "id: same, gate: [{metric: like.passed, go: '>= 7'}]"
+    good = f"{like(', ' + suite.replace('CODE', '0'), of='service: baseline')}, {outputs}"
+    done = world.go(world.write("b.yaml", book(good, judge)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    assert f"at {world.base_url}; passed" in world.run.attempt_log("like", 1).read_text()
+    assert [step.id for step in world.view().steps] == ["like", "same"], "no case was asked"
+    bad = like(", " + suite.replace("CODE", "4"), of="service: baseline")
+    assert world.go(world.write("c.yaml", book(bad))).code == 5
+    assert (world.at("like").cause, detail(world, "like")) == ("exit_code", "ended by exit code 4")
+
+
+def test_an_engine_that_refuses_everything_lacks_all_of_it(world: World) -> None:
+    world.machine.answers[world.cand_port] = 0
+    done = world.go(world.write("b.yaml", book(UP, like(), GATE)))
+    assert (done.code, done.json["decision"]) == (3, "no_go"), done
+    assert "schemas dropped" in detail(world, "like")
+    assert "answers missing" in detail(world, "like")
+
+
+def test_an_abort_does_not_wait_for_an_answer(world: World) -> None:
+    wait = "id: ok, approval: {prompt: sure?}"
+    world.detach(world.write("b.yaml", book(UP, wait, like())))
+    world.until(lambda: str(world.view().state) == "waiting_approval", "it waits")
+    frozen = process.read_record(world.records, "cand")
+    assert frozen is not None
+    process.send(*frozen, signal.SIGSTOP)
+    assert world.tell("approve").code == 0
+    world.until(lambda: str(world.at("like").state) == "running", "the candidate is asked")
+    assert world.tell("abort").code == 0
+    assert str(world.over().state) == "rolled_back"
+    assert str(world.at("like").state) == "cancelled"
+    assert world.serves()
