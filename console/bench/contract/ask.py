@@ -145,7 +145,7 @@ def _answer(server: Server, case: Case) -> Answer:
         found = _talk(server, case, {})
     if isinstance(found, Answer):
         return found
-    return Answer(content=read.said(found), tokens=found.tokens)
+    return Answer(content=read.said(found), tokens=tuple(found.tokens))
 
 
 def _tools(server: Server, case: Case) -> Answer:
