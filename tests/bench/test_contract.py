@@ -237,6 +237,15 @@ def test_cases_are_strict_and_say_where(row: str, what: str, tmp_path: Path) -> 
     assert f"{path}:" in str(caught.value)
 
 
+def test_lint_reads_cases_as_strictly(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"{OWN}  - {{id: a, answr: {{prompt: x}}}}\n")
+    assert main(["lint", str(path)]) == 9
+    assert f"{path}:3:13: unknown key 'answr' (hint: did you mean" in capsys.readouterr().out
+    path.write_text(f"{OWN}  - {{id: a, answer: {{prompt: x}}}}\n")
+    assert main(["lint", str(path)]) == 0
+
+
 def test_the_command_compares_and_its_exit_code_says_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

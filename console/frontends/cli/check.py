@@ -274,8 +274,13 @@ def _refused(
 def _load(
     path: Path, schema: str, site_services: frozenset[str], own: Site | None
 ) -> list[Problem]:
-    """A site file or a lesson by its schema line, else a playbook: services of it that could not
-    start. Raises InvalidFile."""
+    """A site file, a lesson or a contract by its schema line, else a playbook: services of it that
+    could not start. Raises InvalidFile."""
+    if schema.startswith("omni.contract/"):
+        from console.config.contract import load_cases
+
+        load_cases(path)
+        return []
     if schema.startswith("omni.lesson/"):
         from console.config.lessons.registry import load_lesson
 
