@@ -28,6 +28,47 @@ def test_an_environment_belongs_to_a_command_on_this_machine(book: Book, step: s
     assert said.startswith("environment belongs to run, script, check output")
 
 
+SERVER = "service: baseline"
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("{id: a, contract: {}}", "exactly one of service or url"),
+        (f"{{id: a, contract: {{{SERVER}, url: 'http://a:1'}}}}", "exactly one of service or url"),
+        ("{id: a, contract: {service: nobody}}", "unknown service 'nobody'"),
+        (f"{{id: a, contract: {{{SERVER}, suite: [x], repeat: 3}}}}", "belong to cases"),
+        (f"{{id: a, contract: {{{SERVER}}}, env: {{A: b}}}}", "where, env and cwd belong to"),
+        (
+            f"{{id: a, contract: {{{SERVER}}}, outputs: {{n: {{pattern: '(a)'}}}}}}",
+            "outputs belong",
+        ),
+    ],
+)
+def test_what_a_contract_step_may_say(book: Book, step: str, said: str) -> None:
+    assert any(said in one for one in book.step_problems(step))
+
+
+@pytest.mark.parametrize(
+    ("asked", "metric", "fine"),
+    [
+        (SERVER, "a.tools_changed, go: '== 0'", True),
+        (SERVER, "a.answers_differ, go: '<= 5 %'", True),
+        (SERVER, "a.answers_differ, go: '<= 200 %'", False),
+        (SERVER, "a.tool_changed, go: '== 0'", False),
+        (f"{SERVER}, suite: [x]", "a.tools_changed, go: '== 0'", False),
+        (f"{SERVER}, suite: [x], cases: own.yaml", "a.tools_changed, go: '== 0'", True),
+    ],
+)
+def test_what_a_gate_can_ask_of_a_contract(book: Book, asked: str, metric: str, fine: bool) -> None:
+    steps = f"{{id: a, contract: {{{asked}}}}}", f"{{id: g, gate: [{{metric: {metric}}}]}}"
+    if fine:
+        book.steps(*steps)
+    else:
+        [said] = book.step_problems(*steps)
+        assert "nothing before this gate measures" in said or "ratio" in said or "%" in said
+
+
 def test_an_empty_environment_is_none(book: Book) -> None:
     """An input may leave it open: conda: '' is nowhere refused."""
     assert book.steps("{id: a, note: hi, environment: {conda: ''}}")

@@ -88,7 +88,7 @@ def bash(place: Path) -> Offers:
     ("words", "expected"),
     [
         (["ru"], ["run", "runs"]),
-        (["check", ""], ["gguf", "checkpoint", "host", "build", "imports"]),
+        (["check", ""], ["gguf", "checkpoint", "host", "build", "contract", "imports"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["run", "demo", "--det"], ["--detach"]),
         (["tell", "ab12", "ap"], ["approve"]),

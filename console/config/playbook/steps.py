@@ -304,7 +304,7 @@ class Step(Strict):
                 "!where, env and cwd belong to run, script, a tune with bench and a suite"
             )
         if self.environment != EnvironmentModel() and not self._commands_host:
-            kinds = "commands (run, script, check output, bench, suite), tools and headers of host"
+            kinds = "run, script, check output, bench, suite, and tools and headers of host"
             raise ValueError(f"!environment belongs to {kinds}, on this machine")
         if self.outputs and not (command or suite or (self.check and self.check.output)):
             raise ValueError("!outputs belong to run, script, check output and a suite")
