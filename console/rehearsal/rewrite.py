@@ -195,7 +195,7 @@ class Rewriter:
         return {
             "build": self._build, "where": self._where, "check": self._check,
             "unless": self._unless, "imports": self._image, "gguf": self._image,
-            "cutover": self._cutover,
+            "cutover": self._cutover, "contract": self._contract,
         }  # fmt: skip
 
     def _checkpoint(self, asked: Tree, where: str) -> None:
@@ -262,6 +262,15 @@ class Rewriter:
     def _cutover(self, cutover: Tree) -> None:
         if "port" in cutover:
             cutover["port"] = self.mapping.port(cutover["port"])
+
+    def _contract(self, asked: Tree) -> None:
+        """Stand-ins are like each other, and unlike any real server whose answers were kept."""
+        if "url" in asked:
+            asked["url"] = self._text(asked["url"])
+        if asked.get("suite"):
+            asked["suite"] = [self._argument(one) for one in asked["suite"]]
+        if asked.pop("against", "baseline") != "baseline":
+            self.notes.append("contract: compared with the stand-in baseline")
 
     def _find_images(self, tree: Tree) -> None:
         """Collect names first: a command may name an image before its build step."""

@@ -250,7 +250,8 @@ def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
             _cap(step["benchmark"], "max_tokens", TOKENS, 256, where, notes)
             step["benchmark"].pop("max_runs", None)
             _cap_prompts(step["benchmark"], where, notes)
-        if isinstance(step.get("contract"), dict):
+        contract = step.get("contract")
+        if isinstance(contract, dict) and ("cases" in contract or "suite" not in contract):
             _cap(step["contract"], "repeat", 1, 2, where, notes)
         if isinstance(step.get("tune"), dict):
             _tune(step["tune"], where, notes)

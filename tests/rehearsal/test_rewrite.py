@@ -49,6 +49,8 @@ BOOK: dict[str, Any] = {
         {"id": "soak", "soak": {"service": "box", "duration": "1h", "arrivals": "fixed"}},
         {"id": "go", "gate": [{"metric": "soak.hangs", "go": "== 0", "min_samples": 100}]},
         {"id": "here", "host": {"ports": [8001, 9999], "disk": {"path": "/", "free": "60GB"}}},
+        {"id": "like", "contract": {"url": "http://127.0.0.1:8000", "against": "kept.json"}},
+        {"id": "suite", "contract": {"service": "box", "suite": ["bench", "localhost:8000"]}},
         {"id": "cut", "cutover": {"to": "box", "port": 8000, "watch": "5m"}},
     ]}],
     "finally": [{"id": "report", "report": {"to": "/home/me/evaluation.md"}}],
@@ -107,6 +109,9 @@ def test_steps_use_the_same_stand_ins() -> None:
     assert not {"target", "args"} & set(build["build"])
     assert rewriter.built == {tag}
     assert step(made, "arch")["where"] == {"image": tag}
+    assert step(made, "like")["contract"] == {"url": "http://127.0.0.1:18000", "repeat": 1}
+    suite = {"service": "box", "suite": ["bench", "localhost:18000"]}
+    assert step(made, "suite")["contract"] == suite
     assert step(made, "cut")["cutover"] == {"to": "box", "port": 18000, "watch": "10s"}
     assert step(made, "here")["host"]["ports"] == [18001, 9999]
     assert step(made, "get").keys() == {"id", "note"}
