@@ -27,7 +27,7 @@ from console.runner.context import Attempt, Context, Done, StepFailed
 from console.runner.executors.benchmark import engine
 from console.runner.executors.command import run_well
 from console.runner.prepare.plan import PlannedStep
-from console.runner.prepare.tuning import files_named
+from console.runner.prepare.tuning import argv_of, files_named
 from console.runner.services import refuse_stranger
 
 POLL_S = 0.05
@@ -185,10 +185,10 @@ def _sealed_path(context: Context) -> Path:
     """Where the fingerprint of this very baseline is sealed: another model file, build, image or
     command line has another one."""
     site = context.plan.site
-    facts = engine(context, "baseline").facts
-    argv = [str(word) for word in facts.get("argv") or ()]
+    facts, runs = engine(context, "baseline").facts, site.baseline_spec().runs
+    argv = [str(word) for word in facts.get("argv") or argv_of(runs) or ()]
     models = [str(site.base / one) for one in site.model.baseline.models]
-    files = files_named(site.baseline_spec().runs, [*argv, *models], {})
+    files = files_named(runs, [*argv, *models], {})
     key = json.dumps([argv, facts.get("image_id"), files], sort_keys=True)
     name = hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()[:16]
     return paths.records_dir(site.name) / "contract" / f"{name}.json"

@@ -1,5 +1,5 @@
 """What is known before step 1 to keep a service from starting or answering: its program, its model
-file, its port. A typing error there would else be found after the baseline was stopped.
+file, its port; and the files of a contract. A typing error there would else cost an outage.
 
 Only what cannot come true later is a problem. A step that runs something may make a file or free a
 port, so behind one a missing file is awaited instead, and a port is not looked at.
@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from console.bench.contract.fingerprint import read_fingerprint
 from console.common import paths
-from console.common.errors import InvalidFile, Problem, ServiceError
+from console.common.errors import ConsoleError, InvalidFile, Problem, ServiceError
 from console.common.text import one_line
+from console.config.contract import load_cases
 from console.config.locate import NAMES
 from console.config.playbook.load import TITLE
+from console.config.playbook.measuring_steps import ContractStep
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
 from console.config.site.site import Site
@@ -95,7 +98,7 @@ def look(playbook: Playbook, site: Site | None, *, here: bool = True, now: bool 
 def refuse(playbook: Playbook, site: Site) -> None:
     """Raise InvalidFile if a service of the playbook cannot start or answer."""
     if found := look(playbook, site).problems:
-        raise InvalidFile("no run starts: a service could not start", sorted(found))
+        raise InvalidFile("no run starts: a step could not begin", sorted(found))
 
 
 def of_site(site: Site, *, here: bool) -> list[Problem]:
@@ -133,6 +136,8 @@ class _Walk:
         starts = step.service.start if step.service is not None else None
         if step.tune is not None and step.tune.service:
             starts = step.tune.service
+        if step.contract is not None and self.here and not self.mine.guessed:
+            self._contract(step.contract)
         if starts:
             self._start(starts)
             if (spec := self.up.get(starts)) is not None and _writes(spec):
@@ -144,6 +149,17 @@ class _Walk:
             self.up.clear()
         elif step.run or step.script or step.manual or step.download:
             self.makers.append(step)
+
+    def _contract(self, asked: ContractStep) -> None:
+        """Its cases, and what it compares with, have to be there unless a step may make them."""
+        for name, read in ((asked.cases, load_cases), (asked.against, read_fingerprint)):
+            path = Path(self.playbook.base, os.path.expanduser(name))
+            if name not in ("", "baseline") and (path.exists() or self._maker(path) is None):
+                try:
+                    read(path)
+                except ConsoleError as error:
+                    alone = Problem(str(path), 0, 0, str(error))
+                    self._refuse(*getattr(error, "problems", (alone,)))
 
     def _start(self, name: str) -> None:
         spec = self.declared.get(name) or self.of_site.get(name)

@@ -68,6 +68,22 @@ def test_what_is_sealed_is_not_asked_again_and_a_difference_is_named(world: Worl
     assert "light over the sea" in world.run.report.read_text()
 
 
+def test_another_model_file_is_another_baseline(world: World) -> None:
+    playbook = world.write("b.yaml", book(UP, like()))
+    mine = world.write("mine.gguf", "")
+    mine.write_bytes(world.model.read_bytes())
+    site = json.loads(world.site.read_text())
+    site["baseline"]["models"] = [str(mine)]
+    world.site.write_text(json.dumps(site))
+    assert world.go(playbook).code == 0
+    assert world.go(playbook).code == 0
+    assert len(sealed(world)) == 1
+    mine.write_bytes(world.model.read_bytes() + b" ")
+    assert world.go(playbook).code == 0
+    assert "cases asked" in detail(world, "baseline:contract")
+    assert len(sealed(world)) == 2
+
+
 def test_cases_that_are_new_are_asked_and_added_to_what_is_sealed(world: World) -> None:
     assert world.go(world.write("b.yaml", book(UP, like()))).code == 0
     world.write("own.yaml", CASES)
@@ -79,12 +95,20 @@ def test_cases_that_are_new_are_asked_and_added_to_what_is_sealed(world: World) 
     assert cases["own"]["answers"][0]["content"]["text"] == "xxxxx"
 
 
-def test_cases_that_cannot_be_used_end_it_before_the_outage(world: World) -> None:
+def test_files_that_cannot_be_used_are_refused_before_step_1(world: World) -> None:
     world.write("own.yaml", CASES.replace("max_tokens", "tokens"))
-    done = world.go(world.write("b.yaml", book(UP, like(", cases: own.yaml"))))
+    refused = world.go(world.write("b.yaml", book(UP, like(", cases: own.yaml"))))
+    assert refused.code == 2, refused
+    assert "own.yaml:3:46: unknown key 'tokens'" in refused.err
+    for more in (", cases: none.yaml", ", against: none.json", ", against: own.yaml"):
+        refused = world.go(world.write("c.yaml", book(UP, like(more))))
+        assert refused.code == 2, refused
+    assert world.runs == []
+    made = book("id: make, run: [cp, own.yaml, new.yaml]", UP, like(", cases: new.yaml"))
+    assert world.console("plan", str(world.write("d.yaml", made))).code == 0
+    done = world.go(world.write("d.yaml", made))
     assert done.code == 5, done
     assert "unknown key 'tokens'" in detail(world, "baseline:contract")
-    assert "up" not in [one.id for one in world.view().steps if one.state == "succeeded"]
     assert world.serves()
 
 
