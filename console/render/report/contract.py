@@ -29,10 +29,11 @@ def contract_lines(view: RunView, step: str) -> Iterator[str]:
         ("own_noise", "It differs from itself in"),
         ("apart", "Asked of one of them only:"),
     ):
-        if names := found.get(key):
+        names = found.get(key)
+        if isinstance(names, list) and names:
             yield from (f"{words} {prose(', '.join(map(str, names)), 400)}.", "")
     changes = found.get("changes")
-    rows = changes if isinstance(changes, list) else []
+    rows = [row for row in changes if isinstance(row, dict)] if isinstance(changes, list) else []
     yield from table(("case", "fact", "before", "now"), [_cells(row) for row in rows[:MOST_ROWS]])
     every = int(number(found.get("all")) or len(rows))
     if every > MOST_ROWS:
