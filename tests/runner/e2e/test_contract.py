@@ -3,6 +3,9 @@ template is another is not, and the baseline is asked once."""
 
 import json
 
+import pytest
+
+from tests.runner.e2e.boxes import Boxes
 from tests.runner.e2e.sites import UP, book
 from tests.runner.e2e.world import World
 
@@ -28,3 +31,21 @@ def test_another_chat_template_is_named_and_not_let_through(world: World) -> Non
     assert "chat template of props" in world.at("like").detail
     assert "| `props` | chat template | " in world.run.report.read_text()
     assert world.serves()
+
+
+@pytest.mark.engine
+def test_a_container_without_jinja_drops_the_tools_and_is_not_let_through(box: Boxes) -> None:
+    site = json.loads(box.world.site.read_text())
+    site["services"]["cand"] = box.candidate("deepseek2.gguf")
+    box.world.site.write_text(json.dumps(site))
+    playbook = box.world.write("b.yaml", book(*STEPS))
+    done = box.world.go(playbook)
+    assert (done.code, done.json.get("decision")) == (0, "go"), done
+    assert "47 cases asked" in box.world.at("baseline:contract").detail
+    site["services"]["cand"]["container"]["command"].append("--no-jinja")
+    box.world.site.write_text(json.dumps(site))
+    done = box.world.go(playbook)
+    assert (done.code, done.json["state"]) == (6, "rolled_back"), done
+    assert "nothing asked" in box.world.at("baseline:contract").detail, "the same image and argv"
+    assert box.world.at("like").detail.startswith("tools dropped; ")
+    assert box.world.serves()
