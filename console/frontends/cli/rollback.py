@@ -138,7 +138,7 @@ def _interrupted(done: list[str]) -> str | None:
     did. If that cannot be told, the run that the pointer names: a needless rollback is harmless,
     and other parts of the console may be broken."""
     try:
-        from console.runner.boot import left_down
+        from console.runner.unattended.boot import left_down
 
         run = left_down(done)
         return str(run.path) if run is not None else None

@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
     if getattr(args, "at", ""):
         from console.frontends.cli.site.schedule import at
 
-        return at(args)
+        return at(args, lease_of(args))
     site = site_of(args.site)
     playbook = playbook_of(args.playbook, args.input, site)
     made = start(site, playbook, inputs_of(args.input), args)

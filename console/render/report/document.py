@@ -183,10 +183,8 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "steps": [_step(s) for s in view.steps],
         "targets": view.header.get("targets") or [],
         "metrics": view.metrics,
-        "benchmarks": view.benchmarks,
-        "soaks": view.soaks,
-        "tunings": view.tunings,
-        "contracts": view.contracts,
+        "benchmarks": view.benchmarks, "soaks": view.soaks,
+        "tunings": view.tunings, "contracts": view.contracts,
         "verdicts": [
             {"step": v.step, "verdict": v.verdict, "outcome": v.outcome or None,
              "overridden": v.overridden or None, "criteria": v.criteria}

@@ -23,9 +23,10 @@ from console.journal.run_dir import RunDir
 from console.recovery.rollback import live, records
 from console.recovery.rollback.progress import Result
 from console.recovery.rollback.trigger import Lock, flocks
-from console.runner import boot, claim, launch
+from console.runner import claim, launch
 from console.runner.launch import NotStarted
 from console.runner.recover import refuse_resume
+from console.runner.unattended import boot
 from tests.runner.unit.conftest import Bench
 from tests.runner.unit.journals import BEGUN, Told, shelved
 

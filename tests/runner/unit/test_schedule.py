@@ -9,8 +9,9 @@ import pytest
 from console.common.errors import ConsoleError, InvalidFile, UsageError
 from console.config.site.site import Site, load_site
 from console.host import systemd
-from console.runner import launch, schedule
-from console.runner.schedule import Entry
+from console.runner import launch
+from console.runner.unattended import schedule
+from console.runner.unattended.schedule import Entry
 
 BOOK = """\
 schema: omni.playbook/v1

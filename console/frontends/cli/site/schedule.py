@@ -12,8 +12,8 @@ from console.common.text import clean, one_line
 from console.common.units import format_duration
 from console.config.locate import inputs_of
 from console.config.locate import site as site_of
-from console.runner import schedule as timers
-from console.runner.schedule import Entry
+from console.runner.unattended import schedule as timers
+from console.runner.unattended.schedule import Entry
 
 PARTS = ("install", "remove", "start")
 
@@ -35,16 +35,12 @@ def schedule(args: Namespace) -> int:
     return _listed(args)
 
 
-def at(args: Namespace) -> int:
+def at(args: Namespace, lease_s: float | None) -> int:
     """Have a playbook start later, once: `run --at`."""
-    from console.frontends.cli.run import lease_of
-
     if args.yes or args.step:
         raise UsageError("--at with --yes or --step", "a run without a person approves nothing")
     site = site_of(args.site)
-    entry = timers.once(
-        args.playbook, args.at, inputs_of(args.input), lease_of(args), site, time.time()
-    )
+    entry = timers.once(args.playbook, args.at, inputs_of(args.input), lease_s, site, time.time())
     timers.install(entry)
     _print(args, [entry], f"{entry.playbook} starts at {entry.at}")
     return int(Exit.OK)

@@ -1,0 +1,1 @@
+"""What starts without a person: after a reboot, and by the clock."""
