@@ -221,7 +221,7 @@ def text_signs() -> Glyphs:
 
 def install(args: Namespace) -> int:
     from console.host import systemd
-    from console.runner import boot
+    from console.runner.unattended import boot
 
     one = systemd.unit(args.system)
     boot.install(one, args.site)
