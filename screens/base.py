@@ -144,6 +144,12 @@ class Base(Screen[T]):
         top = self.app.screen
         return top.NEXT if isinstance(top, Dialog) else ""
 
+    @property
+    def scope_above(self) -> str:
+        """The scope of the keys of that dialog."""
+        top = self.app.screen
+        return top.KEYS if isinstance(top, Dialog) else ""
+
     async def _on_idle(self, event: Idle) -> None:
         """At the start do each round of layout, scrolling and painting at once: Textual waits for a
         tick of its frame clock between them, and ours is slow on purpose."""
@@ -240,6 +246,8 @@ class Dialog(ModalScreen[T]):
     BINDINGS = [Binding("escape", "back", "Back", show=False)]
     NEXT = "the question above has the keys: Enter answers it, Esc leaves it"
     """What the screen below says in its NEXT line."""
+    KEYS = "dialog"
+    """What its footer offers."""
     _left = False
 
     DEFAULT_CSS = """
@@ -345,7 +353,7 @@ class Page(Base[None]):
             return
         self.draw_badge()
         self.draw_status()
-        scope = "dialog" if self.above else self.SCOPE
+        scope = self.scope_above or self.SCOPE
         self.query_one(KeyLine).draw(scope, readonly=self.console.watchers.readonly)
 
     def on_screen_suspend(self) -> None:

@@ -155,9 +155,10 @@ def page_rows(page: BreachPage, width: int, height: int) -> list[Row]:
     """The page in `width` cells; `height` is the screen's, which limits a curve's height."""
     rows = _paragraphs(page.above, width)
     high = HIGH if height >= 36 else LOW
-    first, *others = (_curve_rows(page, curve, width, high) for curve in page.curves or (None,))
-    rows += [*first, *([()] if page.below else []), *_paragraphs(page.below, width)]
-    return [*rows, *(row for other in others for row in other)]
+    below = [*([()] if page.below else []), *_paragraphs(page.below, width)]
+    curves = [row for curve in page.curves for row in _curve_rows(page, curve, width, high)]
+    # in a low window what to do comes before what it looked like
+    return [*rows, *curves, *below] if high == HIGH else [*rows, *below, *curves]
 
 
 def _paragraphs(words: tuple[tuple[str, str], ...], width: int) -> list[Row]:
@@ -185,6 +186,8 @@ class RollbackScreen(Dialog[None]):
     RollbackScreen.serves > Vertical { border: heavy $success; }
     """
     NEXT = "the rollback goes on with this view or without it: Esc closes it"
+    DONE = "the baseline is back: Esc closes this, then o reads the report"
+    KEYS = "view"
 
     def __init__(self, progress: RollbackProgress) -> None:
         super().__init__()
@@ -217,6 +220,7 @@ class RollbackScreen(Dialog[None]):
         if self.result is None and (result := self.progress.result) is not None:
             self.result = result
             self.set_class(result.serving and not result.degraded, "serves")
+            self.NEXT = self.DONE if result.serving else RollbackScreen.NEXT
             self.told(result)
         trouble = "" if self.result else self.progress.trouble
         view = self.query_one("#stages", TextView)

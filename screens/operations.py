@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.geometry import Size
 
+from console.render.cells import glyphs
 from screens.base import WIDE
 from screens.log_feed import LogFeed
 from screens.run_panels import BOXED, FEED, TICK_S, RunPanels
@@ -38,7 +39,7 @@ class OperationsScreen(RunPanels):
         with Container(id="body"):
             steps, detail = StepList(id="steps"), TextView(id="detail")
             steps.border_title, detail.border_title = "Steps", "Now"
-            steps.border_subtitle = "took / planned"
+            steps.border_subtitle = f"{glyphs().down} baseline down · took / planned"
             yield steps
             yield detail
         with Container(id="below"):

@@ -165,6 +165,7 @@ class RunPanels(Guarded):
             watchers = self.console.watchers
             self.feed.container = watchers.baseline_log
             self.feed.offer(sources(watchers.logs, watchers.baseline_log))
+            self.set_class(not self.feed.sources, "silent")
 
     @property
     def ready(self) -> bool:
@@ -187,6 +188,7 @@ class RunPanels(Guarded):
     def draw_steps(self) -> None:
         shot, steps = self.shot, self.query_one(StepList)
         view = shot.view
+        self.set_class(shot.alive and view.state in STANDING, "asked")
         steps.draw(view, shot.clock(time.time()), shot.at)
         detail = self.query_one("#detail", TextView)
         width = max(20, detail.size.width - 2)
@@ -196,7 +198,7 @@ class RunPanels(Guarded):
             events.show(feed(view, events.size.width, events.size.height, glyphs()))
         keys, readonly = self.query_one(KeyLine), self.console.watchers.readonly
         if self.above:
-            keys.draw("dialog", readonly=readonly)
+            keys.draw(self.scope_above, readonly=readonly)
         elif self.query_one(LogPane).has_focus_within:
             keys.draw("log", readonly=readonly)
         else:

@@ -141,6 +141,9 @@ ANSWER = (
     Action("answer", ("enter",), "Answer", "Give the answer.", "dialog"),
     Action("leave_it", ("escape",), "Leave it", "Give none.", "dialog"),
 )
+CLOSE = Action("close", ("escape",), "Close", "Close it; what it shows goes on.", "view")
+OVER = {"dialog": ANSWER, "view": (CLOSE,)}
+"""What the footer offers under a dialog, by its kind."""
 PAGES = ("playbooks", "runs", "focus_log", "breach", "host", "preflight", "lessons",
          "source_next", "command_palette")  # fmt: skip
 """What the main screen's footer offers besides the verbs, as far as there is room."""
@@ -170,8 +173,8 @@ class KeyLine(Rows):
         tail = [action("show_help"), action("leave")]
         if scope == "run":
             wanted += map(action, PAGES)
-        elif scope == "dialog":
-            wanted, tail = [*ANSWER], []
+        elif scope in OVER:
+            wanted, tail = [*OVER[scope]], []
         else:
             here = of_scope(scope)
             wanted += [a for a in here if a.footer and not (readonly and a.changes)]
@@ -220,7 +223,10 @@ def badge(view: BaselineView | None, now: float, width: int, since: float = 0.0)
         (f"{glyphs().dot} {view.word.upper()}", tone), (f" {view.name}", "bold"),
     ]  # fmt: skip
     facts = []
-    if view.tok_s is not None and view.word in ("serving", "degraded", "loading"):
+    if view.reference and view.word == "serving":
+        # the few tokens of a proof say that it answers, not how fast it is
+        facts.append(f"reference {view.reference:g} tok/s")
+    elif view.tok_s is not None and view.word in ("serving", "degraded", "loading"):
         of = f" of {view.reference:g}" if view.reference and view.word == "degraded" else ""
         facts.append(f"{rate(view.tok_s)}{of} tok/s")
     if view.proven_at:

@@ -50,7 +50,8 @@ def detail_rows(
     rows = [] if low else paragraph(clean(step.title), width, "bold")
     if LOWEST <= height < LOW:
         rows.append(fit(((clean(step.title), "bold"),), width, glyphs().ellipsis))
-    rows.append(_state_row(view, step, width, asked=asked))
+    if not (low and view.reason in UNDECIDED and step is view.current):
+        rows.append(_state_row(view, step, width, asked=asked))
     rows += _why(view, step, width, asked=asked)
     if far := step_progress(step, now, width):
         rows.append(far)
@@ -60,9 +61,8 @@ def detail_rows(
         rows += measuring(view, step, width, glyphs())
     rows += _verdict_rows(view, "" if asked else step.id, width, low=low)
     rows += _evidence_rows(view, width) if asked else []
-    rows += can
-    if step.state is StepState.FAILED:
-        rows += _told(step, width)
+    told = _told(step, width) if step.state is StepState.FAILED else []
+    rows += [*can, *told] if low else [*told, *can]
     for effect in step.effects:
         rows += paragraph(clean(effect), width, "dim", "  ")
     for lesson in step.lessons:
@@ -99,18 +99,21 @@ def _why(view: RunView, step: StepView, width: int, *, asked: bool) -> list[Row]
         rows += paragraph(clean(step.detail), width, tone_of(step))
     cause = cause_of(step.lines)[1] if step.state is StepState.FAILED else ""
     if cause and cause not in clean(step.detail):
-        rows += [(("| ", "bad"), (text, "")) for text in wrapped(cause, width - 2)]
+        rows += _said(cause, width, "bad")
     return rows
 
 
 def _told(step: StepView, width: int) -> list[Row]:
-    """The last lines of a failed step's output; the one that explains stands out."""
-    rows: list[Row] = []
+    """The last lines of a failed step's output, without the one that explains and leads."""
     why = cause_of(step.lines)[1]
-    for line in map(clean, step.lines[-TOLD:]):
-        tone = "bad" if why and why in line else ""
-        rows += [(("| ", "bad"), (text, tone)) for text in wrapped(line, width - 2)]
-    return rows
+    lines = [line for line in map(clean, step.lines[-TOLD:]) if not (why and why in line)]
+    return [row for line in lines for row in _said(line, width, "")]
+
+
+def _said(line: str, width: int, tone: str) -> list[Row]:
+    """A line of a program's output; what has no room in its first row is indented."""
+    first, *more = wrapped(line, width - 4)
+    return [(("| ", "bad"), (first, tone)), *((("    ", ""), (text, tone)) for text in more)]
 
 
 def summary_rows(view: RunView, width: int) -> list[Row]:
@@ -146,10 +149,12 @@ def more_rows(
     earlier runs of the same playbook."""
     if room < 2:
         return []
-    judged = step if step.runs else _measured(view)
+    judged = step if step.runs and not view.over else _measured(view)
     bars: list[Row] = []
     if judged is not None:
-        bars = run_bars(view, judged, width, min(BARS, room - 1), glyphs())
+        bars = run_bars(view, judged, width, min(BARS, room - 2), glyphs())
+    if bars and judged is not None:
+        bars.insert(0, ((clean(judged.id), "bold"), ("  each valid run", "dim")))
     beside = max(map(width_of, bars), default=0) + 4
     if not bars or width - beside < LEAST_BESIDE:
         left = room - len(bars) - (2 if bars else 1)
@@ -170,8 +175,12 @@ def _earlier_rows(view: RunView, earlier: Sequence[RunRow], width: int, room: in
 
 
 def _measured(view: RunView) -> StepView | None:
-    """The step with a benchmark's runs that ended last."""
-    return next((one for one in reversed(view.steps) if one.runs), None)
+    """The step whose runs a gate judged last, else the last one that measured a candidate."""
+    judged = [row.get("metric", "").partition(".")[0]
+              for verdict in reversed(view.verdicts) for row in verdict.criteria]  # fmt: skip
+    wanted = [*judged, *(one.id for one in reversed(view.steps) if not one.implicit)]
+    found = (view.step(one) for one in wanted)
+    return next((one for one in found if one is not None and one.runs), None)
 
 
 def _earlier_row(row: RunRow, width: int) -> Row:
@@ -233,13 +242,14 @@ def _verdict_rows(view: RunView, step_id: str, width: int, *, low: bool = False)
 def _evidence_rows(view: RunView, width: int) -> list[Row]:
     """What was measured, beside the baseline: the evidence for an approval."""
     found: list[tuple[str, str, str]] = []
+    judged = {row.get("metric") for verdict in view.verdicts for row in verdict.criteria}
     for scope, metrics in view.metrics.items():
         if "." in scope:
             continue
         before = view.metrics.get(f"{scope}.baseline", {})
         for name in EVIDENCE:
             figures, base = metrics.get(name, {}), before.get(name, {})
-            if figures.get("value") is None:
+            if figures.get("value") is None or (f"{scope}.{name}" in judged and not base):
                 continue
             beside = ""
             if base.get("value") is not None:

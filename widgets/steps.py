@@ -23,6 +23,10 @@ TONE = {
 VERDICT_TONE = {"GO": "good", "NO-GO": "bad", "HOLD": "warn"}
 
 
+LATE, LEAST_LATE_S = 1.05, 2.0
+"""A step that takes so many times what it usually does, and so much longer, is late."""
+
+
 def tone_of(step: StepView) -> str:
     """The tone of a step: that of its state, or that of a warning."""
     return "warn" if step.warned else TONE.get(step.state, "")
@@ -81,7 +85,7 @@ def outage_steps(view: RunView) -> frozenset[str]:
 
 def _late(step: StepView, now: float) -> bool:
     took, usual = elapsed(step, now), step.takes_s or 0.0
-    return took is not None and usual > 0 and took > max(usual * 1.5, 5)
+    return took is not None and usual > 0 and took > max(usual * LATE, usual + LEAST_LATE_S)
 
 
 def _name_tone(step: StepView) -> str:

@@ -47,11 +47,13 @@ STEPS = [
 def view(done: int, **changes: Any) -> RunView:
     """A run whose first `done` steps succeeded; the next one is the current step."""
     steps = []
+    at = NOW - 960
     for number, (name, phase, kind, title, takes) in enumerate(STEPS):
         step = StepView(name, title, phase, kind, takes, implicit=":" in name or kind == "restore")
         if number < done:
             step.state, step.attempt = StepState.SUCCEEDED, 1
-            step.started, step.duration_s = NOW - 900 + number * 60, (takes or 20.0) * 1.1
+            step.started, step.duration_s = at, (takes or 20.0) * 1.1
+            at += step.duration_s
         steps.append(step)
     made = RunView(
         run_id="20261120-140312-ik-llama-phase2-1a2b", title="Replace llama.cpp with ik_llama.cpp",
@@ -159,14 +161,19 @@ def failed() -> RunView:
 def ended() -> RunView:
     made = view(len(STEPS), state=RunState.ROLLED_BACK, ended=NOW - 10)
     measured(made, len(RATES))
+    for run in made.steps[6].runs:
+        run["tok_s"] = round(run["tok_s"] * 0.52, 1)
+    made.metrics["bench"]["tok_s"]["value"] = 11.1
     made.verdicts = [verdict("NO-GO", "retain")]
     made.finished = True
     return made
 
 
 def verdict(word: str, outcome: str) -> Verdicts:
-    rule = "meets >= 20 tok/s" if word == "GO" else "is NO-GO by < 25 tok/s"
-    why = f"bench.tok_s 21.3 tok/s (20.9 to 21.6 tok/s) {rule} (9 valid samples)"
+    said = "21.3 tok/s (20.9 to 21.6 tok/s) meets >= 20 tok/s"
+    if word == "NO-GO":
+        said = "11.1 tok/s (10.9 to 11.2 tok/s) is NO-GO by < 12 tok/s"
+    why = f"bench.tok_s {said} (9 valid samples)"
     rows = [
         {"metric": "bench.tok_s", "verdict": word, "why": why},
         {"metric": "bench.ttft_s", "verdict": "GO",

@@ -142,7 +142,7 @@ def test_a_panel_fills_its_rows_with_runs_and_earlier_runs() -> None:
     assert "NO-GO" in wide
     assert "GO if >= 20 tok/s" in wide
     narrow = drawn(more_rows(view, step, earlier, 60, 20)).splitlines()
-    assert "earlier runs" in narrow[13]
+    assert "earlier runs" in narrow[14]
     for room in range(14):
         assert len(more_rows(view, step, earlier, 60, room)) <= room
         assert len(more_rows(view, step, earlier, 130, room)) <= room
