@@ -103,7 +103,10 @@ class _Eyes:
         try:
             return self._looker.look(self._server.pid())
         finally:
-            self._cards = fingerprint.cards(watch.stop()[0])
+            found = fingerprint.cards(watch.stop()[0])
+            # A quick answer may be over before NVML has said anything: then nothing is known of
+            # the clocks of this look, and the power limit is what it was.
+            self._cards = found if found[0] else (self._cards[0], {})
 
     def fingerprint(self) -> tuple[Print, dict[str, float]]:
         fixed, moving = self._cards

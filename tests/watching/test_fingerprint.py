@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from console.host import process
-from console.watch import fingerprint
+from console.host.gpu import clocks
+from console.watch import fingerprint, loop
 from console.watch.fingerprint import Server, build_id, change_words, changes, gauge_words, machine
+from console.watch.look import Look, Looker
 from tests.watching.conftest import plan_of
 
 BASIC = {
@@ -141,3 +143,40 @@ def test_cards_of_an_answer() -> None:
     assert fingerprint.cards(answer) == (
         {"power limit of RTX PRO 6000 abcd": "450 W"}, {"SM clock of RTX PRO 6000 abcd": 2400.0},
     )  # fmt: skip
+
+
+def test_cards_are_looked_at_beside_the_answer_and_a_late_driver_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = [{"GPU-ab": {"name": "X", "power_limit_w": 450.0, "sm_mhz": {"max": 2400.0}}}, {}]
+    steps: list[str] = []
+
+    class Watch:
+        def start(self) -> None:
+            steps.append("start")
+
+        def stop(self) -> tuple[dict[str, Any], str]:
+            steps.append("stop")
+            return answers.pop(0), ""
+
+    monkeypatch.setattr(clocks, "Watch", Watch)
+    monkeypatch.setattr(loop, "DRIVER", tmp_path)
+    plan = plan_of()
+    looker, server = Looker(plan.sealed, plan.settings), Server(plan.sealed)
+    monkeypatch.setattr(server, "pid", lambda: None)
+
+    def look(pid: int | None) -> Look:
+        steps.append("look")
+        return Look("serving")
+
+    monkeypatch.setattr(looker, "look", look)
+    eyes = loop._Eyes(looker, server)
+    eyes.look()
+    fixed, moving = eyes.fingerprint()
+    assert fixed["power limit of X U-ab"] == "450 W"
+    assert moving["SM clock of X U-ab"] == 2400.0
+    eyes.look()
+    fixed, moving = eyes.fingerprint()
+    assert fixed["power limit of X U-ab"] == "450 W"
+    assert "SM clock of X U-ab" not in moving
+    assert steps == ["start", "look", "stop"] * 2

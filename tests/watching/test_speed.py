@@ -66,6 +66,7 @@ def test_what_is_within_half_the_tolerance_is_not_told() -> None:
     assert fed(into, noise, (30, 80), RATE * 0.88) == []
 
 
+@pytest.mark.full
 def test_a_slow_drift_is_told_because_the_window_stays_as_it_is() -> None:
     into, noise = speed(), Noise(2, daily=0.0)
     assert fed(into, noise, (0, 30)) == []

@@ -129,6 +129,7 @@ def test_one_missed_answer_is_no_word(world: World) -> None:
 
 
 def test_at_most_so_many_restores_and_then_it_is_only_told(world: World) -> None:
+    world = with_settings(world, interval_s=600.0)
     world.look = lambda at: SILENT
     world.restore = lambda: Restored(False, "omni-console rollback failed: no engine")
     world.until(6 * HOUR)
