@@ -2,15 +2,20 @@
 
 A server that works at a request of somebody else is not asked, for it would wait for us. What it
 says of itself then (that its answers get longer) shows that it lives. A server whose process was
-stopped (SIGSTOP) still takes connections, by its kernel, and says nothing: silence at the health
-path, or to a completion while no slot moves, is what tells a frozen server from a busy one.
+stopped (SIGSTOP) still takes connections, by its kernel, and says nothing. So does one that reads a
+long prompt on the processor, for a minute and more. What tells them apart is the CPU time of its
+processes: one that computes gets as long as a proof may take, one that does not gets nothing.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from console.common import redact
+from console.common.clock import Clock, SystemClock
+from console.common.files import read_bytes
 from console.common.text import one_line
 from console.common.units import format_duration, plural
 from console.host import process
@@ -36,6 +41,9 @@ HEALTH_S = 5.0
 """How long the health path may take; one that takes longer is silent."""
 PART = 0.5
 """Of the interval: how long a completion may take at most."""
+WORKS_S, WORKS = 2.0, 0.05
+"""Seconds over which the CPU time of a silent server is read, and the part of a core that counts
+as work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +61,24 @@ class Look:
 class Looker:
     """Looks at one baseline. `pid` says which process serves, if that is known."""
 
-    def __init__(self, plan: SealedPlan, settings: Settings) -> None:
+    def __init__(self, plan: SealedPlan, settings: Settings, clock: Clock | None = None) -> None:
         self.plan, self.settings = plan, settings
+        self._clock = clock or SystemClock()
+        self._silent_since: float | None = None
         self._passed = 0
         """Looks in a row that found the server busy and did not ask."""
         self._answered: tuple[float, float] | None = None
 
     def look(self, pid: int | None = None) -> Look:
         """Never raises for what a server or a file may do."""
+        found = self._look(pid)
+        if found.word == SUSPECT and "refused" not in found.detail:
+            found = self._silent(found, pid)
+        else:
+            self._silent_since = None
+        return replace(found, detail=redact.text(found.detail))
+
+    def _look(self, pid: int | None) -> Look:
         if held := held_by(self.plan):
             return Look(PLANNED, held)
         base = self.plan.baseline
@@ -105,6 +123,15 @@ class Looker:
             return Look(BUSY, "a request of others came first", asked=True)
         return Look(SUSPECT, f"no completion: {_why(done.detail, pid)}", asked=True)
 
+    def _silent(self, found: Look, pid: int | None) -> Look:
+        """What a look without an answer means: nothing yet, if its processes compute."""
+        now = self._clock.monotonic()
+        self._silent_since = now if self._silent_since is None else self._silent_since
+        patient = now - self._silent_since < self.plan.baseline.completion.timeout_s
+        if pid is None or not patient or not works(pid, self._clock):
+            return found
+        return replace(found, word=UNJUDGED, detail=f"{found.detail}, and computes")
+
     def _clients(self, seen: Occupancy) -> str:
         """What its clients get, by the server's own counters since the last look; "" if unknown."""
         before, self._answered = self._answered, seen.answered
@@ -134,6 +161,25 @@ def held_by(plan: SealedPlan) -> str:
         if is_held(Path(pointer.run_dir) / ROLLBACK):
             return f"a rollback of run {one_line(pointer.run_id, 80)} is on"
     return ""
+
+
+def works(pid: int, clock: Clock) -> bool:
+    """Whether a process and its descendants use a processor."""
+    before = _cpu_s(pid)
+    clock.sleep(WORKS_S)
+    return _cpu_s(pid) - before >= WORKS * WORKS_S
+
+
+def _cpu_s(first: int) -> float:
+    """Seconds of CPU time of a process and its descendants that live."""
+    found, ticks = {first}, 0
+    for one in sorted(process.all_stats(), key=lambda stat: stat.start):
+        if one.parent in found:
+            found.add(one.pid)
+    for pid in found:
+        fields = read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _why(words: str, pid: int | None) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from console.common import paths
+from console.common import paths, redact
 from console.common.clock import SystemClock
 from console.common.errors import ConsoleError, HostBusy
 from console.common.files import open_untrusted
@@ -160,7 +160,7 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
     child.stdout.close()
     serving = child.returncode == 0 and said.get("serving") is True
     took = format_duration(clock.monotonic() - begun)
-    words = one_line(str(said.get("detail") or said.get("error") or ""), 300)
+    words = one_line(redact.text(str(said.get("detail") or said.get("error") or "")), 300)
     if serving:
         return Restored(True, f"omni-console rollback took {took}")
     return Restored(False, f"omni-console rollback failed: {words or f'exit {child.returncode}'}")

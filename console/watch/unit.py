@@ -22,7 +22,7 @@ Type=exec
 {user}{environment}ExecStart={command}
 Restart=always
 RestartSec=15
-RestartPreventExitStatus=2 8
+RestartPreventExitStatus=2
 KillMode=process
 OOMPolicy=continue
 

@@ -96,6 +96,8 @@ def test_a_site_file_that_is_broken_leaves_the_last_plan_at_work(
     assert became[1][:-1] == became[0]
     assert "the site file cannot be used" in became[1][-1]
     assert "the site file cannot be used" in capsys.readouterr().err
+    assert main(["watch", "status", "--site", str(site)]) == Exit.FAILED
+    assert "does not run" in capsys.readouterr().out, "what is known can still be seen"
     record.file("ws", record.PLAN).unlink()
     assert main(["watch", "run", "--site", str(site)]) == Exit.USAGE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from console.runtime.probe import Completion
 from console.watch import look as looking
 from console.watch.look import Looker, first_token_s
 from console.watch.plan import Settings
+from tests.clock import FakeClock
 from tests.ports import free_port
 from tests.waiting import until
 from tests.watching.conftest import plan_of
@@ -193,6 +195,58 @@ def test_a_stopped_process_is_silent_and_is_named(
         dead = one.look(child.pid)
     assert (seen.word, "is stopped (SIGSTOP)" in seen.detail) == (SUSPECT, True)
     assert (dead.word, f"pid {child.pid} is gone" in dead.detail) == (SUSPECT, True)
+
+
+def test_one_that_is_silent_and_computes_gets_as_long_as_a_proof_may_take(
+    llama: Llama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llama.health = 500
+    clock, computes = FakeClock(), [True]
+    monkeypatch.setattr(looking, "works", lambda pid, clock: computes[0])
+    one = Looker(plan_of(llama.url).sealed, Settings(), clock)
+    words = []
+    for _ in range(4):
+        words.append(one.look(os.getpid()).word)
+        clock.sleep(50.0)
+    assert words == [UNJUDGED, UNJUDGED, UNJUDGED, SUSPECT], "two minutes"
+    llama.health = 200
+    assert one.look(os.getpid()).word == SERVING
+    llama.health = 500
+    assert one.look(os.getpid()).word == UNJUDGED, "it begins anew"
+    computes[0] = False
+    assert one.look(os.getpid()).word == SUSPECT
+
+
+def test_what_a_process_and_its_children_compute_is_seen() -> None:
+    program = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-S', '-c', 'while True: pass'])\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+        "child.kill()\n"
+    )
+    argv = [sys.executable, "-S", "-c", program]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        inner = int(parent.stdout.readline())
+
+        class Clock(FakeClock):
+            def sleep(self, seconds: float) -> None:
+                begun = looking._cpu_s(inner)
+                until(lambda: looking._cpu_s(inner) - begun > seconds * looking.WORKS, "it works")
+
+        assert looking.works(parent.pid, Clock())
+        os.kill(inner, signal.SIGSTOP)
+        until(lambda: (found := process.stat(inner)) and found.state == "T", "it is stopped")
+        assert not looking.works(parent.pid, FakeClock())
+        os.kill(inner, signal.SIGCONT)
+        parent.communicate()
+
+
+def test_a_password_in_the_address_is_told_nobody() -> None:
+    url = f"http://ann:very-secret-1@127.0.0.1:{free_port()}"
+    seen = Looker(plan_of(url).sealed, Settings()).look()
+    assert (seen.word, "very-secret" in seen.detail) == (SUSPECT, False)
 
 
 def test_nothing_listens() -> None:

@@ -17,6 +17,7 @@ from console.config.locate import demo_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
 from console.journal.watch_record import DOWN, WatchState
+from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.status import lines
 from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, OPTIONS, Settings, WatchPlan
@@ -77,7 +78,7 @@ def uninstall(args: Namespace) -> int:
 
 def status(args: Namespace) -> int:
     """What the watch knows; 0 when it runs and the baseline is not down, else 5."""
-    state = record.read(_site_name(args.site))
+    state = record.read(sealed_of(args.site).site_name)
     one = systemd.installed(systemd.WATCH)
     running = state is not None and state.alive
     if args.json:
@@ -100,15 +101,18 @@ def _running(state: WatchState | None, one: systemd.Unit | None) -> str:
     return f"does not run, although {one.name} is installed: systemctl status {one.name}"
 
 
-def _site_name(given: str | None) -> str:
-    """The name of the site, without loading a parser where a watch has its plan."""
-    path = site_file(given)
-    known = plans.of_site_file(path, current=True) if path is not None else None
-    if known is not None:
-        return known.site
-    from console.config.site.site import load_site
-
-    return load_site(path or demo_site()).name
+def sealed_of(given: str | None) -> SealedPlan:
+    """The baseline of a site; from the plan of its watch if that is of today's file, for no parser
+    is loaded then, or if the file cannot be used. Raises InvalidFile."""
+    path = site_file(given) or demo_site()
+    if (known := plans.of_site_file(path, current=True)) is not None:
+        return known.sealed
+    try:
+        return _made(path, True).sealed
+    except InvalidFile:
+        if (earlier := plans.of_site_file(path, current=False)) is None:
+            raise
+        return earlier.sealed
 
 
 def _say(args: Namespace, words: str, unit: str = "") -> int:

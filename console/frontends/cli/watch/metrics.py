@@ -18,8 +18,8 @@ from console.common import paths
 from console.common.errors import Exit, UsageError
 from console.common.files import write_atomically
 from console.common.text import one_line
-from console.config.locate import demo_site, site_file
 from console.frontends.cli.arguments import VERSION
+from console.frontends.cli.watch.commands import sealed_of
 from console.host.sampler import look_once
 from console.journal import watch_record as record
 from console.journal.run_dir import RunDir, all_runs
@@ -27,7 +27,6 @@ from console.journal.watch_record import DOWN, UP, WatchState
 from console.recovery.rollback import proof
 from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.metrics import BaselineFacts, RunFacts, text
-from console.watch import plan as plans
 
 FILE = "omni_console.prom"
 HEALTH_S, LOOK_S = 1.5, 3.0
@@ -38,7 +37,7 @@ CACHE = "metrics.json"
 
 def metrics(args: Namespace) -> int:
     """Print the page, or replace a file for node_exporter's textfile collector."""
-    plan = _plan(args.site)
+    plan = sealed_of(args.site)
     watch = record.read(plan.site_name)
     sample = look_once(args.path or ["/"], LOOK_S)
     page = text(VERSION, _baseline(plan, watch), watch, _runs(), sample)
@@ -52,21 +51,6 @@ def metrics(args: Namespace) -> int:
     # For everybody: node_exporter is another user.
     write_atomically(directory / FILE, page, 0o644, durable=False)
     return int(Exit.OK)
-
-
-def _plan(given: str | None) -> SealedPlan:
-    """The baseline, from the plan of the watch if that is of today's site file: no parser is
-    loaded then. Raises InvalidFile."""
-    path = site_file(given) or demo_site()
-    known = plans.of_site_file(path, current=True)
-    if known is not None:
-        return known.sealed
-    from console.config.site.site import load_site
-    from console.runner.prepare.baseline import written
-    from console.runner.prepare.seal import sealed_plan
-
-    site = load_site(path)
-    return sealed_plan(site, written(site))
 
 
 def _baseline(plan: SealedPlan, watch: WatchState | None) -> BaselineFacts:
