@@ -170,8 +170,8 @@ class Watcher:
         if today >= allowed:
             self._tell(
                 DOWN_KIND, f"{since:.0f}/left", "the baseline stays down",
-                f"it was restored {plural(today, 'time')} within 24 hours, and {allowed} are "
-                "allowed: omni-console rollback brings it back",
+                f"it was restored {plural(today, 'time')} within 24 hours, as often as the site allows: "
+                "omni-console rollback brings it back",
                 at,
             )  # fmt: skip
             return
