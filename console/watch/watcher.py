@@ -170,9 +170,8 @@ class Watcher:
         if today >= allowed:
             self._tell(
                 DOWN_KIND, f"{since:.0f}/left", "the baseline stays down",
-                f"it was restored {plural(today, 'time')} within 24 hours, as often as the site allows: "
-                "omni-console rollback brings it back",
-                at,
+                f"it was restored {plural(today, 'time')} within 24 hours, as often as the site "
+                "allows: omni-console rollback brings it back", at,
             )  # fmt: skip
             return
         # First written down, then done: a watch that is killed meanwhile has used this one up.
@@ -221,6 +220,12 @@ class Watcher:
         state.reference, state.learning = self.speed.accepted, self.speed.lacking
 
     def _shifted(self, shift: Shift, at: float) -> None:
+        if not shift.good:
+            self.state.why = ["it was when the watch began: nothing is known of the time before"]
+            rates = f"{shift.after:.2f} tok/s, and the reference is {shift.before:g}"
+            title = "the baseline is slower than the site's reference"
+            self._tell(SLOWER, f"{shift.since:.0f}", title, rates, at)
+            return
         why = self._why(shift)
         self.state.why = why
         kind = SLOWER if shift.slower else FASTER
@@ -232,7 +237,7 @@ class Watcher:
     def _why(self, shift: Shift) -> list[str]:
         """What changed between the last good figures and the first ones of the new level."""
         slack = SLACK * self.plan.settings.interval_s
-        first = (shift.good or shift.since) - slack
+        first = shift.good - slack
         near = [row for row in self.changes if first <= row[0] <= shift.since + slack]
         ends: dict[str, tuple[str, str]] = {}
         for _, name, old, new in near:

@@ -57,6 +57,14 @@ def test_a_slowdown_is_told_with_what_changed_then_and_not_with_what_changed_bef
     assert "baseline is slower since" in event["title"]
 
 
+def test_one_that_was_slow_before_the_watch_is_told_with_the_reference(world: World) -> None:
+    noisy(world, slow_at=0.0)
+    world.until(HOUR)
+    [event] = world.events
+    assert event["title"] == "the baseline is slower than the site's reference"
+    assert "reference is 10" in event["text"]
+
+
 def test_a_slowdown_by_what_others_take_names_the_pressure(world: World) -> None:
     noisy(world, seed=3, slow_at=8 * HOUR)
     world.gauges = {"CPU pressure": 0.5}
