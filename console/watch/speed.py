@@ -59,10 +59,11 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class Shift:
     """A change of the speed: from the first figure of the new level on; `good` is the last one
-    before it. Rates are medians. `back`: it is again what it was at first."""
+    before it, None if the first window was slower than the site's reference. Rates are medians.
+    `back`: it is again what it was at first."""
 
     since: float
-    good: float
+    good: float | None
     before: float
     after: float
     back: bool
@@ -208,7 +209,7 @@ class Speed:
             return None
         after, self.accepted, self._is_usual = self.accepted, self.declared, False
         self.slow_since = self.last[0].at
-        return Shift(self.slow_since, 0.0, self.declared, after, back=False)
+        return Shift(self.slow_since, None, self.declared, after, back=False)
 
     def _sustained(self, one: _Sum, *, slower: bool) -> Shift | None:
         """The shift, if it has lasted and its whole interval is beyond what counts."""
@@ -241,7 +242,7 @@ class Speed:
         self._begun, self._stride, self._skipped = since[0].at, 1, 0
         self._low, self._high, self._allowance = _Sum(), _Sum(), None
         return Shift(
-            since[0].at, earlier[-1].at if earlier else 0.0, before, after,
+            since[0].at, earlier[-1].at if earlier else since[0].at, before, after,
             back=was_slow and not slow, gauges=_gauges(earlier, since),
         )  # fmt: skip
 

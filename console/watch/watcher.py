@@ -220,7 +220,7 @@ class Watcher:
         state.reference, state.learning = self.speed.accepted, self.speed.lacking
 
     def _shifted(self, shift: Shift, at: float) -> None:
-        if not shift.good:
+        if shift.good is None:
             self.state.why = ["it was when the watch began: nothing is known of the time before"]
             rates = f"{shift.after:.2f} tok/s, and the reference is {shift.before:g}"
             title = "the baseline is slower than the site's reference"
@@ -237,7 +237,7 @@ class Watcher:
     def _why(self, shift: Shift) -> list[str]:
         """What changed between the last good figures and the first ones of the new level."""
         slack = SLACK * self.plan.settings.interval_s
-        first = shift.good - slack
+        first = (shift.good or shift.since) - slack
         near = [row for row in self.changes if first <= row[0] <= shift.since + slack]
         ends: dict[str, tuple[str, str]] = {}
         for _, name, old, new in near:

@@ -91,7 +91,7 @@ def test_one_that_is_slow_already_is_told_by_the_reference_of_the_site() -> None
     into = speed(declared=RATE * 2)
     [(at, shift)] = fed(into, Noise(6), (0, 24))
     assert at == (LEARN - 1) * MINUTE
-    assert (shift.slower, shift.before, shift.good) == (True, RATE * 2, 0.0)
+    assert (shift.slower, shift.before, shift.good) == (True, RATE * 2, None)
     assert fed(speed(declared=RATE * 1.05), Noise(6), (0, 24)) == []
 
 
