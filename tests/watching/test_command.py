@@ -23,6 +23,7 @@ from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, WatchPlan
 from console.watch.unit import text_of
 from tests.ports import free_port
+from tests.test_architecture import HEAVY, loaded
 from tests.waiting import until
 from tests.watching.conftest import plan_of
 
@@ -183,6 +184,19 @@ def _made(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     return path
+
+
+def test_what_is_asked_every_minute_loads_no_parser_and_no_journal(
+    site: Path, became: list[list[str]]
+) -> None:
+    begun(site)
+    ask = "from console.cli import main; main({!r})"
+    metrics, status = (
+        ask.format([*words, "--site", str(site)]) for words in (["metrics"], ["watch", "status"])
+    )
+    for modules in loaded(metrics, f"try:\n    {status}\nexcept SystemExit:\n    pass"):
+        assert "console" in modules
+        assert modules & (HEAVY | {"sqlite3"}) == set()
 
 
 # -- what it says ------------------------------------------------------------------------------

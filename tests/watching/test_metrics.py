@@ -24,6 +24,7 @@ from console.watch.scrape import Scrape
 from tests.clock import FakeClock
 from tests.runner.unit.journals import STAYS, shelved
 
+DOCS = Path(__file__).parents[2] / "docs/how-to"
 SAMPLE = Sample(
     1.0,
     MemorySample(100, 40, 10, 0, pressure_some=12.5, pressure_full=None),
@@ -31,7 +32,7 @@ SAMPLE = Sample(
     GpuReport(1.0, (GpuSample("GPU-1", 0, 'A "card" \\ \x1b[1m', 5, 10, 0.5, 60.0, 300.0),)),
 )  # fmt: skip
 BASE = BaselineFacts("ws", True, 10.5, 0.25, 10.35, 1_750_000_000.5, False, 9.5)
-STATE = WatchState(word=SERVING, at=1_750_000_000.0, level=10.4, looks=7, asks=5, restored=2,
+STATE = WatchState(word=SERVING, at=1_750_000_000.0, level=10.4, reference=10.5, looks=7, asks=5, restored=2,
                    events={"slower": 1})  # fmt: skip
 RUNS = [
     RunFacts("succeeded", "go", {"GO": 2}, 0, 1.0, 8.0),
@@ -98,6 +99,15 @@ def test_nothing_known_is_still_a_page() -> None:
     out = text("0.1.0", BaselineFacts("ws"), None, [], None)
     assert "omni_baseline_up" not in out
     assert 'omni_watch_running{site="ws"} 0' in out
+
+
+@pytest.mark.parametrize("page_of_docs", ["grafana.json", "watch.md"])
+def test_what_dashboard_and_guide_ask_for_is_on_the_page(page_of_docs: str) -> None:
+    asked = set(re.findall(r"\bomni_[a-z_]+", (DOCS / page_of_docs).read_text("utf-8")))
+    there = set(re.findall(r"^# TYPE (\w+)", page(), re.MULTILINE)) | {"omni_console"}
+    there |= {"omni_gpu_power_limit_watts"}  # the card of this page tells none
+    assert asked
+    assert asked - there == set()
 
 
 def test_promtool_is_silent() -> None:

@@ -76,9 +76,10 @@ def _is_up(plan: SealedPlan, watch: WatchState | None) -> bool:
             return True
         if watch.word == DOWN:
             return False
-    from console.frontends.tui.watch.baseline import answers_200
+    from console.runtime.probe import Health, health
 
-    return answers_200(plan.baseline.url, plan.baseline.ready_path, HEALTH_S)
+    base = plan.baseline
+    return health(base.url, base.ready_path, HEALTH_S)[0] is Health.SERVING
 
 
 def _runs() -> list[RunFacts]:
