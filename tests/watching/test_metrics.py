@@ -32,8 +32,10 @@ SAMPLE = Sample(
     GpuReport(1.0, (GpuSample("GPU-1", 0, 'A "card" \\ \x1b[1m', 5, 10, 0.5, 60.0, 300.0),)),
 )  # fmt: skip
 BASE = BaselineFacts("ws", True, 10.5, 0.25, 10.35, 1_750_000_000.5, False, 9.5)
-STATE = WatchState(word=SERVING, at=1_750_000_000.0, level=10.4, reference=10.5, looks=7, asks=5, restored=2,
-                   events={"slower": 1})  # fmt: skip
+STATE = WatchState(
+    word=SERVING, at=1_750_000_000.0, level=10.4, reference=10.5, looks=7, asks=5, restored=2,
+    events={"slower": 1},
+)  # fmt: skip
 RUNS = [
     RunFacts("succeeded", "go", {"GO": 2}, 0, 1.0, 8.0),
     RunFacts("rolled_back", "", {"NO-GO": 1, "GO": 1}, 1, 2.0, 9.0),
