@@ -37,13 +37,15 @@ from console.runtime.occupancy import look as occupancy_of
 from console.runtime.probe import Completion, Health, busy, complete, health
 from console.watch.plan import Settings
 
-HEALTH_S = 5.0
-"""How long the health path may take; one that takes longer is silent."""
+HEALTH_S, HEALTH_PART = 5.0, 0.25
+"""How long the health path may take, in seconds and as a part of the interval, whichever is less;
+one that takes longer is silent."""
 PART = 0.5
 """Of the interval: how long a completion may take at most."""
-WORKS_S, WORKS = 2.0, 0.05
-"""Seconds over which the CPU time of a silent server is read, and the part of a core that counts
-as work."""
+WORKS_S, WORKS_PART, WORKS = 2.0, 0.2, 0.05
+"""Over which time the CPU time of a silent server is read, in seconds and as a part of the
+interval, and which part of a core counts as work. With two looks, the second after half an
+interval, all of this is over within two intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ class Looker:
         switched = proxy.recorded(self.plan.records_dir, base.url)
         if switched is not None:
             return Look(CUT_OVER, f"{one_line(switched.service, 60)} answers in its place")
-        state, words = health(base.url, base.ready_path, HEALTH_S)
+        limit_s = min(HEALTH_S, self.settings.interval_s * HEALTH_PART)
+        state, words = health(base.url, base.ready_path, limit_s)
         if state is Health.LOADING:
             return Look(LOADING, words)
         if state is not Health.SERVING:
@@ -128,7 +131,8 @@ class Looker:
         now = self._clock.monotonic()
         self._silent_since = now if self._silent_since is None else self._silent_since
         patient = now - self._silent_since < self.plan.baseline.completion.timeout_s
-        if pid is None or not patient or not works(pid, self._clock):
+        reading_s = min(WORKS_S, self.settings.interval_s * WORKS_PART)
+        if pid is None or not patient or not works(pid, reading_s, self._clock):
             return found
         return replace(found, word=UNJUDGED, detail=f"{found.detail}, and computes")
 
@@ -163,11 +167,11 @@ def held_by(plan: SealedPlan) -> str:
     return ""
 
 
-def works(pid: int, clock: Clock) -> bool:
-    """Whether a process and its descendants use a processor."""
+def works(pid: int, seconds: float, clock: Clock) -> bool:
+    """Whether a process and its descendants use a processor during so many seconds."""
     before = _cpu_s(pid)
-    clock.sleep(WORKS_S)
-    return _cpu_s(pid) - before >= WORKS * WORKS_S
+    clock.sleep(seconds)
+    return _cpu_s(pid) - before >= WORKS * seconds
 
 
 def _cpu_s(first: int) -> float:

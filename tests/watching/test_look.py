@@ -163,9 +163,12 @@ def test_words_of_answers(llama: Llama, health: int, completion: int, word: str)
     assert looker(llama).look().word == word
 
 
-def test_silence_is_suspect_while_no_slot_moves_and_busy_while_one_does(llama: Llama) -> None:
+def test_silence_is_suspect_while_no_slot_moves_and_busy_while_one_does(
+    llama: Llama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "PART", 0.02)
     llama.holds, llama.processing = True, [False]
-    one = looker(llama, interval_s=0.4)
+    one = looker(llama)
     assert one.look().word == SUSPECT
     llama.grows = llama.others_come = True
     assert one.look().word == BUSY
@@ -202,7 +205,7 @@ def test_one_that_is_silent_and_computes_gets_as_long_as_a_proof_may_take(
 ) -> None:
     llama.health = 500
     clock, computes = FakeClock(), [True]
-    monkeypatch.setattr(looking, "works", lambda pid, clock: computes[0])
+    monkeypatch.setattr(looking, "works", lambda pid, seconds, clock: computes[0])
     one = Looker(plan_of(llama.url).sealed, Settings(), clock)
     words = []
     for _ in range(4):
@@ -235,10 +238,10 @@ def test_what_a_process_and_its_children_compute_is_seen() -> None:
                 begun = looking._cpu_s(inner)
                 until(lambda: looking._cpu_s(inner) - begun > seconds * looking.WORKS, "it works")
 
-        assert looking.works(parent.pid, Clock())
+        assert looking.works(parent.pid, 2.0, Clock())
         os.kill(inner, signal.SIGSTOP)
         until(lambda: (found := process.stat(inner)) and found.state == "T", "it is stopped")
-        assert not looking.works(parent.pid, FakeClock())
+        assert not looking.works(parent.pid, 2.0, FakeClock())
         os.kill(inner, signal.SIGCONT)
         parent.communicate()
 
