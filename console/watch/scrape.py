@@ -1,8 +1,8 @@
 """`/metrics` on loopback, from the process of the watch: what `omni-console metrics` prints.
 
 The text is made by a child, at most once an interval, so that journals, SQLite and NVML are never
-loaded by the watch, however often it is scraped. A socket and thirty lines serve it: Python's
-http.server takes a megabyte, and prometheus-client ten, of a budget of twenty.
+loaded by the watch, however often it is scraped. A socket and thirty lines serve it: of a budget
+of twenty megabytes http.server takes one, and prometheus-client seven with the TLS that it loads.
 """
 
 from __future__ import annotations
