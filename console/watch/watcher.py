@@ -7,8 +7,9 @@ it is over; an event is told once, by its key, whenever the watch is killed and 
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from console.watch.speed import SLACK, Figure, Interval, Shift, Speed
 AGAIN = 0.5
 """Of the interval: when a baseline that did not answer is looked at again."""
 MOST_CHANGES = 100
+UNWRITTEN = "what the watch knows cannot be written down"
 DOWN_KIND, BACK_KIND, SLOWER, FASTER = "baseline-down", "baseline-back", "slower", "faster"
 
 
@@ -109,8 +111,8 @@ class Watcher:
             state.word, state.since = word, at
         state.detail = seen.detail
         self._figures(seen, at)
-        record.remember(
-            self.plan.site, at, "look", word=word, detail=seen.detail, tok_s=seen.tok_s,
+        self._remember(
+            at, "look", word=word, detail=seen.detail, tok_s=seen.tok_s,
             ttft_s=seen.ttft_s,
         )  # fmt: skip
         self._availability(word, at)
@@ -122,11 +124,27 @@ class Watcher:
         return left
 
     def save(self) -> None:
-        record.write(self.plan.site, self.state, {
+        own = {
             "speed": self.speed.to_json(), "print": self.print, "changes": self.changes,
             "doubtful_since": self.doubtful_since, "down_since": self.down_since,
             "loading_since": self.loading_since,
-        })  # fmt: skip
+        }  # fmt: skip
+        with self._despite_the_disk():
+            record.write(self.plan.site, self.state, own)
+            if self.state.trouble.startswith(UNWRITTEN):
+                self.state.trouble = ""
+
+    @contextlib.contextmanager
+    def _despite_the_disk(self) -> Iterator[None]:
+        """A disk that takes nothing costs the record, never the restore."""
+        try:
+            yield
+        except OSError as error:
+            self.state.trouble = one_line(f"{UNWRITTEN}: {error.strerror or error}")
+
+    def _remember(self, at: float, kind: str, **more: Any) -> None:
+        with self._despite_the_disk():
+            record.remember(self.plan.site, at, kind, **more)
 
     def _judged(self, seen: Look, at: float) -> str:
         """The word of a look in the light of those before it: two without an answer are down, and
@@ -135,7 +153,7 @@ class Watcher:
             self.loading_since = self.loading_since or at
             late = at - self.loading_since > self.plan.sealed.baseline.ready_timeout_s
             if not late:
-                return DOWN if self.down_since else LOADING
+                return LOADING  # whoever started it, a restore could only wait for it
         elif seen.word != SUSPECT:
             self.loading_since = self.doubtful_since = 0.0
             return seen.word
@@ -177,12 +195,12 @@ class Watcher:
         # First written down, then done: a watch that is killed meanwhile has used this one up.
         self.state.restores = [*self.state.restores, at][-50:]
         self.state.restored += 1
-        record.remember(self.plan.site, at, "restore", detail="begun")
+        self._remember(at, "restore", detail="begun")
         self.save()
         done = self.hands.restore()
         ended = self.clock.now()
-        record.remember(
-            self.plan.site, ended, "restore", detail=done.detail, seconds=round(ended - at, 1),
+        self._remember(
+            ended, "restore", detail=done.detail, seconds=round(ended - at, 1),
             serving=done.serving,
         )  # fmt: skip
         self.state.at, self.state.detail = ended, done.detail
@@ -201,7 +219,7 @@ class Watcher:
         found = prints.changes(self.print, new) if self.print else {}
         for name, (old, now) in found.items():
             self.changes = [*self.changes, [at, name, old, now]][-MOST_CHANGES:]
-            record.remember(self.plan.site, at, "change", name=name, old=old, new=now)
+            self._remember(at, "change", name=name, old=old, new=now)
         if found:
             words = [prints.change_words(name, *sides) for name, sides in found.items()]
             self.state.changed, self.state.changed_at = one_line("; ".join(words), 400), at
@@ -254,7 +272,8 @@ class Watcher:
             return
         self._told.add(key)
         self.state.events[kind] = self.state.events.get(kind, 0) + 1
-        told(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
+        with self._despite_the_disk():
+            told(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
 
 
 def told(event: Event) -> None:

@@ -170,6 +170,37 @@ def test_a_watch_that_is_killed_in_a_restore_has_used_it_up(world: World) -> Non
     assert [event["key"] for event in world.events] == sorted({e["key"] for e in world.events})
 
 
+def test_a_full_disk_costs_the_record_and_not_the_restores(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    world.tick(3)
+    world.look = lambda at: SILENT
+    world.restore = lambda: Restored(False, "no")
+    with monkeypatch.context() as patch:
+        patch.setattr(record, "append_line", full)
+        patch.setattr(record, "write_atomically", full)
+        world.tick(20)
+        assert len(world.restored) == 2
+        assert "No space left" in world.watcher.state.trouble
+    world.tick()
+    assert world.watcher.state.trouble == ""
+
+
+def test_one_that_somebody_else_has_started_again_is_waited_for(world: World) -> None:
+    world.restore = lambda: Restored(False, "no")
+    world.look = lambda at: SILENT if at < 50 else Look(LOADING, "Loading model")
+    world.tick(3)
+    assert len(world.restored) == 1
+    world.until(500.0)
+    assert (len(world.restored), world.watcher.state.word) == (1, LOADING)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.tick()
+    assert world.kinds == ["baseline-down", "baseline-back"]
+
+
 def test_without_restore_it_is_told_and_left(world: World) -> None:
     world = with_settings(world, restore=False)
     world.look = lambda at: SILENT
