@@ -3,7 +3,6 @@ it does when the site file changes."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import gc
 import json
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +29,9 @@ from console.watch.fingerprint import Print, Server
 from console.watch.look import Look, Looker
 from console.watch.plan import WatchPlan, usual_environment
 from console.watch.scrape import Scrape
-from console.watch.watcher import Event, Hands, Restored, Watcher
+from console.watch.watcher import Hands, Restored, Watcher
 
 POLL_S = 0.5
-TELL_S = 60.0
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -83,7 +80,7 @@ def _watcher(plan: WatchPlan, stop: threading.Event) -> Watcher:
     eyes = _Eyes(looker, server)
     hands = Hands(
         SystemClock(), eyes.look, eyes.fingerprint,
-        lambda: _restore(plan, stop), in_a_child, lambda event: _tell(plan, event),
+        lambda: _restore(plan, stop), in_a_child,
     )  # fmt: skip
     return Watcher(plan, hands, (os.getpid(), process.start_time(os.getpid()) or 0))
 
@@ -167,19 +164,6 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
     if serving:
         return Restored(True, f"omni-console rollback took {took}")
     return Restored(False, f"omni-console rollback failed: {words or f'exit {child.returncode}'}")
-
-
-def _tell(plan: WatchPlan, event: Event) -> None:
-    """Queue an event for the site's `notify:`, in a child: what reads the site file and keeps the
-    queue takes more memory than the watch has."""
-    argv = [*module_argv("console.cli"), "notify", "post"]
-    argv += ["--site", plan.sealed.site_path] if plan.given else []
-    text = json.dumps({**asdict(event), "key": f"watch:{event.site}:{event.key}"})
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(
-            argv, input=text.encode(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            timeout=TELL_S, env=usual_environment(), check=False,
-        )  # fmt: skip
 
 
 class _Site:

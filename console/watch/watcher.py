@@ -70,8 +70,6 @@ class Hands:
     fingerprint: Callable[[], tuple[Print, dict[str, float]]]
     restore: Callable[[], Restored]
     interval: Interval
-    tell: Callable[[Event], None] = lambda event: None
-    """Tells an event to whoever the site names; it never raises."""
 
 
 class Watcher:
@@ -274,10 +272,8 @@ class Watcher:
             return
         self._told.add(key)
         self.state.events[kind] = self.state.events.get(kind, 0) + 1
-        event = Event(kind, key, title, one_line(text, 600), at, self.plan.site)
         with self._despite_the_disk():
-            told(event)
-        self.hands.tell(event)
+            told(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
 
 
 def told(event: Event) -> None:

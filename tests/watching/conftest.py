@@ -81,7 +81,6 @@ class World:
     restore: Callable[[], Restored] = lambda: Restored(True, "omni-console rollback took 9 s")
     takes_s: float = 9.0
     restored: list[float] = field(default_factory=list)
-    posted: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.begun = self.clock.now()
@@ -93,7 +92,6 @@ class World:
             Hands(
                 self.clock, lambda: self.look(self.clock.now() - self.begun),
                 lambda: (dict(self.prints), dict(self.gauges)), self._restore, interval,
-                lambda event: self.posted.append((event.kind, event.key)),
             ),
             (1, 1),
         )  # fmt: skip

@@ -1,14 +1,12 @@
 """`notify`: the channels of the site, what waits for them, and a test of each; and the sender.
 
-`notify deliver` (internal) is the detached process that delivers what is queued, `notify post`
-(internal) queues an event for the watch.
+`notify deliver` (internal) is the detached process that delivers what is queued.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from argparse import Namespace
 from typing import Any
 
@@ -20,7 +18,6 @@ from console.config.locate import site as site_of
 from console.config.site.notify import USUAL, NotifyModel
 from console.config.site.site import Site
 
-EVENT_BYTES = 1 << 16
 DOCS = "docs/how-to/notify.md describes `notify:` in the site file"
 
 
@@ -30,8 +27,6 @@ def notify(args: Namespace) -> int:
         from console.notify.sender import main
 
         return main()
-    if args.part == "post":
-        return _posted(args)
     if args.part:
         raise UsageError(
             f"notify takes no '{one_line(args.part, 40)}'", "", "omni-console notify --help"
@@ -47,20 +42,6 @@ def notify(args: Namespace) -> int:
         there = f"{clean(str(site.path))} has {plural(len(every), 'channel')}"
         raise UsageError("there is no such channel to test", there, DOCS)
     return _tested(site, wanted, as_json=args.json)
-
-
-def _posted(args: Namespace) -> int:
-    """Queue the event that stdin has: how the watch, which has no room for it, tells one."""
-    from console.notify.event import Event
-    from console.notify.outbox import post
-
-    site = site_of(args.site)
-    try:
-        event = Event(**json.loads(sys.stdin.read(EVENT_BYTES)))
-    except (ValueError, TypeError) as error:
-        raise UsageError("notify post: stdin has no event", one_line(str(error), 100)) from None
-    post(site.model.notify, event)
-    return int(Exit.OK)
 
 
 def _tested(site: Site, wanted: list[tuple[int, NotifyModel]], *, as_json: bool) -> int:
