@@ -30,7 +30,10 @@ class Watched:
     def __init__(self, world: World) -> None:
         self.world = world
         site = json.loads(host_site(world))
-        world.site.write_text(json.dumps({**site, "watch": WATCH}))
+        self.news = world.root / "news"
+        channel = {"command": ["sh", "-c", f'echo "$OMNI_EVENT_KIND" >> {self.news}']}
+        more = {"watch": WATCH, "notify": [channel]}
+        world.site.write_text(json.dumps({**site, **more}))
         self.begin()
         self.until(lambda: self.state().get("word") == "serving", "it looks, and it serves")
 
@@ -77,6 +80,11 @@ def test_a_frozen_server_is_noticed_restored_and_told_once(watched: Watched) -> 
     looks = watched.state()["looks"]
     watched.until(lambda: watched.state()["looks"] > looks + 2, "it looks again")
     assert watched.kinds() == ["baseline-down", "baseline-back"]
+    # and who is named in the site file was told the same
+    watched.until(
+        lambda: watched.news.exists() and watched.news.read_text().split() == watched.kinds(),
+        "it is told",
+    )
 
 
 def test_a_dead_server_is_restored_so_many_times_and_then_only_told(watched: Watched) -> None:
