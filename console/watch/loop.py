@@ -47,21 +47,26 @@ def run(plan: WatchPlan, trouble: str = "") -> int:
     scrape.start()
     try:
         watcher = _watcher(plan, stop)
+        post = _Post(plan)
         watcher.state.trouble = one_line(trouble, 300)
         gc.collect()
         gc.freeze()
-        _watch(watcher, stop, site)
+        _watch(watcher, stop, site, post)
     finally:
         scrape.close()
         os.close(held)
     return 0
 
 
-def _watch(watcher: Watcher, stop: threading.Event, site: _Site) -> None:
+def _watch(watcher: Watcher, stop: threading.Event, site: _Site, post: _Post) -> None:
     clock, said = watcher.clock, ""
+    post.begin()
     while not stop.is_set():
         try:
+            before = sum(watcher.state.events.values())
             wait = watcher.tick()
+            if sum(watcher.state.events.values()) != before:
+                post.begin()
             if said != watcher.state.word:
                 said = watcher.state.word
                 print(one_line(f"{said}: {watcher.state.detail}", 300), flush=True)
@@ -164,6 +169,28 @@ def _restore(plan: WatchPlan, stop: threading.Event) -> Restored:
     if serving:
         return Restored(True, f"omni-console rollback took {took}")
     return Restored(False, f"omni-console rollback failed: {words or f'exit {child.returncode}'}")
+
+
+class _Post:
+    """`omni-console watch post` as a process of its own: what posts events loads more than the
+    watch may have. It is also started with the watch, for what an earlier one left."""
+
+    def __init__(self, plan: WatchPlan) -> None:
+        self._argv = [*module_argv("console.cli"), "watch", "post"]
+        self._argv += ["--site", plan.sealed.site_path] if plan.given else []
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def begin(self) -> None:
+        self._children = [child for child in self._children if child.poll() is None]
+        try:
+            child = subprocess.Popen(
+                self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                start_new_session=True, env=usual_environment(),
+            )  # fmt: skip
+        except OSError as error:
+            print(one_line(f"events cannot be posted: {error}"), file=sys.stderr, flush=True)
+            return
+        self._children.append(child)
 
 
 class _Site:

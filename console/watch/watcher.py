@@ -267,7 +267,7 @@ class Watcher:
         return told or ["nothing that the watch looks at has changed"]
 
     def _tell(self, kind: str, occurrence: str, title: str, text: str, at: float) -> None:
-        key = f"{kind}@{occurrence}"
+        key = f"{kind}@{self.plan.site}@{occurrence}"
         if key in self._told:
             return
         self._told.add(key)
@@ -277,7 +277,7 @@ class Watcher:
 
 
 def told(event: Event) -> None:
-    """Write an event down, once. Raises OSError."""
+    """Write an event down, once; the loop has it posted from there. Raises OSError."""
     record.remember(
         event.site, event.at, "event", event=event.kind, key=event.key, title=event.title,
         text=event.text,

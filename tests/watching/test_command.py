@@ -19,9 +19,12 @@ from console.host import process, systemd
 from console.host.systemd import WATCH, Unit
 from console.journal import watch_record as record
 from console.journal.watch_record import DOWN, SERVING, WatchState
+from console.notify.outbox import Outbox
 from console.watch import plan as plans
+from console.watch import watcher
 from console.watch.plan import ENVIRONMENT, WatchPlan
 from console.watch.unit import text_of
+from console.watch.watcher import Event
 from tests.ports import free_port
 from tests.test_architecture import HEAVY, loaded
 from tests.waiting import until
@@ -267,3 +270,23 @@ def test_without_systemd_or_with_a_broken_site_nothing_is_installed(
 def test_another_plan_is_another_site(home: Path) -> None:
     other = replace(plan_of().sealed, site_name="other")
     assert WatchPlan(plan_of().settings, other).site == "other"
+
+
+# -- what is posted ----------------------------------------------------------------------------
+
+
+def test_what_the_watch_told_is_posted_once_and_what_is_old_is_not(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.notify.outbox.wake", lambda: None)
+    site.write_text(
+        f"{site.read_text()}notify: [{{command: [cat], on: [slower, baseline-down]}}]\n"
+    )
+    now = time.time()
+    for at, kind in ((now - 90_000, "slower"), (now - 60, "baseline-down"), (now - 9, "faster"),
+                     (now, "baseline-back")):  # fmt: skip
+        watcher.told(Event(kind, f"{kind}@ws@{at:.0f}", f"it is {kind}", "words", at, "ws"))
+    for _ in range(3):
+        assert main(["watch", "post", "--site", str(site)]) == 0
+    waiting = sorted(item.event.title for item in Outbox().items())
+    assert waiting == ["it is baseline-down", "it is faster"]

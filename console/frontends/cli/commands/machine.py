@@ -117,6 +117,11 @@ def watch_commands(commands: Any) -> None:
     add_command(
         parts, "status", "watch.commands:status", "what the watch knows of the baseline", site=True
     )
+    add_command(
+        parts, "post", "watch.commands:post",
+        "post what the watch has told to `notify:` of the site, once; the watch does it itself",
+        site=True, data=False,
+    )  # fmt: skip
     gone = add_command(parts, "uninstall", "watch.commands:uninstall", "stop and delete the unit")
     for part in (install, gone):
         part.add_argument(

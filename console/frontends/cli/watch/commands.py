@@ -13,6 +13,7 @@ from pathlib import Path
 from console.common.errors import Exit, InvalidFile
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
+from console.common.units import number
 from console.config.locate import demo_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
@@ -21,6 +22,9 @@ from console.recovery.rollback.sealed_plan import SealedPlan
 from console.render.watch.status import lines
 from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, OPTIONS, Settings, WatchPlan
+
+SLOWER, FASTER = "slower", "faster"
+FIELDS = ("key", "title", "text")
 
 
 def run(args: Namespace) -> int:
@@ -113,6 +117,24 @@ def sealed_of(given: str | None) -> SealedPlan:
         if (earlier := plans.of_site_file(path, current=False)) is None:
             raise
         return earlier.sealed
+
+
+def post(args: Namespace) -> int:
+    """Post what the watch has told within a day to the channels of the site; each event once, by
+    its key. The watch starts this. Raises InvalidFile."""
+    from console.config.locate import site as site_of
+    from console.notify.event import TOLD_WITHIN_S, Event
+    from console.notify.outbox import post
+
+    site, now = site_of(args.site), time.time()
+    for line in record.memory(site.name) if site.model.notify else ():
+        at, kind = number(line.get("at")), str(line.get("event", ""))
+        if line.get("kind") == "event" and at is not None and now - at < TOLD_WITHIN_S:
+            key, title, text = (clean(str(line.get(name, "")), 600) for name in FIELDS)
+            # A channel that is told of a slowdown is told of its end.
+            kind = SLOWER if kind == FASTER else kind
+            post(site.model.notify, Event(kind, key, title, text, at, site.name))
+    return int(Exit.OK)
 
 
 def _say(args: Namespace, words: str, unit: str = "") -> int:
