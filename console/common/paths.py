@@ -90,6 +90,11 @@ def tune_dir() -> Path:
     return state_dir() / "tune"
 
 
+def bisect_dir() -> Path:
+    """How far each bisect is, and its report."""
+    return state_dir() / "bisect"
+
+
 def notify_dir() -> Path:
     """Notifications on their way, and what is known of their channels."""
     return state_dir() / "notify"

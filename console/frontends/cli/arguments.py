@@ -24,7 +24,9 @@ from console.frontends.cli.site.arguments import NAMES, site_commands
 VERSION = "0.1.0"
 ABOUT = "Operator console for large language models on your own workstation."
 HEADINGS = {
-    "Run": ("plan", "run", "schedule", "tune", "attach", "tell", "resume", "abort", "promote"),
+    "Run": (
+        "plan", "run", "schedule", "tune", "bisect", "attach", "tell", "resume", "abort", "promote",
+    ),
     "See": ("runs", "show", "report", "logs", "recorder", "lessons"),
     "Models": ("check", "bench"),
     "Machine": ("doctor", "gauges", "watch", "metrics", "notify", "clean"),
@@ -96,7 +98,8 @@ def parser_for(argv: list[str]) -> argparse.ArgumentParser:
 
 
 GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
-    (run_commands, frozenset({"run", "tune", "attach", "resume", "abort", "tell", "runner"})),
+    (run_commands, frozenset({"run", "tune", "bisect", "attach", "resume", "abort", "tell",
+                              "runner"})),
     (look_commands, frozenset({"plan", "lint", "schema", "runs", "show", "report", "logs",
                                "playbooks", "keys"})),
     (lesson_commands, frozenset({"lessons"})),

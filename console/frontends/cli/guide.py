@@ -38,8 +38,8 @@ KINDS = {
     "nothing, deletes nothing, and does no harm when it runs twice:": ("rollback",),
     "These start, stop or decide something. Use one only if the operator asked you for it, and "
     "never approve in the operator's place:": (
-        "run", "tune", "resume", "abort", "tell", "promote", "schedule", "boot", "watch", "demo",
-        "init", "adopt",
+        "run", "tune", "bisect", "resume", "abort", "tell", "promote", "schedule", "boot", "watch",
+        "demo", "init", "adopt",
     ),
 }  # fmt: skip
 """A sentence → the commands that it holds for. Every command stands in one of them."""

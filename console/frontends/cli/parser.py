@@ -99,9 +99,14 @@ def add_input(parser: argparse.ArgumentParser) -> None:
 def add_start(parser: argparse.ArgumentParser) -> None:
     """What every command that starts a run takes."""
     add_input(parser)
-    parser.add_argument("--yes", action="store_true", help="approve whatever asks (recorded)")
     parser.add_argument("--step", action="store_true", help="pause before every step")
     parser.add_argument("--detach", action="store_true", help="return as soon as it runs")
+    add_unattended(parser)
+
+
+def add_unattended(parser: argparse.ArgumentParser) -> None:
+    """What a run takes for the time in which nobody is there."""
+    parser.add_argument("--yes", action="store_true", help="approve whatever asks (recorded)")
     parser.add_argument(
         "--lease", metavar="TIME",
         help="bring the baseline back when nobody has been attached for TIME (30m; 0: never)",

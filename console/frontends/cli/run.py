@@ -50,7 +50,7 @@ def run(args: Namespace) -> int:
 
 def tune(args: Namespace) -> int:
     """Find the fastest flags of the baseline, or of a playbook's service: a run of its own."""
-    from console.frontends.cli.tune import tuning_playbook
+    from console.frontends.cli.search.tune import tuning_playbook
 
     site = site_of(args.site)
     made = start(site, tuning_playbook(args, site), inputs_of(args.input), args)

@@ -10,8 +10,10 @@ from console.frontends.cli.parser import (
     PLAYBOOK_HELP,
     RUN_HELP,
     add_command,
+    add_input,
     add_run,
     add_start,
+    add_unattended,
 )
 
 VERBS = (
@@ -34,6 +36,7 @@ def run_commands(commands: Any) -> None:
         help="start it later, by a timer of systemd: 02:00, or 2026-11-27 02:00",
     )  # fmt: skip
     _tune(commands)
+    _bisect(commands)
     attach = add_command(commands, "attach", "run:attach", "follow a run from any terminal")
     add_run(attach)
     resume = add_command(commands, "resume", "run:resume", "resume a run whose runner died")
@@ -91,6 +94,30 @@ def _tune(commands: Any) -> None:
     )  # fmt: skip
     tune.add_argument("--fresh", action="store_true", help="measure again what is known")
     add_start(tune)
+
+
+def _bisect(commands: Any) -> None:
+    bisect = add_command(
+        commands, "bisect", "search.bisect:bisect",
+        "find the first bad one of many versions, by runs of a playbook", site=True,
+    )  # fmt: skip
+    bisect.add_argument("playbook", nargs="?", default="", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
+    bisect.add_argument("--good", default="", metavar="VERSION", help="one that is known as good")
+    bisect.add_argument("--bad", default="", metavar="VERSION", help="one that is known as bad")
+    bisect.add_argument("--over", default="", metavar="INPUT", help="which input is the version")
+    bisect.add_argument("--list", default="", metavar="V1,V2,…", help="every version, in order")
+    bisect.add_argument("--list-file", default="", metavar="FILE", help="the same, one a line")
+    bisect.add_argument("--git", default="", metavar="DIR", help="the commits of this repository")
+    bisect.add_argument(
+        "--verify", action="store_true", help="run the good and the bad one first (two more runs)"
+    )
+    bisect.add_argument(
+        "--fresh", action="store_true", help="forget what these words have found before"
+    )
+    bisect.add_argument("--to", default="", metavar="FILE", help="write the report there, too")
+    bisect.add_argument("--status", action="store_true", help="how far each bisect is")
+    add_input(bisect)
+    add_unattended(bisect)
 
 
 def rehearsal(parser: argparse.ArgumentParser) -> None:

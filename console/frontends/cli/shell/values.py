@@ -63,6 +63,11 @@ def _inputs(current: str, line: Sequence[str]) -> Iterator[str]:
         yield from (f"{name}={one}" for one in model.get("choices") or ())
 
 
+def _input_names(current: str, line: Sequence[str]) -> Iterator[str]:
+    declared = _table(_document(_playbook(line)).get("inputs"))
+    yield from (one for one, two in declared.items() if _table(two).get("from") is None)
+
+
 def _lessons(current: str, line: Sequence[str]) -> Iterable[str]:
     import console.config.lessons as lessons  # its registry would load the validation library
 
@@ -101,7 +106,7 @@ def _steps(current: str, line: Sequence[str]) -> Iterator[str]:
 Kind = Callable[[str, Sequence[str]], Iterable[str]]
 KINDS: dict[str, Kind] = {
     "runs": _runs, "playbooks": _playbooks, "inputs": _inputs, "lessons": _lessons,
-    "services": _services, "logs": _logs, "steps": _steps,
+    "services": _services, "logs": _logs, "steps": _steps, "input_names": _input_names,
 }  # fmt: skip
 
 

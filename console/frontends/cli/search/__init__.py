@@ -1,0 +1,1 @@
+"""Commands that search: the fastest flags, the first bad version."""

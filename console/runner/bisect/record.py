@@ -1,0 +1,162 @@
+"""What a bisect has found so far, kept on disk: a file for each, named by what was asked for, so
+that the same words go on where an earlier call ended, whatever ended it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.errors import HostBusy, UsageError
+from console.common.files import write_atomically
+from console.common.text import one_line
+from console.runner.bisect.search import Standing, Word, contradiction, standing
+
+VERSION = 1
+PRIVATE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched. `repo`: the git repository whose commits are tried; "" for other versions.
+    `inputs`: the playbook's other inputs, as given."""
+
+    playbook: str
+    digest: str
+    site: str
+    over: str
+    candidates: tuple[str, ...]
+    inputs: dict[str, str] = field(default_factory=dict)
+    repo: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its file: the playbook's, and what tells it from every other bisect."""
+        words = json.dumps(asdict(self), sort_keys=True).encode("utf-8", "surrogatepass")
+        return f"{self.playbook}-{hashlib.sha256(words).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A version that was tried. `run`: the run's id, "" if none began. `why`: the run's reason in
+    one sentence. `metric`: what decided it; `figures`: metric → figure, of every gate. `baseline`:
+    how the baseline was when the run was over. All of it is clean."""
+
+    at: int
+    word: Word
+    why: str
+    run: str = ""
+    metric: str = ""
+    figures: dict[str, str] = field(default_factory=dict)
+    took_s: float | None = None
+    baseline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A version whose run was asked for at `since` (Unix seconds); `run` is "" until it began."""
+
+    at: int
+    since: float
+    run: str = ""
+
+
+@dataclass
+class Record:
+    """A bisect and what is known of it; `save` makes every change durable before anything else."""
+
+    asked: Asked
+    begun: float
+    tries: list[Try] = field(default_factory=list)
+    pending: Pending | None = None
+
+    @property
+    def path(self) -> Path:
+        return paths.bisect_dir() / f"{self.asked.name}.json"
+
+    @property
+    def report(self) -> Path:
+        return self.path.with_suffix(".md")
+
+    @property
+    def words(self) -> Mapping[int, Word]:
+        """Position → what was found; the newest word of each."""
+        return {one.at: one.word for one in self.tries}
+
+    @property
+    def standing(self) -> Standing:
+        return standing(len(self.asked.candidates), self.words)
+
+    @property
+    def contradiction(self) -> int | None:
+        """The position of an end that is not what it was said to be, if one was tried."""
+        return contradiction(len(self.asked.candidates), self.words)
+
+    def of(self, at: int) -> Try | None:
+        """The newest try of a version."""
+        return next((one for one in reversed(self.tries) if one.at == at), None)
+
+    def save(self) -> None:
+        """Raises OSError."""
+        paths.make(self.path.parent)
+        data = {"version": VERSION, **asdict(self)}
+        write_atomically(self.path, json.dumps(data, indent=1) + "\n", PRIVATE)
+
+
+def read(path: Path) -> Record:
+    """A record as it lies on disk. Raises UsageError."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if data.get("version") != VERSION:
+            raise ValueError(f"version {data.get('version')} is another program's")
+        asked = data["asked"]
+        waits = data["pending"]
+        return Record(
+            Asked(**{**asked, "candidates": tuple(asked["candidates"])}), float(data["begun"]),
+            [Try(**{**one, "word": Word(one["word"])}) for one in data["tries"]],
+            Pending(**waits) if waits else None,
+        )  # fmt: skip
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        hint = "--fresh begins the bisect anew"
+        raise UsageError(f"{path} cannot be read", one_line(str(error)), hint) from error
+
+
+def kept() -> list[Record]:
+    """Every readable record, the newest first."""
+    found = []
+    for path in paths.bisect_dir().glob("*.json"):
+        with suppress(UsageError):
+            found.append(read(path))
+    return sorted(found, key=lambda one: one.begun, reverse=True)
+
+
+def opened(asked: Asked, now: float, *, fresh: bool) -> Record:
+    """The record of these words: the one on disk, or a new one. Raises UsageError for one on disk
+    that cannot be read, unless `fresh`."""
+    made = Record(asked, now)
+    return read(made.path) if made.path.exists() and not fresh else made
+
+
+@contextmanager
+def held(record: Record) -> Iterator[None]:
+    """Keep every other process from going on with this bisect; the kernel lets go of a dead one's.
+    Raises HostBusy, OSError."""
+    paths.make(record.path.parent)
+    lock = record.path.with_suffix(".lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            hint = "omni-console bisect --status shows how far it is"
+            raise HostBusy("this bisect is under way in another terminal", "", hint) from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,154 @@
+"""What a bisect has found, in lines, as an object and as a Markdown report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from console.common.errors import Exit
+from console.common.files import write_atomically
+from console.common.text import clean
+from console.common.units import format_duration, plural
+from console.render.report.markdown import code, prose, table, took, when
+from console.runner.bisect.candidates import shown, subject
+from console.runner.bisect.record import PRIVATE, Record, Try
+from console.runner.bisect.search import Word
+
+GIVEN = "not run: taken as given"
+MOST_SUSPECTS = 8
+
+
+def is_over(record: Record) -> bool:
+    """Whether nothing is left to try."""
+    return record.contradiction is not None or record.standing.following is None
+
+
+def exit_of(record: Record) -> Exit:
+    """0 if the first bad version is known, 5 if an end is not what it was said to be, else 4."""
+    if record.contradiction is not None:
+        return Exit.FAILED
+    return Exit.OK if len(record.standing.suspects) == 1 else Exit.HOLD
+
+
+def name_of(record: Record, at: int, *, whole: bool = False) -> str:
+    """A version as it is printed; `whole`: a commit with the first line of its message."""
+    asked = record.asked
+    name = shown(asked.candidates[at], git=bool(asked.repo))
+    words = subject(Path(asked.repo), asked.candidates[at]) if whole and asked.repo else ""
+    return f"{name} ({words})" if words else name
+
+
+def conclusion(record: Record) -> list[str]:
+    """The result first, then the figures and runs of the two versions that it stands between."""
+    tries = record.tries
+    skipped = sum(one.word is Word.SKIP for one in tries)
+    count = plural(sum(bool(one.run) for one in tries), "run")
+    spent = f"{count}, {skipped} skipped" if skipped else count
+    if (wrong := record.contradiction) is not None:
+        found = record.of(wrong)
+        said = Word.GOOD if wrong == 0 else Word.BAD
+        what = found.word if found is not None and found.word is not Word.SKIP else "undecided"
+        why = found.why if found is not None else ""
+        return [f"{name_of(record, wrong)} was given as {said}, and is {what} ({spent}): {why}"]
+    here = record.standing
+    good, suspects = here.good, list(here.suspects)
+    if here.following is not None:
+        more = plural(here.most_runs, "run")
+        lead = f"not found yet ({spent}): {len(suspects)} versions left, at most {more} more"
+    elif len(suspects) == 1:
+        lead = f"first bad: {name_of(record, here.bad, whole=True)} ({spent})"
+    else:
+        names = [name_of(record, at) for at in suspects[:MOST_SUSPECTS]]
+        tail = ", …" if len(suspects) > MOST_SUSPECTS else ""
+        lead = (
+            f"first bad: one of {', '.join(names)}{tail} ({spent}): all but the last were skipped"
+        )
+    bad = record.of(here.bad)
+    metric = bad.metric if bad is not None else ""
+    lines = [f"{lead}; last good: {name_of(record, good)}"]
+    lines += [
+        f"  {name_of(record, at)}: {_measured(record.of(at), metric)}" for at in (good, here.bad)
+    ]
+    return lines
+
+
+def _measured(found: Try | None, metric: str) -> str:
+    """A version's figure of a metric, and where it is from."""
+    if found is None:
+        return GIVEN
+    figure = found.figures.get(metric)
+    words = f"{metric} {figure}" if figure else found.why
+    return f"{words}; run {found.run}" if found.run else words
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    asked, here = record.asked, record.standing
+    over = is_over(record)
+    found = over and exit_of(record) is Exit.OK
+    return {
+        "playbook": asked.playbook, "site": asked.site, "over": asked.over, "inputs": asked.inputs,
+        "versions": list(asked.candidates), "finished": over,
+        "first_bad": asked.candidates[here.bad] if found else None,
+        "last_good": asked.candidates[here.good],
+        "suspects": [asked.candidates[at] for at in here.suspects],
+        "most_runs": here.most_runs, "exit_code": int(exit_of(record)),
+        "runs": sum(bool(one.run) for one in record.tries),
+        "skipped": sum(one.word is Word.SKIP for one in record.tries),
+        "tries": [
+            {"version": asked.candidates[one.at], "word": str(one.word), "run": one.run or None,
+             "why": one.why, "metric": one.metric or None, "figures": one.figures,
+             "took_s": one.took_s}
+            for one in record.tries
+        ],
+        "under_way": record.pending.run if record.pending is not None else None,
+        "report": str(record.report), "said": conclusion(record),
+    }  # fmt: skip
+
+
+def markdown(record: Record) -> str:
+    asked = record.asked
+    first, *rest = conclusion(record)
+    rows = [
+        (code(name_of(record, one.at)), f"**{one.word}**", prose(one.figures.get(one.metric, "–")),
+         code(one.run) if one.run else "–", took(one.took_s), prose(one.why))
+        for one in record.tries
+    ]  # fmt: skip
+    inputs = ", ".join(f"{name}={value}" for name, value in asked.inputs.items())
+    ends = (name_of(record, 0), name_of(record, len(asked.candidates) - 1))
+    return "\n".join([
+        f"# The first bad {prose(asked.over, 60)} of {prose(asked.playbook, 80)}", "",
+        f"**{prose(first)}**", "", *(f"- {prose(line.strip())}" for line in rest), "",
+        f"{len(asked.candidates)} versions from {code(ends[0])} (given as good) to "
+        f"{code(ends[1])} (given as bad), site {prose(asked.site, 60)}, begun {when(record.begun)}"
+        + (f", inputs {code(inputs)}" if inputs else "") + ".", "",
+        *table(("version", "verdict", "figure", "run", "took", "why"), rows),
+    ]).rstrip() + "\n"  # fmt: skip
+
+
+def write(record: Record) -> Path:
+    """Write the report beside the record. Raises OSError."""
+    write_atomically(record.report, markdown(record), PRIVATE)
+    return record.report
+
+
+def line(record: Record) -> str:
+    """A bisect in one line, for the list of all."""
+    asked = record.asked
+    under_way = f"; run {record.pending.run} is under way" if record.pending else ""
+    return clean(f"{asked.playbook} over {asked.over}: {conclusion(record)[0]}{under_way}", 400)
+
+
+def cost(record: Record, each_s: float, known: str, down_s: float, *, verify: bool) -> str:
+    """How many runs it takes at most, and how long, in a sentence. `known`: where that is from."""
+    tried = record.words
+    ends = sum(at not in tried for at in (0, len(record.asked.candidates) - 1)) if verify else 0
+    most = record.standing.most_runs + ends
+    words = f"at most {plural(most, 'run')}"
+    words += f", {ends} of them to verify the ends" if ends else ""
+    words += ", and one more for each that has to be skipped"
+    if not each_s:
+        return f"{words}; how long one takes is not known yet"
+    words += (
+        f"; about {format_duration(each_s)} each ({known}), {format_duration(most * each_s)} in all"
+    )
+    return words + (f", the baseline down for {format_duration(down_s)} of each" if down_s else "")
