@@ -60,15 +60,14 @@ def conclusion(record: Record) -> list[str]:
     else:
         names = [name_of(record, at) for at in suspects[:MOST_SUSPECTS]]
         tail = ", …" if len(suspects) > MOST_SUSPECTS else ""
-        lead = (
-            f"first bad: one of {', '.join(names)}{tail} ({spent}): all but the last were skipped"
-        )
+        lead = f"first bad: one of {', '.join(names)}{tail} ({spent}), the rest skipped"
     bad = record.of(here.bad)
     metric = bad.metric if bad is not None else ""
     lines = [f"{lead}; last good: {name_of(record, good)}"]
-    lines += [
-        f"  {name_of(record, at)}: {_measured(record.of(at), metric)}" for at in (good, here.bad)
-    ]
+    for at in (good, here.bad):
+        lines.append(f"  {name_of(record, at)}: {_measured(record.of(at), metric)}")
+    if tries and tries[-1].baseline:
+        lines.append(f"  the baseline after the last run: {tries[-1].baseline}")
     return lines
 
 
@@ -148,7 +147,6 @@ def cost(record: Record, each_s: float, known: str, down_s: float, *, verify: bo
     words += ", and one more for each that has to be skipped"
     if not each_s:
         return f"{words}; how long one takes is not known yet"
-    words += (
-        f"; about {format_duration(each_s)} each ({known}), {format_duration(most * each_s)} in all"
-    )
+    whole = format_duration(most * each_s)
+    words += f"; about {format_duration(each_s)} each ({known}), {whole} in all"
     return words + (f", the baseline down for {format_duration(down_s)} of each" if down_s else "")

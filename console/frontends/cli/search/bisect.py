@@ -45,7 +45,7 @@ def bisect(args: Namespace) -> int:
     clock = SystemClock()
     with held(Record(asked, 0.0)):
         record = opened(asked, clock.now(), fresh=args.fresh)
-        say(_begins(record, site, playbook, verify=args.verify))
+        say(_begins(record, site, playbook, lease_of(args), verify=args.verify))
         if not _agreed(args):
             say("nothing was started")
             return int(Exit.FAILED)
@@ -137,9 +137,13 @@ def _refuse(args: Namespace, playbook: Playbook, versions: tuple[str, ...]) -> N
         )
 
 
-def _begins(record: Record, site: Site, playbook: Playbook, *, verify: bool) -> str:
+def _begins(
+    record: Record, site: Site, playbook: Playbook, lease_s: float | None, *, verify: bool
+) -> str:
     """What is searched, and what that costs: by the runs so far, else by history and playbook."""
     from console.journal.history import usual
+    from console.render.guard import lease_terms
+    from console.runner.guard import limits
     from console.runner.prepare.plan import make_plan
 
     plan = make_plan(playbook, site, history=usual(playbook.name, site.name))
@@ -156,7 +160,9 @@ def _begins(record: Record, site: Site, playbook: Playbook, *, verify: bool) -> 
     if report.is_over(record):
         return lead
     lead += f", going on after {plural(len(record.tries), 'version')}" if record.tries else ""
-    return f"{lead}\n{report.cost(record, each_s, known, down_s, verify=verify)}"
+    lease = lease_terms(limits.lease_of(plan, lease_s))
+    cost = report.cost(record, each_s, known, down_s, verify=verify)
+    return f"{lead}\n{cost}\nlease of each run: {lease}"
 
 
 def _agreed(args: Namespace) -> bool:

@@ -1,0 +1,83 @@
+"""A bisect on real engines: a planted slow version among ten, killed in the middle and resumed."""
+
+import json
+import math
+import signal
+from pathlib import Path
+
+import pytest
+
+from console.host import process
+from console.journal.run_files import view_of
+from console.rehearsal.demo.model import ModelSpec, write_llama
+from tests.runner.e2e.sites import service
+from tests.runner.e2e.world import World
+
+VERSIONS = tuple(f"b{number}" for number in range(9401, 9411))
+FIRST_BAD = "b9408"
+QUICK, SLOW = ModelSpec("quick", blocks=2, seed=21), ModelSpec("slow", blocks=160, seed=22)
+"""A token of the slow one costs some fifty times as much. The baseline's model is as small as the
+quick one, and the gate lies far from both: what else the machine does decides nothing."""
+
+
+@pytest.fixture
+def builds(world: World) -> Path:
+    """A directory with a "build" for each version: what an image tag would be elsewhere."""
+    place = world.root / "builds"
+    place.mkdir()
+    for name, spec in (("quick", QUICK), ("slow", SLOW)):
+        write_llama(place / f"{name}.gguf", spec)
+    for version in VERSIONS:
+        (place / f"{version}.gguf").symlink_to(
+            f"{'slow' if version >= FIRST_BAD else 'quick'}.gguf"
+        )
+    return place
+
+
+def playbook(world: World, builds: Path) -> Path:
+    argv = world.engine(builds / "${{ inputs.build }}.gguf", world.cand_port)
+    return world.write("upgrade.yaml", json.dumps({
+        "schema": "omni.playbook/v1", "name": "upgrade", "title": "Is this build as fast?",
+        "inputs": {"build": {"type": "string", "required": True}},
+        "services": {"candidate": service(argv, world.cand_url, exclusive=True)},
+        "phases": [{"title": "Trial", "steps": [
+            {"id": "up", "service": {"start": "candidate"}, "on_failure": "rollback"},
+            {"id": "bench", "on_failure": "rollback", "benchmark": {
+                "service": "candidate", "runs": 3, "max_tokens": 64, "against": "baseline"}},
+            {"id": "go", "on_no_go": "rollback", "gate": [
+                {"metric": "bench.decode_tok_s", "go": ">= 0.15 x baseline"}]},
+        ]}],
+    }))  # fmt: skip
+
+
+def test_a_planted_slow_version_is_found_though_it_is_killed(world: World, builds: Path) -> None:
+    words = (
+        "bisect", str(playbook(world, builds)), "--good", VERSIONS[0], "--bad", VERSIONS[-1],
+        "--over", "build", "--list", ",".join(VERSIONS), "--json",
+    )  # fmt: skip
+    first = world.start(*words)
+    world.until(lambda: len(world.runs) == 2 and world.pids("runner"), "the second run goes on")
+    world.step("bench", "running", "succeeded")
+    alive = process.stat(first.pid)
+    assert alive is not None
+    process.send(first.pid, alive.start, signal.SIGKILL)
+    first.wait(timeout=60)
+    under_way = world.run.id
+
+    done = world.console(*words)
+    assert done.code == 0, done
+    said = done.json
+    assert (said["first_bad"], said["last_good"]) == (FIRST_BAD, "b9407")
+    assert said["runs"] == len(world.runs) <= math.ceil(math.log2(len(VERSIONS) - 1)) == 4
+    assert under_way in {one["run"] for one in said["tries"]}, "it was followed, not run again"
+    speeds = {one["version"]: one["figures"]["bench.decode_tok_s"] for one in said["tries"]}
+    assert speeds.keys() >= {FIRST_BAD, "b9407"}
+    for run in world.runs:
+        view, _ = view_of(run)
+        assert (view.outage, view.cutover) == (False, {})
+        assert view.restored_s is not None
+    assert world.serves()
+    assert world.baseline() is not None
+    report = Path(said["report"]).read_text()
+    assert f"first bad: {FIRST_BAD}" in report
+    assert speeds[FIRST_BAD] in report
