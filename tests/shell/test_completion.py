@@ -101,6 +101,7 @@ def bash(place: Path) -> Offers:
         (["run", "baseline-v"], ["baseline-verify"]),
         (["lessons", "F-9"], ["F-900"]),
         (["tune", "--service", ""], ["baseline", "engine", "other"]),
+        (["bisect", "demo", "--over", ""], ["candidate", "go", "no_go", "runs"]),
         (["run", "demo", "--input", "c"], ["candidate="]),
         (["run", "demo", "--input", "candidate", "="], ["fast", "slow"]),
         (["run", "demo", "--input", "candidate", "=", "s"], ["slow"]),
