@@ -14,6 +14,7 @@ from console.common.errors import ConsoleError, Exit
 BARE: tuple[list[str], ...] = ([], ["--readonly"])
 FOLLOWING = (
     "run:run",
+    "search.bisect:bisect",
     "run:attach",
     "run:resume",
     "run:abort",

@@ -191,3 +191,20 @@ def test_a_playbook_that_could_give_no_verdict_starts_nothing(
     assert (done.code, world.runs) == (2, []), done
     assert said in done.err
     assert not records.kept()
+
+
+def test_a_run_whose_runner_died_is_resumed(world: World) -> None:
+    mark = world.root / "once"
+    wait = f"v5) test -e {mark} || (touch {mark}; sleep 1000); echo rate: 20;; {SLOW}"
+    step = SAY.format(text=RATES.format(cases=wait)) + ", idempotent: true"
+    path = world.write("b.yaml", book(UP, step, GATE, inputs=INPUT))
+    running = world.start(*words(path))
+    world.until(mark.exists, "the version is tried")
+    world.kill("runner")
+    running.communicate(timeout=200)
+    assert running.returncode == 0, running.communicate(timeout=1)
+    assert len(world.runs) == 3
+    assert list(tried(world.console(*words(path)).json).values()) == [
+        "good", "bad", "good",
+    ]  # fmt: skip
+    assert world.serves()
