@@ -27,7 +27,7 @@ SITE = shipped() / "sites/omni.yaml"
 NAMES = sorted(path.stem for path in shipped().glob("*.yaml") if path.stem != "demo")
 EXPECTED = [
     "baseline-rebuild", "baseline-verify", "distill-serve", "download-checkpoint",
-    "ik-llama-phase2", "kt-sglang-evaluation", "kt-sglang-resurrection", "operation-lazarus",
+    "engine-upgrade", "ik-llama-phase2", "kt-sglang-evaluation", "kt-sglang-resurrection", "operation-lazarus",
     "reboot-recovery", "tune-baseline",
 ]  # fmt: skip
 SPEED = re.compile(r"\.(?:tg_)?tok_s$")
@@ -60,7 +60,7 @@ def test_it_plans_by_its_name(name: str, capsys: pytest.CaptureFixture[str]) -> 
     plan = json.loads(capsys.readouterr().out)
     assert (plan["playbook"], plan["site"]) == (name, "omni")
     assert (code, plan["lint"]) == (Exit.OK, [])
-    assert plan["takes_baseline_down"] == (name in (*TRIALS, "tune-baseline"))
+    assert plan["takes_baseline_down"] == (name in (*TRIALS, "engine-upgrade", "tune-baseline"))
     assert [s["id"] for s in plan["steps"]].count("report") == 1
 
 
@@ -154,6 +154,22 @@ def test_what_may_fail_without_an_end_is_asked_by_the_gate(name: str) -> None:
     steps = [step for _, step in planned(name).playbook.steps()]
     asked = {one.metric.partition(".")[0] for step in steps for one in step.gate or ()}
     assert {step.id for step in steps if step.on_failure == "continue"} <= asked
+
+
+@pytest.mark.parametrize("kind", ["program", "image"])
+def test_a_new_build_of_either_kind_serves_the_same_weights_and_flags(kind: str) -> None:
+    given = {"build": kind, "model": "r1/q4.gguf", "args": "--ctx-size 8192", "cards": "all"}
+    plan = planned("engine-upgrade", **given)
+    started = "\n".join(plan.at("up").effects)
+    root = "/models" if kind == "image" else "/nvme/models"
+    assert f"--model {root}/r1/q4.gguf --ctx-size 8192" in started
+    assert plan.at("up").service == kind
+    kinds = [step.kind for step in plan.steps]
+    assert kinds.index("gguf") < kinds.index("baseline:stop") < kinds.index("gate")
+    assert kinds.index("gate") < kinds.index("approval") < kinds.index("cutover")
+    gates = [step.step for step in plan.steps if step.kind == "gate"]
+    assert {(gate.on_no_go, gate.on_hold) for gate in gates if gate} == {("rollback", "rollback")}
+    assert not planned("engine-upgrade", exclusive="false", serve="false", **given).takes_down
 
 
 def test_compose_gets_the_cards_of_the_site_in_its_order() -> None:

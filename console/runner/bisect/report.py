@@ -60,7 +60,7 @@ def conclusion(record: Record) -> list[str]:
     else:
         names = [name_of(record, at) for at in suspects[:MOST_SUSPECTS]]
         tail = ", …" if len(suspects) > MOST_SUSPECTS else ""
-        lead = f"first bad: one of {', '.join(names)}{tail} ({spent}), the rest skipped"
+        lead = f"first bad: one of {', '.join(names)}{tail} ({spent}: no other can be tried)"
     bad = record.of(here.bad)
     metric = bad.metric if bad is not None else ""
     lines = [f"{lead}; last good: {name_of(record, good)}"]
@@ -116,7 +116,8 @@ def markdown(record: Record) -> str:
     ends = (name_of(record, 0), name_of(record, len(asked.candidates) - 1))
     return "\n".join([
         f"# The first bad {prose(asked.over, 60)} of {prose(asked.playbook, 80)}", "",
-        f"**{prose(first)}**", "", *(f"- {prose(line.strip())}" for line in rest), "",
+        f"**{prose(first)}**", "", *(f"- {prose(line.strip())}" for line in rest),
+        *([""] if rest else []),
         f"{len(asked.candidates)} versions from {code(ends[0])} (given as good) to "
         f"{code(ends[1])} (given as bad), site {prose(asked.site, 60)}, begun {when(record.begun)}"
         + (f", inputs {code(inputs)}" if inputs else "") + ".", "",

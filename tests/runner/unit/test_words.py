@@ -32,6 +32,9 @@ from console.render.report.lessons import candidates
 from console.render.report.next_steps import next_steps
 from console.render.report.soak import live_words, summary
 from console.runner import cutover
+from console.runner.bisect import report as bisected
+from console.runner.bisect.record import Asked, Record, Try
+from console.runner.bisect.search import Word
 from console.runner.control import Verb
 from console.runner.guard import limits
 from console.runner.prepare import plan_text
@@ -70,6 +73,25 @@ def test_a_report_of(name: str, tmp_path: Path, snapshot: SnapshotAssertion) -> 
     text = markdown(STORIES[name]())
     told = changes(markdown(base), text)
     assert (told if len(told) < len(text) else text) == snapshot
+
+
+@pytest.mark.parametrize(
+    "tries",
+    ["", "bad 3", "bad 3, good 1, good 2", "bad 3, skip 1, skip 2", "skip 1, good 0", "bad 0"],
+)
+def test_what_a_bisect_has_found(tries: str, snapshot: SnapshotAssertion) -> None:
+    versions = tuple(f"v{number}" for number in range(6))
+    record = Record(Asked("trial", "d", "local", "image", versions, {"port": "8001"}), 1e9)
+    for one in filter(None, tries.split(", ")):
+        word, at = one.split()
+        figures = {"bench.tok_s": f"1{at} tok/s"} if word != "skip" else {}
+        record.tries.append(
+            Try(int(at), Word(word), f"the gate said {word} | <b>", f"run-{at}",
+                "bench.tok_s" if figures else "", figures, 60.0, "serving, 10.8 tok/s")
+        )  # fmt: skip
+    cost = bisected.cost(record, 60.0, "median of 2 runs", 30.0, verify=True)
+    assert [bisected.line(record), cost, *bisected.conclusion(record)] == snapshot
+    assert bisected.markdown(record) == snapshot
 
 
 def test_memory_in_a_report(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
