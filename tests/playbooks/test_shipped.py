@@ -27,8 +27,8 @@ SITE = shipped() / "sites/omni.yaml"
 NAMES = sorted(path.stem for path in shipped().glob("*.yaml") if path.stem != "demo")
 EXPECTED = [
     "baseline-rebuild", "baseline-verify", "distill-serve", "download-checkpoint",
-    "engine-upgrade", "ik-llama-phase2", "kt-sglang-evaluation", "kt-sglang-resurrection", "operation-lazarus",
-    "reboot-recovery", "tune-baseline",
+    "engine-upgrade", "ik-llama-phase2", "kt-sglang-evaluation", "kt-sglang-resurrection",
+    "operation-lazarus", "reboot-recovery", "tune-baseline",
 ]  # fmt: skip
 SPEED = re.compile(r"\.(?:tg_)?tok_s$")
 BASELINE = 10.9
