@@ -67,6 +67,14 @@ SOAK_METRICS = {
 """Metrics of a soak. `stability`: answered well over all; `tok_s_drift`: the last part's median
 against the first's (0.05: 5 % slower); growth over the soak, peaks in it; `context_peak`:
 most tokens of one prompt and its answer."""
+QUALITY_METRICS = {
+    "mean_kld": "", "top1_agreement": "ratio", "ppl": "", "ppl_ratio": "",
+}  # fmt: skip
+"""Metrics of a quality step, against the baseline's model on one text: mean Kullback-Leibler
+divergence per token in nats, the share of tokens at which both expect the same next one, the
+perplexity, and its ratio to the baseline's. A plain number has no unit."""
+TASK_METRICS = {"correct": "ratio"}
+"""Metrics of one that asks tasks instead: the share of right answers."""
 LEAST_PROMPT, MOST_PROMPT = 256, 131_072
 """Tokens of a prompt that measures the prompt rate: a shorter one measures the request."""
 PROMPT_ROUNDS = 5

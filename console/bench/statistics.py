@@ -20,6 +20,8 @@ RESAMPLES = 2000
 OUTSIDE = 0.025
 """Share of the resampled figures left out at each end: a 95 % interval."""
 SEED = 1979
+NORMAL = 1.96
+"""Standard errors on either side of a mean: a 95 % interval."""
 
 MOST_RESAMPLED = 200
 """Most rates per part, so that an interval takes at most half a second."""
@@ -103,6 +105,15 @@ def interval(
     found.sort()
     out = int(len(found) * OUTSIDE)
     return found[out], found[-1 - out]
+
+
+def wilson(hits: float, count: int) -> tuple[float, float]:
+    """95 % interval of a share, `hits` of `count` (1 or more), after Wilson (1927): one that has
+    only hits is no point."""
+    share, spread = hits / count, NORMAL**2 / count
+    middle = (share + spread / 2) / (1 + spread)
+    half = NORMAL / (1 + spread) * math.sqrt(share * (1 - share) / count + spread / count / 4)
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
 def _resampled(values: Sequence[float], headline: str, chance: random.Random) -> list[float]:

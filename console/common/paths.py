@@ -95,6 +95,11 @@ def bisect_dir() -> Path:
     return state_dir() / "bisect"
 
 
+def quality_dir() -> Path:
+    """Log-probabilities of baselines' models, as llama-perplexity wrote them."""
+    return cache_dir() / "quality"
+
+
 def notify_dir() -> Path:
     """Notifications on their way, and what is known of their channels."""
     return state_dir() / "notify"

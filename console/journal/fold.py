@@ -134,6 +134,8 @@ def _metrics(view: RunView, event: Event) -> None:
         view.contracts[key] = event.data["contract"]
     if "tune" in event.data:
         view.tunings[key] = event.data["tune"]
+    if "quality" in event.data:
+        view.qualities[key] = event.data["quality"]
 
 
 def _verdict(view: RunView, event: Event) -> None:

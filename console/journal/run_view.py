@@ -114,6 +114,8 @@ class RunView:
     """The points that a tuning step tried, and its winner, by step id."""
     contracts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a contract step found different, by step id: the words, and a row for each fact."""
+    qualities: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What a quality step compared, or which tasks it asked, by step id."""
     verdicts: list[Verdicts] = field(default_factory=list)
     envelopes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What a checkpoint step predicts a load will take, by step id."""

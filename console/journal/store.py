@@ -132,7 +132,8 @@ KINDS: dict[str, Check] = {
     "step.say": _fields({"text": TEXT}, run=TABLE, **FIGURES),
     "metrics": _fields(metrics=TABLES_BY_NAME, scope=TEXT, benchmark=BENCHMARK,
                        soak=_fields(critical=LIST), tune=_fields(points=LIST, argv=LIST),
-                       contract=_fields(changes=TABLES, noisy=TEXTS, own_noise=TEXTS, apart=TEXTS)),
+                       contract=_fields(changes=TABLES, noisy=TEXTS, own_noise=TEXTS, apart=TEXTS),
+                       quality=_fields(tasks=LIST, argv=LIST)),
     "verdict": _fields(
         {"verdict": JUDGED}, outcome=TEXT, overridden=TEXT, evidence=TEXT,
         criteria=_every(CRITERION),

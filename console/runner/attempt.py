@@ -149,7 +149,7 @@ def _once(context: Context, planned: PlannedStep, number: int) -> Cause | None:
             step = planned.step
             service = step.service if step is not None else None
             starts = service is not None and service.verb == "start"
-            starts = starts or (step is not None and step.tune is not None)
+            starts = starts or planned.kind in ("tune", "quality")
             keep_baseline_down(context, attempt, starts=starts)
         done = done or executor(planned.kind)(context, planned, attempt)
         point("after_effect", planned.id)

@@ -71,7 +71,8 @@ class Health(StrEnum):
 class Completion:
     """One answered (or failed) chat completion.
 
-    `text` is foreign and not clean, `detail` is clean; `decode_tok_s` in tokens a second.
+    `text` and its `answer`, without reasoning, are foreign and not clean, `detail` is clean;
+    `decode_tok_s` in tokens a second.
     """
 
     ok: bool
@@ -80,6 +81,7 @@ class Completion:
     tokens: int
     elapsed_s: float
     decode_tok_s: float | None
+    answer: str = ""
 
 
 class _TimedRaw(io.RawIOBase):
@@ -269,6 +271,7 @@ def complete(
     max_tokens: int = 8,
     timeout_s: float = 120.0,
     slot: int | None = None,
+    nonce: bool = True,
 ) -> Completion:
     """POST /v1/chat/completions (temperature 0, no stream) and judge the answer; never raises.
     `slot`: which one of llama-server's answers.
@@ -277,7 +280,7 @@ def complete(
     of llama-server's `timings`, else tokens / elapsed; None when neither says anything.
     """
     # A nonce in front defeats the prompt cache: a cached answer would prove nothing.
-    content = f"[{os.urandom(4).hex()}] {prompt}"
+    content = f"[{os.urandom(4).hex()}] {prompt}" if nonce else prompt
     ask: dict[str, Any] = {
         "messages": [{"role": "user", "content": content}],
         "max_tokens": max_tokens,
@@ -309,7 +312,8 @@ def _judge(reply: Reply, note: str) -> Completion:
     try:
         value = json.loads(reply.body)
         message = value["choices"][0]["message"]
-        text = str(message.get("content") or "") + str(message.get("reasoning_content") or "")
+        answer = str(message.get("content") or "")
+        text = answer + str(message.get("reasoning_content") or "")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         detail = f"not a chat completion: {one_line(decode(reply.body[:200]), 80)}"
         return Completion(False, detail + note, "", 0, elapsed, None)
@@ -322,7 +326,7 @@ def _judge(reply: Reply, note: str) -> Completion:
     if predicted and predicted_ms > 0:
         rate = (predicted - 1) * 1000 / predicted_ms if predicted > 1 else None
     words = f"{plural(tokens, 'token')} in {format_duration(elapsed)}{note}"
-    return Completion(True, words, text, tokens, elapsed, rate)
+    return Completion(True, words, text, tokens, elapsed, rate, answer)
 
 
 def _mapping(value: Any, key: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Two images of Debian packages that are laid out without their scripts: no image registry need be
+"""Images of Debian packages that are laid out without their scripts: no image registry need be
 in reach, nor a chroot, and a real llama.cpp takes 70 MB."""
 
 import os
@@ -12,6 +12,7 @@ from tests.testbed.cache import Unavailable, command, fingerprint, folder, locke
 from tests.testbed.engine import Engine
 
 LLAMA = "omni-test/llama:cpu"
+EXTRA = "omni-test/llama-extra:cpu"
 BUSY = "omni-test/busy:1"
 # Raised by hand when the layout below changes, so that cached tarballs are made anew.
 LAYOUT = "2"
@@ -36,12 +37,18 @@ Fill = Callable[[_Recipe, Path], None]
 
 # curl is in the published llama.cpp server images too, for health checks.
 _LLAMA = _Recipe(LLAMA, ("llama.cpp", "dash", "curl", "busybox-static"), lambda: "sid", True)
+_EXTRA = _Recipe(EXTRA, (*_LLAMA.packages, "llama.cpp-tools-extra"), lambda: "sid", True)
 _BUSY = _Recipe(BUSY, ("busybox-static",), debian.codename, False)
 
 
 def ensure_llama_image(engine: Engine) -> str:
     """The tag of an image with llama-server, llama-bench, sh, curl and the busybox tools."""
     return _ensure(engine, _LLAMA)
+
+
+def ensure_extra_image(engine: Engine) -> str:
+    """The tag of the same image with llama-perplexity beside llama-server."""
+    return _ensure(engine, _EXTRA)
 
 
 def ensure_busy_image(engine: Engine) -> str:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 REQUIRED = os.environ.get("OMNI_REQUIRE_ENGINE") == "1"
 MARK = "engine"
 PREFIX = "no real part: "
-FIXTURES = {"engine", "docker_env", "llama_image", "busy_image"}
+FIXTURES = {"engine", "docker_env", "llama_image", "extra_image", "busy_image"}
 ALONE = "alone"
 """Tests that hold a terminal or an engine run one at a time, on one worker, beside the rest."""
 FULL = "full"
@@ -181,6 +181,11 @@ def busy_image(engine: Engine) -> str:
 @pytest.fixture(scope="session")
 def llama_image(engine: Engine) -> str:
     return need(lambda: image.ensure_llama_image(engine))
+
+
+@pytest.fixture(scope="session")
+def extra_image(engine: Engine) -> str:
+    return need(lambda: image.ensure_extra_image(engine))
 
 
 @pytest.fixture(name="nvml", scope="session")

@@ -69,6 +69,7 @@ KINDS = {
         StepKind("soak", "soak:execute", 14400.0, "Soak", ("service",)),
         StepKind("contract", "contract:execute", 3600.0, "Same answers?", ("service",)),
         StepKind("tune", "tune:execute", 43200.0, "Find the fastest flags", ("service",)),
+        StepKind("quality", "quality:execute", 14400.0, "How good are its answers?", ("service",)),
         StepKind("cutover", "service:cut_over", title="Cut over", services=("to",), acts=True),
         StepKind("baseline:stop", "service:stop_baseline", implicit=True),
         StepKind("baseline:measure", "benchmark:measure_baseline", loads=False, implicit=True),

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from console.bench.metrics import DRIFT_PART, LEAST_PROMPT, METRICS, MOST_PROMPT
+from console.bench.perplexity import LEAST_SCORED, scored
 from console.bench.sse import SILENCE_S
 from console.common.units import DRIVER_FORM, is_driver
 from console.config.site.service import Url
@@ -40,7 +41,8 @@ FROM_ZERO = (0.0, math.inf)
 BOUNDS: dict[str, tuple[float, float]] = {
     "error_rate": (0.0, 1.0), "stability": (0.0, 1.0), "tok_s_drift": (-math.inf, 1.0),
     "rss_growth": (-math.inf, math.inf), "vram_growth": (-math.inf, math.inf),
-    "best.gain": (0.0, math.inf), "answers_differ": (0.0, 1.0),
+    "best.gain": (0.0, math.inf), "answers_differ": (0.0, 1.0), "top1_agreement": (0.0, 1.0),
+    "correct": (0.0, 1.0),
     "host.pressure": (0.0, 100.0),
 }  # fmt: skip
 """Minimum and maximum of a metric; the others begin at zero and have no maximum."""
@@ -301,6 +303,43 @@ class ImportsStep(Strict):
         if bool(self.image) == bool(self.service):
             raise ValueError("!imports needs exactly one of image or service")
         return self
+
+
+class QualityStep(Strict):
+    """How good are the answers of a model? llama-perplexity of the build of `service` compares
+    `model` with `base`, the baseline's, on `chunks` parts of `text`, `ctx` tokens each; both models
+    are by default those of the command lines. `program`: llama-perplexity, if it is not beside the
+    service's program; `args`: its flags in place of those that it has in common with the service.
+    `beside`: the baseline goes on serving. With `tasks` the service, which has to run, is asked the
+    questions of that file instead."""
+
+    service: str
+    model: Text = ""
+    base: Text = ""
+    text: Text = ""
+    chunks: int = Field(8, ge=1, le=1000)
+    ctx: int = Field(512, ge=64, le=8192)
+    program: list[Arg] = []
+    args: list[Arg] | None = None
+    beside: bool = False
+    tasks: Text = ""
+
+    @model_validator(mode="after")
+    def _one(self) -> QualityStep:
+        given = sorted(self.model_fields_set - {"service", "tasks"})
+        if self.tasks and given:
+            raise ValueError(f"!{given[0]} belongs to llama-perplexity, which tasks do without")
+        if not self.tasks and scored(self.chunks, self.ctx) < LEAST_SCORED:
+            raise ValueError(
+                f"!{self.chunks} x {self.ctx} tokens are too few: llama-perplexity judges half of "
+                f"them, and says nothing below {LEAST_SCORED}"
+            )
+        return self
+
+    @property
+    def loads(self) -> bool:
+        """Whether llama-perplexity loads the models."""
+        return not self.tasks
 
 
 class DownloadStep(Strict):

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from console.bench.metrics import DRIFT_SAMPLES, PROMPT_ROUNDS, SOAK_METRICS, SOAK_REQUEST_S
+from console.bench.metrics import (
+    DRIFT_SAMPLES,
+    PROMPT_ROUNDS,
+    QUALITY_METRICS,
+    SOAK_METRICS,
+    SOAK_REQUEST_S,
+    TASK_METRICS,
+)
 from console.common.text import one_line, one_of
 from console.common.units import format_duration
 from console.config.lessons import registry
@@ -163,6 +170,9 @@ class _Known:
             self._measured(f"{step.id}.", CONTRACT_METRICS)
         if step.tune is not None:
             self._measured(f"{step.id}.", TUNE_METRICS)
+        if step.quality is not None:
+            named = QUALITY_METRICS if step.quality.loads else TASK_METRICS
+            self._measured(f"{step.id}.", named)
         if step.figures is not None:
             most_rows = 1 if step.figures == "sweep-bench" else None
             self._measured(f"{step.id}.", FIGURES[step.figures], most_rows, made_of(step))
@@ -238,7 +248,7 @@ def _check_services(document: Document, loc: Loc, step: Step, services: set[str]
     if step.service is not None:
         wanted.append(((*loc, "service", step.service.verb), step.service.target))
     may_do_without = ("tune", "contract", *LOOKS)
-    for key in ("benchmark", "soak", "where", *may_do_without):
+    for key in ("benchmark", "soak", "quality", "where", *may_do_without):
         named = getattr(getattr(step, key), "service", None)
         if named or (named == "" and key not in may_do_without):
             wanted.append(((*loc, key, "service"), named))

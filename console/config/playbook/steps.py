@@ -24,6 +24,7 @@ from console.config.playbook.measuring_steps import (
     GgufStep,
     HostStep,
     ImportsStep,
+    QualityStep,
     SoakStep,
 )
 from console.config.playbook.threshold import Threshold, parse_threshold
@@ -270,6 +271,7 @@ class Step(Strict):
     soak: SoakStep | None = None
     contract: ContractStep | None = None
     tune: TuneStep | None = None
+    quality: QualityStep | None = None
     cutover: CutoverStep | None = None
     # common
     where: Where | None = None

@@ -23,6 +23,7 @@ DRIFT, MOVED = 0.05, 0.25
 """If the baseline moved by more, comparisons with it are doubtful."""
 Figures = dict[str, Any]
 
+MOST_WRONG = 30
 SPEEDS = ("tok_s", "tg_tok_s")
 """Main metrics of a benchmark: a server's rate, or what llama-bench printed."""
 
@@ -178,6 +179,38 @@ def captured_lines(view: RunView, scope: str) -> Iterator[str]:
     if rows:
         yield from (f"## Figures of {code(scope, 60)}", "")
         yield from table(("metric", "measured", "target", "samples"), rows, (1, 3))
+
+
+def quality_lines(view: RunView, scope: str) -> Iterator[str]:
+    """The section of a quality step: what was compared, its figures with their intervals, and the
+    tasks whose answer was wrong."""
+    found = view.qualities[scope]
+    yield from (f"## Quality of {prose(found.get('of') or '', 60)} ({code(scope, 60)})", "")
+    if model := found.get("model"):
+        parts = (
+            f"{found.get('chunks')} x {found.get('ctx')} tokens of {code(found.get('text'), 200)}"
+        )
+        asked = found.get("asked")
+        few = f"; {asked} were asked for" if asked != found.get("chunks") else ""
+        yield f"{code(model, 200)} against {code(found.get('base'), 200)}, on {parts}{few}."
+        yield ""
+    rows = []
+    for name, one in view.metrics.get(scope, {}).items():
+        unit, wanted = str(one.get("unit") or ""), targets(view, f"{scope}.{name}")
+        error = figure(number(one.get("error")), unit)
+        low, high = (figure(number(one.get(end)), unit) for end in ("low", "high"))
+        cells = [code(name, 60), value_cell(one, like_of(wanted)), error, f"{low} to {high}"]
+        rows.append([*cells, target_cell(wanted), count_cell(one)])
+    head = ("metric", "measured", "standard error", "95 % interval", "target", "samples")
+    yield from table(head, rows, (1, 2, 3, 5))
+    tasks = found.get("tasks")
+    wrong = [
+        one for one in (tasks if isinstance(tasks, list) else ())
+        if isinstance(one, dict) and not one.get("right")
+    ]  # fmt: skip
+    if wrong:
+        shown = [[code(one.get(key), 200) for key in ("ask", "said")] for one in wrong[:MOST_WRONG]]
+        yield from table(("wrong answers", "said"), shown)
 
 
 def names_of(view: RunView, scope: str) -> list[tuple[str, str]]:

@@ -118,6 +118,8 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Ite
             kinds: tuple[str, ...] = ("tune",)
         elif scope in contracts:
             yield from contract_lines(view, scope)
+        elif scope in view.qualities:
+            yield from benchmarks.quality_lines(view, scope)
             kinds = ()
         elif scope in soaks:
             yield from soak_lines(view, scope)
@@ -184,7 +186,7 @@ def as_json(view: RunView, found: Evidence | None = None) -> dict[str, Any]:
         "targets": view.header.get("targets") or [],
         "metrics": view.metrics,
         "benchmarks": view.benchmarks, "soaks": view.soaks,
-        "tunings": view.tunings, "contracts": view.contracts,
+        "tunings": view.tunings, "contracts": view.contracts, "qualities": view.qualities,
         "verdicts": [
             {"step": v.step, "verdict": v.verdict, "outcome": v.outcome or None,
              "overridden": v.overridden or None, "criteria": v.criteria}

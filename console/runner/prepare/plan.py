@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from console.bench.perplexity import TOOL
 from console.common.errors import InvalidFile
 from console.common.redact import Known
 from console.common.text import one_line
@@ -24,7 +25,7 @@ from console.config.yaml import Document, parse
 from console.journal.history import Usual
 from console.render.effects import build_argv, effects, shown
 from console.runner import cutover
-from console.runner.prepare import tuning
+from console.runner.prepare import quality, tuning
 from console.runtime.docker.client import pull_hint
 from console.runtime.spec import ServiceSpec
 
@@ -130,6 +131,8 @@ def make_plan(
     problems = list(taken(document, playbook.model.services, site.model))
     if any(step.tune is not None for _, step in playbook.steps()):
         problems += tuning.problems(document(), playbook, services)
+    if any(step.quality is not None for _, step in playbook.steps()):
+        problems += quality.problems(document(), playbook, services, site)
     if problems:
         raise InvalidFile(TITLE, problems)
     planner = _Planner(playbook, site, services, restore_s)
@@ -209,6 +212,8 @@ class _Planner:
             yield from self._down(phase, step.service.target, "needs its GPU memory")
         elif exclusive and step.tune is not None:
             yield from self._down(phase, tuning.name_of(step.tune), "needs its GPU memory")
+        elif exclusive and step.quality is not None:
+            yield from self._down(phase, TOOL, "loads models itself")
 
     def _down(self, phase: str, name: str, why: str) -> Iterator[PlannedStep]:
         """Add the baseline's outage for service `name`, unless it is down already."""
@@ -218,7 +223,8 @@ class _Planner:
             what = f"THE BASELINE STOPS HERE: {name or 'llama-bench'} {why}; {self._back()}"
             row = self._baseline(phase, BASELINE_STOP + suffix, "Stop the baseline", what)
             self.down_for.append(name)
-            yield replace(row, service=name, baseline_down=True)
+            named = name if name in self.services else ""
+            yield replace(row, service=named, baseline_down=True)
         elif name not in self.down_for:
             self.down_for.append(name)
 
@@ -228,6 +234,9 @@ class _Planner:
         elif step.tune is not None:
             self.ever_started = True
             yield from self._up(phase, tuning.name_of(step.tune))
+        elif step.quality is not None and step.quality.loads:
+            self.ever_started = True
+            yield from self._up(phase, TOOL)
         elif step.cutover is not None:
             yield self._restore(phase, f"baseline:restore-{self.outages}")
             self.started, self.down_for = [], []
@@ -253,6 +262,8 @@ class _Planner:
         if step.tune is not None:
             tuned = self.services.get(tuning.name_of(step.tune))
             return tuned.exclusive if tuned is not None else not step.tune.beside
+        if step.quality is not None:
+            return quality.takes_the_card(step.quality, self.services, self.site)
         if step.service is None or step.service.verb != "start":
             return False
         spec = self.services.get(step.service.target)
@@ -289,6 +300,8 @@ class _Planner:
             yield from cutover.words(step, self.site, self.services)
         if step.tune is not None and step.when:
             yield from tuning.words(step.tune, self.services)
+        if step.quality is not None and step.when:
+            yield from quality.words(step.quality, self.services, self.site, self.playbook.base)
 
     def _baseline(self, phase: str, step_id: str, title: str, effect: str) -> PlannedStep:
         return PlannedStep(

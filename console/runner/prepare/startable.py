@@ -31,6 +31,7 @@ from console.config.site.site import Site
 from console.config.yaml import Document, Loc, parse
 from console.host.ports import LOCAL, is_local, listener, owners, port_of
 from console.host.process import COOKIE, ProcessSpec, environment
+from console.runner.prepare import quality
 from console.runner.prepare.tuning import free_port_after, on_host
 from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
 
@@ -138,6 +139,13 @@ class _Walk:
             starts = step.tune.service
         if step.contract is not None and self.here and not self.mine.guessed:
             self._contract(step.contract)
+        if (
+            step.quality is not None
+            and self.site is not None
+            and self.here
+            and not self.mine.guessed
+        ):
+            self._refuse(*quality.refused(self.playbook, self.site, step, self._maker))
         if starts:
             self._start(starts)
             if (spec := self.up.get(starts)) is not None and _writes(spec):
