@@ -15,7 +15,7 @@ from console.bench.perplexity import (
     seconds,
 )
 from console.bench.statistics import wilson
-from console.models.gguf.header import Header, Tensor
+from console.models.gguf.header import Header, Tensor, Value
 
 SAID = (Path(__file__).parent / "kl_divergence.txt").read_text("utf-8").splitlines()
 TOKENS = scored(4, 256)
@@ -89,7 +89,7 @@ def test_the_batch_is_a_multiple_of_the_context_or_smaller() -> None:
 
 def test_the_time_counts_the_experts_that_a_token_uses() -> None:
     def of(name: str) -> float:
-        kv = {"general.architecture": "x", "x.expert_count": 8, "x.expert_used_count": 2}
+        kv: dict[str, Value] = {"general.architecture": "x", "x.expert_count": 8, "x.expert_used_count": 2}
         tensor = Tensor(name, (1 << 20, 1000), 0, "F32", None)
         return seconds(Header(3, "little", 32, 1, kv, (tensor,), 100), 8, 512, 2)
 
