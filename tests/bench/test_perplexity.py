@@ -89,7 +89,11 @@ def test_the_batch_is_a_multiple_of_the_context_or_smaller() -> None:
 
 def test_the_time_counts_the_experts_that_a_token_uses() -> None:
     def of(name: str) -> float:
-        kv: dict[str, Value] = {"general.architecture": "x", "x.expert_count": 8, "x.expert_used_count": 2}
+        kv: dict[str, Value] = {
+            "general.architecture": "x",
+            "x.expert_count": 8,
+            "x.expert_used_count": 2,
+        }
         tensor = Tensor(name, (1 << 20, 1000), 0, "F32", None)
         return seconds(Header(3, "little", 32, 1, kv, (tensor,), 100), 8, 512, 2)
 
