@@ -31,7 +31,7 @@ _MAGIC = b"_logits_"
 _HEAD = struct.Struct("<8sIii")
 _NUMBER = r"(-?\d+(?:\.\d+)?|-?nan|-?inf)"
 _PRINTED = {
-    name: re.compile(rf"^{words}\s*:\s*{_NUMBER}\s*±\s*{_NUMBER}\s*%?\s*$", re.MULTILINE)
+    name: re.compile(rf"{words}\s*:\s*{_NUMBER}\s*±\s*{_NUMBER}(?![\d.])")
     for name, words in (
         ("mean_kld", r"Mean\s+KLD"), ("top1_agreement", "Same top p"), ("ppl", r"Mean PPL\(Q\)"),
         ("ppl_ratio", r"Mean PPL\(Q\)/PPL\(base\)"),

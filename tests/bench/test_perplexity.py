@@ -37,6 +37,12 @@ def test_the_figures_are_those_that_it_prints_last() -> None:
     assert found["ppl"]["low"] == 0.0
 
 
+def test_what_the_engine_of_a_container_puts_before_a_line_is_no_part_of_it() -> None:
+    """stderr's last words without an end of line come between the lines of stdout."""
+    glued = [f"0.08 I perplexity: 7.9 seconds per pass - ETA {line}" for line in SAID]
+    assert read_figures(glued, TOKENS) == read_figures(SAID, TOKENS)
+
+
 def test_a_model_that_agrees_with_itself_is_not_below_zero_and_its_agreement_is_no_point() -> None:
     lines = [
         "Mean PPL(Q)                   :   5.000000 ±   0.100000",

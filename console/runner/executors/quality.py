@@ -128,7 +128,7 @@ class _Comparison:
     ) -> tuple[list[str], int, list[str]]:
         """Run the tool on a model where its build is; its lines, exit code and command line."""
         mark = f"--- quality: {model.name}"
-        self._attempt.sink(f"{mark}\n".encode())
+        self._attempt.sink(f"\n{mark}\n".encode())  # the last line may have no end
         runs = self._spec.runs
         if isinstance(runs, ContainerSpec):
             code, argv = self._in_image(runs, model, sealed, base=base)

@@ -299,10 +299,12 @@ def words(
         f"compares {model} with {base}, the baseline's, on {made.chunks} x {made.ctx} tokens of "
         f"{one_line(made.text.name)}"
     )
-    image = spec.runs.image if isinstance(spec.runs, ContainerSpec) else ""
-    where = f"in a one-off container of {one_line(image)} " if image else ""
+    where, inner = "", str(made.model)
+    if isinstance(spec.runs, ContainerSpec):
+        where = f"in a one-off container of {one_line(spec.runs.image)} "
+        inner, _ = placed(spec.runs, made.model, "model")
     program = made.program or (TOOL,)
-    yield f"{where}$ {shown((*program, *arguments(made, str(made.model), 'LOG-PROBABILITIES')))}"
+    yield f"{where}$ {shown((*program, *arguments(made, inner, 'LOG-PROBABILITIES')))}"
     yield "loads each model itself, one after the other, and unloads it again"
     yield from _takes(made)
     if asked.beside:

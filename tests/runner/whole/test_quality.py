@@ -24,6 +24,7 @@ elif {whole}:
     chunks = int(value["--chunks"])
     row = struct.pack("<8sIii", b"_logits_", ctx, 260, chunks)
     open(sealed, "wb").write(row.ljust(20 + 4 * chunks * ctx + 528 * chunks * (ctx - 1 - ctx // 2)))
+    print("7.92 seconds per pass - ETA ", end="")  # a container's engine brings this last
 else:
     open(sealed, "wb").write(b"_logits_")
     print("perplexity: you need at least 512 tokens to evaluate perplexity")
