@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.bench.metrics import QUALITY_METRICS, TASK_METRICS
 from console.common import paths
 from console.common.errors import ServiceError, UsageError
 from console.common.units import parse_duration
@@ -173,6 +174,14 @@ PROMPT = 1024
 """Most tokens of a prompt: so many take long enough for an estimate of the rate by their time."""
 POINTS = 6
 """Most points of a tuning step: stand-ins are as fast with any flags."""
+MODEL_AS_GOOD = {
+    name: (value, QUALITY_METRICS[name])
+    for name, value in (
+        ("mean_kld", 0.0001), ("top1_agreement", 0.999), ("ppl", 5.0), ("ppl_ratio", 1.0),
+    )
+}  # fmt: skip
+TASKS_PASSED = {"correct": (1.0, TASK_METRICS["correct"])}
+"""What a quality step measures in a rehearsal: figure and unit."""
 STABLE_S, WATCH_S = 2.0, 10.0
 SAMPLES = 10
 
@@ -255,6 +264,8 @@ def shorten(tree: Tree, steps: list[Tree], notes: list[str]) -> None:
             _cap(step["contract"], "repeat", 1, 2, where, notes)
         if isinstance(step.get("tune"), dict):
             _tune(step["tune"], where, notes)
+        if isinstance(step.get("quality"), dict):
+            _quality(step, where, notes)
         if isinstance(step.get("soak"), dict):
             _soak(steps, step, where, notes)
         if isinstance(step.get("cutover"), dict):
@@ -266,6 +277,17 @@ def _tune(tune: Tree, where: str, notes: list[str]) -> None:
     for key, most, otherwise in (("points", POINTS, 60), ("max_tokens", TOKENS, 128),
                                  ("prompt", PROMPT, 512), ("depth", PROMPT, 0)):  # fmt: skip
         _cap(tune, key, most, otherwise, where, notes)
+
+
+def _quality(step: Tree, where: str, notes: list[str]) -> None:
+    """A command that prints the figures of a model that is as good: stand-ins have no other."""
+    figures = TASKS_PASSED if step.pop("quality").get("tasks") else MODEL_AS_GOOD
+    words = "; ".join(f"{name}={value}" for name, (value, _) in figures.items())
+    step["run"] = ["echo", words]
+    step["outputs"] = {
+        name: {"pattern": f"{name}=([0-9.]+)", "unit": unit} for name, (_, unit) in figures.items()
+    }
+    notes.append(f"{where} no model is asked, its figures are made up: {words}")
 
 
 def _soak(steps: list[Tree], step: Tree, where: str, notes: list[str]) -> None:

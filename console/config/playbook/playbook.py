@@ -137,7 +137,8 @@ def _used(step: Step) -> str:
     """The service that a step needs alive; "" for none."""
     if step.service is not None:
         return step.service.target if step.service.verb == "wait" else ""
-    named = step.benchmark or step.soak or step.where
+    asked = step.quality if step.quality is not None and not step.quality.loads else None
+    named = step.benchmark or step.soak or asked or step.where
     return (named.service or "") if named is not None else ""
 
 
