@@ -105,6 +105,9 @@ class _Comparison:
         StepFailed."""
         part = self._sealed.with_suffix(f".{os.getpid()}.part")
         paths.make(part.parent)
+        for left in part.parent.glob("*.part"):  # of a runner that was killed: a user has one
+            with contextlib.suppress(OSError):
+                left.unlink()
         self._attempt.count(Figures(0, 2, "model"))
         self._attempt.say(f"log-probabilities of {self._made.base.name}", always=True)
         try:

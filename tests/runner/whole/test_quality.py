@@ -20,8 +20,8 @@ value = dict(zip(words, words[1:]))
 sealed, ctx = value["--kl-divergence-base"], int(value["-c"])
 if "--kl-divergence" in words:
     print(open({said!r}, encoding="utf-8").read())
-elif {whole}:
-    chunks = int(value["--chunks"])
+elif {chunks}:
+    chunks = min({chunks}, int(value["--chunks"]))
     row = struct.pack("<8sIii", b"_logits_", ctx, 260, chunks)
     open(sealed, "wb").write(row.ljust(20 + 4 * chunks * ctx + 528 * chunks * (ctx - 1 - ctx // 2)))
     print("7.92 seconds per pass - ETA ", end="")  # a container's engine brings this last
@@ -31,9 +31,9 @@ else:
 """
 
 
-def step(world: World, *, whole: bool = True, more: str = "") -> str:
+def step(world: World, *, chunks: int = 4, more: str = "") -> str:
     """A quality step whose program is the stand-in, which logs each call."""
-    tool = world.write("tool.py", TOOL.format(said=str(SAID), whole=whole))
+    tool = world.write("tool.py", TOOL.format(said=str(SAID), chunks=chunks))
     program = json.dumps([sys.executable, str(tool), str(world.root / "calls")])
     asked = f"service: cand, model: {world.model}, base: {world.model}, chunks: 4, ctx: 256"
     return f"id: quality, quality: {{{asked}, program: {program}{more}}}"
@@ -66,7 +66,7 @@ def test_the_baselines_model_is_read_once_and_the_baseline_comes_back(world: Wor
 
 
 def test_what_ends_with_0_and_has_sealed_nothing_fails_in_its_own_words(world: World) -> None:
-    done = world.go(world.write("b.yaml", book(step(world, whole=False))))
+    done = world.go(world.write("b.yaml", book(step(world, chunks=0))))
     assert done.code != 0
     found = world.view().step("quality")
     assert found is not None
@@ -74,6 +74,19 @@ def test_what_ends_with_0_and_has_sealed_nothing_fails_in_its_own_words(world: W
     assert len(calls(world)) == 1
     assert sealed(world) == []
     assert world.serves()
+
+
+def test_a_short_text_is_said_and_what_a_killed_runner_left_is_removed(world: World) -> None:
+    left = world.root / "cache/omni-console/quality/0123.77.part"
+    left.parent.mkdir(parents=True)
+    left.write_text("half a file")
+    assert world.go(world.write("b.yaml", book(step(world, chunks=2)))).code == 0
+    found = world.view().step("quality")
+    assert found is not None
+    assert found.warned
+    assert found.detail.endswith("; the text has only 2 of 4 chunks")
+    assert world.view().metrics["quality"]["mean_kld"]["n"] == 2 * 127
+    assert sealed(world) == [".logits"]
 
 
 def test_a_threshold_within_the_interval_is_held(world: World) -> None:
