@@ -24,7 +24,7 @@ from console.host.process import ProcessSpec
 from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed, wait_released
 from console.runner.executors import command
-from console.runner.executors.tune_points import LAST_LINES
+from console.runner.executors.tune_points import KILLED, LAST_LINES
 from console.runner.prepare import quality
 from console.runner.prepare.plan import PlannedStep
 from console.runner.prepare.quality import Trial
@@ -123,6 +123,7 @@ class _Comparison:
     def _failed(self, code: int, why: str, said: Sequence[str]) -> StepFailed:
         cause = Cause.EXIT_CODE if code else Cause.OUTPUT_INVALID
         ended = f"exit code {code}: " if code else ""
+        ended = "ended by SIGKILL: " if code in KILLED else ended
         lines = list(said[-LAST_LINES:])
         return StepFailed(cause, f"{ended}{why}", exit_code=code or None, lines=lines)
 
