@@ -1,9 +1,9 @@
 """The process of the watch: `python -P -OO -m console.watch.daemon PLAN [WORDS]`.
 
 It has a budget of 20 MB, and half of what Python's HTTP client loads is TLS and compression, which
-the watch of a plain http:// address never uses. So this module says that they are not there before
-anything else is loaded; the libraries that ask for them do without. WORDS are about a site file
-that cannot be used: an earlier plan goes on.
+the watch of a plain http:// address never uses; a hash by OpenSSL loads as much. So this module
+says that they are not there before anything else is loaded; the libraries that ask for them do
+without. WORDS are about a site file that cannot be used: an earlier plan goes on.
 
 Exit codes: 0 after SIGTERM or SIGINT, 2 if the plan cannot be used, 8 if the site has a watch.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-NEVER = ("bz2", "lzma")
+NEVER = ("bz2", "lzma", "_hashlib")
 TLS = "ssl"
 
 

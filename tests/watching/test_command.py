@@ -159,6 +159,9 @@ def test_the_process_loads_no_library_and_nothing_that_its_budget_has_no_room_fo
         "from console.watch import daemon\n"
         "assert daemon.main([sys.argv[1]]) == 8\n"
         "print(json.dumps(sorted(name for name, one in sys.modules.items() if one)))\n"
+        "import hashlib\n"  # as it does for the record of a process that is gone
+        "assert len(hashlib.sha256(b'x').hexdigest()) == 64\n"
+        "assert not sys.modules.get('_hashlib'), 'OpenSSL is loaded'\n"
     )
     plan = home / "plan"
     plans.write(plan_of(), plan)
