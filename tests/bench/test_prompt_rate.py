@@ -137,7 +137,8 @@ def test_a_real_server_reports_it_and_a_context_bounds_it(url: str) -> None:
     short, long, longest = result.prompt_rates
     for one in (short, long):
         assert (one.estimated, one.why) == (False, "")
-        assert one.tokens == pytest.approx(one.asked, rel=0.05)
+        # its words are chosen by chance, and this model has a token for each letter
+        assert one.tokens == pytest.approx(one.asked, rel=0.15)
     assert (longest.rates, bool(longest.why)) == ([], True)
     figure = result.metrics["prompt_tok_s"]
     assert (figure.n, figure.estimated, figure.samples) == (PROMPT_ROUNDS, False, long.rates)

@@ -25,7 +25,16 @@ VERSION = "0.1.0"
 ABOUT = "Operator console for large language models on your own workstation."
 HEADINGS = {
     "Run": (
-        "plan", "run", "schedule", "tune", "bisect", "attach", "tell", "resume", "abort", "promote",
+        "plan",
+        "run",
+        "schedule",
+        "tune",
+        "bisect",
+        "attach",
+        "tell",
+        "resume",
+        "abort",
+        "promote",
     ),
     "See": ("runs", "show", "report", "logs", "recorder", "lessons"),
     "Models": ("check", "bench"),
