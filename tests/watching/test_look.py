@@ -87,6 +87,7 @@ class Llama:
         class Quiet(ThreadingHTTPServer):
             def handle_error(self, *_: object) -> None:
                 """A look that has given up is no error."""
+
         self.server = Quiet(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()

@@ -193,7 +193,8 @@ class _Planner:
     def _before(self, phase: str, step: Step) -> Iterator[PlannedStep]:
         exclusive = self._takes_the_card(step)
         steps = [one for _, one in self.playbook.steps()] if exclusive else [step]
-        if any(map(_asks_baseline, steps)) and not self.asked and not self.down_for:
+        asks = any(one.when and one.contract and one.contract.of_baseline for one in steps)
+        if asks and not self.asked and not self.down_for:
             self.asked = True
             yield self._baseline(
                 phase, BASELINE_CONTRACT, "Ask the baseline the contract's cases",
@@ -320,10 +321,6 @@ class _Planner:
             step_id, phase, RESTORE, "Restore the baseline", (text,), 3600.0, self.restore_s,
             "" if self.restore_s is None else "as in earlier restores", implicit=True,
         )  # fmt: skip
-
-
-def _asks_baseline(step: Step) -> bool:
-    return step.when and step.contract is not None and step.contract.of_baseline
 
 
 def _compares(step: Step) -> bool:

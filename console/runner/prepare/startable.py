@@ -17,21 +17,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from console.bench.contract.fingerprint import read_fingerprint
 from console.common import paths
-from console.common.errors import ConsoleError, InvalidFile, Problem, ServiceError
+from console.common.errors import InvalidFile, Problem, ServiceError
 from console.common.text import one_line
-from console.config.contract import load_cases
 from console.config.locate import NAMES
 from console.config.playbook.load import TITLE
-from console.config.playbook.measuring_steps import ContractStep
 from console.config.playbook.playbook import Playbook
 from console.config.playbook.steps import Step
 from console.config.site.site import Site
 from console.config.yaml import Document, Loc, parse
 from console.host.ports import LOCAL, is_local, listener, owners, port_of
 from console.host.process import COOKIE, ProcessSpec, environment
-from console.runner.prepare import quality
+from console.runner.prepare import contract, quality
 from console.runner.prepare.tuning import free_port_after, on_host
 from console.runtime.spec import ComposeSpec, ContainerSpec, ServiceSpec
 
@@ -137,15 +134,10 @@ class _Walk:
         starts = step.service.start if step.service is not None else None
         if step.tune is not None and step.tune.service:
             starts = step.tune.service
-        if step.contract is not None and self.here and not self.mine.guessed:
-            self._contract(step.contract)
-        if (
-            step.quality is not None
-            and self.site is not None
-            and self.here
-            and not self.mine.guessed
-        ):
-            self._refuse(*quality.refused(self.playbook, self.site, step, self._maker))
+        if self.here and not self.mine.guessed:
+            self._refuse(*contract.refused(self.playbook, step, self._maker))
+            if step.quality is not None and self.site is not None:
+                self._refuse(*quality.refused(self.playbook, self.site, step, self._maker))
         if starts:
             self._start(starts)
             if (spec := self.up.get(starts)) is not None and _writes(spec):
@@ -157,17 +149,6 @@ class _Walk:
             self.up.clear()
         elif step.run or step.script or step.manual or step.download:
             self.makers.append(step)
-
-    def _contract(self, asked: ContractStep) -> None:
-        """Its cases, and what it compares with, have to be there unless a step may make them."""
-        for name, read in ((asked.cases, load_cases), (asked.against, read_fingerprint)):
-            path = Path(self.playbook.base, os.path.expanduser(name))
-            if name not in ("", "baseline") and (path.exists() or self._maker(path) is None):
-                try:
-                    read(path)
-                except ConsoleError as error:
-                    alone = Problem(str(path), 0, 0, str(error))
-                    self._refuse(*getattr(error, "problems", (alone,)))
 
     def _start(self, name: str) -> None:
         spec = self.declared.get(name) or self.of_site.get(name)
