@@ -129,7 +129,7 @@ def test_tasks_are_asked_of_the_service_and_wrong_answers_are_shown(world: World
     assert done.json["decision"] == "hold"
     report = world.run.report.read_text()
     assert "| `the capital of <b>France` | `xxxxx` |" in report
-    assert "four" not in report
+    assert "`four`" not in report
     assert world.serves()
 
 
