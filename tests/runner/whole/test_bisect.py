@@ -53,6 +53,7 @@ def test_the_first_bad_one_is_found_and_the_baseline_serves(world: World) -> Non
     assert all(one["run"] in report for one in said["tries"])
 
 
+@pytest.mark.full
 def test_the_same_words_start_nothing_once_it_is_found(world: World) -> None:
     asked = words(playbook(world))
     first = world.console(*asked).json
@@ -84,6 +85,7 @@ def test_only_skipped_ones_left_is_no_answer(world: World) -> None:
     assert (done.json["first_bad"], done.json["suspects"]) == (None, ["v6", "v7"])
 
 
+@pytest.mark.full
 def test_an_end_that_is_not_what_it_was_said_to_be_ends_it(world: World) -> None:
     done = world.console(*words(playbook(world), "--verify", good="v8"))
     assert done.code == 5, done
@@ -109,6 +111,7 @@ def test_a_rollback_that_failed_stops_it_at_once(world: ScriptedWorld) -> None:
     assert tried(mended.json)["v5"] == "skip", "its run was not repeated"
 
 
+@pytest.mark.full
 def test_a_run_that_a_person_ends_stops_it_and_counts_for_nothing(world: World) -> None:
     mark = world.root / "once"
     wait = f"v5) test -e {mark} || (touch {mark}; sleep 1000); echo rate: 20;; {SLOW}"
@@ -141,7 +144,9 @@ def killed_at(save: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: count[0]
 
 
-@pytest.mark.parametrize("save", [1, 2, 3, 4, 5, 8, 9])
+@pytest.mark.parametrize(
+    "save", [4, *(pytest.param(save, marks=pytest.mark.full) for save in (1, 2, 3, 5, 8, 9))]
+)
 def test_killed_at_any_save_it_goes_on_and_tries_nothing_twice(
     world: World, save: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +198,7 @@ def test_a_playbook_that_could_give_no_verdict_starts_nothing(
     assert not records.kept()
 
 
+@pytest.mark.full
 def test_a_run_whose_runner_died_is_resumed(world: World) -> None:
     mark = world.root / "once"
     wait = f"v5) test -e {mark} || (touch {mark}; sleep 1000); echo rate: 20;; {SLOW}"
