@@ -179,7 +179,8 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
         word, lead = Word.SKIP, "overridden by a person: "
     verdict = decided(view)
     rows = deciding(verdict) if verdict is not None else []
-    said = [row for one in view.verdicts for row in one.criteria]
+    gates = {step.id for step in view.steps if step.kind == "gate"}
+    said = [row for one in view.verdicts if one.step in gates for row in one.criteria]
     figures = {clean(row.get("metric", ""), 80): _figure(view, row) for row in said}
     return Try(
         at, word, clean(lead + because(view), 600), run.id,

@@ -79,10 +79,17 @@ def test_what_gives_no_verdict_is_skipped_with_its_reason(world: World) -> None:
     assert why["v4"].startswith("HOLD")
 
 
-def test_only_skipped_ones_left_is_no_answer(world: World) -> None:
-    done = world.console(*words(playbook(world, f"v6) exit 3;; {SLOW}"), good="v5", bad="v7"))
+def test_only_skipped_ones_left_is_no_answer_until_they_are_tried_again(world: World) -> None:
+    mark = world.root / "mended"
+    path = playbook(world, f"v6) test -e {mark} || exit 3; echo rate: 20;; {SLOW}")
+    asked = words(path, good="v5", bad="v7")
+    done = world.console(*asked)
     assert done.code == 4, done
     assert (done.json["first_bad"], done.json["suspects"]) == (None, ["v6", "v7"])
+    mark.touch()
+    assert world.console(*asked).code == 4
+    again = world.console(*asked, "--again")
+    assert (again.code, again.json["first_bad"], len(world.runs)) == (0, "v7", 2), again
 
 
 @pytest.mark.full

@@ -114,6 +114,7 @@ def _bisect(commands: Any) -> None:
     bisect.add_argument(
         "--fresh", action="store_true", help="forget what these words have found before"
     )
+    bisect.add_argument("--again", action="store_true", help="try what was skipped once more")
     bisect.add_argument("--to", default="", metavar="FILE", help="write the report there, too")
     bisect.add_argument("--status", action="store_true", help="how far each bisect is")
     add_input(bisect)

@@ -24,6 +24,7 @@ from console.journal.run_dir import RunDir
 from console.runner.bisect import candidates, report
 from console.runner.bisect.drive import Driver
 from console.runner.bisect.record import Asked, Record, held, kept, opened
+from console.runner.bisect.search import Word
 
 Say = Callable[[str], None]
 
@@ -45,6 +46,8 @@ def bisect(args: Namespace) -> int:
     clock = SystemClock()
     with held(Record(asked, 0.0)):
         record = opened(asked, clock.now(), fresh=args.fresh)
+        if args.again:
+            record.tries = [one for one in record.tries if one.word is not Word.SKIP]
         say(_begins(record, site, playbook, lease_of(args), verify=args.verify))
         if not _agreed(args):
             say("nothing was started")
