@@ -70,6 +70,15 @@ def test_a_slower_build_is_not_switched_to(world: World) -> None:
     assert world.baseline() is not None
 
 
+def test_a_build_that_drops_tools_is_named_before_anything_is_measured(world: World) -> None:
+    done = upgrade(world, build(world, "next", f"{ENGINE} --no-jinja"))
+    assert (done.code, done.json["decision"], done.json["outcome"]) == (6, "no_go", "retain"), done
+    assert [one["step"] for one in done.json["verdicts"]][-1] == "same"
+    assert "bench" not in done.json["metrics"]
+    assert world.serves()
+    assert world.baseline() is not None
+
+
 def test_a_build_that_refuses_the_weights_costs_no_outage(world: World) -> None:
     before = world.baseline()
     done = upgrade(world, build(world, "next", REFUSES))
