@@ -55,6 +55,8 @@ class Driver:
         Raises Stopped, or what kept a run from starting.
         """
         record = self.record
+        # what could not even begin cost nothing, and may have been mended
+        record.tries = [one for one in record.tries if one.run]
         if record.pending is not None:
             self._go_on(record.pending)
         while record.contradiction is None:

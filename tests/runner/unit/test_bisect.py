@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.common.errors import HostBusy, UsageError
+from console.common.clock import SystemClock
+from console.common.errors import HostBusy, InvalidFile, UsageError
+from console.journal.run_dir import RunDir
 from console.runner.bisect.candidates import between, of_file, of_git, of_words, shown, subject
-from console.runner.bisect.record import Asked, Pending, Record, Try, held, kept, opened
+from console.runner.bisect.drive import Driver
+from console.runner.bisect.record import Asked, Pending, Record, Try, held, kept, opened, read
 from console.runner.bisect.search import (
     Standing,
     Word,
@@ -180,3 +183,25 @@ def test_a_torn_record_is_said_and_begun_anew_only_when_asked(asked: Asked, text
         opened(asked, 6.0, fresh=False)
     assert kept() == []
     assert opened(asked, 6.0, fresh=True).tries == []
+
+
+def test_a_version_with_which_no_run_can_begin_is_skipped_and_asked_again_later(
+    asked: Asked,
+) -> None:
+    started: list[str] = []
+
+    def start(version: str) -> RunDir:
+        started.append(version)
+        raise InvalidFile("no run starts", [], "")
+
+    def never(run: RunDir) -> None:
+        raise AssertionError(run)
+
+    for _ in range(2):
+        record = opened(asked, 5.0, fresh=False)
+        driver = Driver(
+            record, SystemClock(), start=start, follow=never, resume=never, say=lambda text: None
+        )
+        driver.go(verify=False)
+        assert read(record.path).words == {1: Word.SKIP}
+    assert started == ["v2", "v2"]
