@@ -384,7 +384,7 @@ def test_plans(
     snapshot: SnapshotAssertion,
 ) -> None:  # fmt: skip
     place = book.path.parent
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "10000")
     monkeypatch.delenv("HF_TOKEN", raising=False)
     site = place / "site.yaml"
     site.write_text(SITE if name == "older" else PLAIN + MACHINE)
