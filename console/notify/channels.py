@@ -14,6 +14,7 @@ from email.header import Header
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import Any
+from urllib.parse import urlsplit
 
 from console.common import redact
 from console.common.text import decode, one_line
@@ -25,6 +26,8 @@ from console.notify.event import Event
 ANSWER_S = 10.0
 """How long a web server may take, from the connection to the last byte of its answer's head."""
 COMMAND_S = 30.0
+LEAST_SECRET = 8
+"""Characters of a part of an address that may be a secret."""
 MOST_SAID = 2000
 SENDMAIL = os.pathsep.join(("/usr/sbin", "/usr/lib", "/usr/local/sbin"))
 TAGS = {"run-end": "checkered_flag", "approval": "raised_hand", "waiting": "hourglass",
@@ -60,10 +63,17 @@ def deliver(channel: NotifyModel, event: Event) -> Answer:
             return Answer(False, one_line(str(error)), possible=False)
         answer = (_webhook if channel.webhook is not None else _ntfy)(address, headers, event)
         secret = (v for v in channel.headers.values() if isinstance(v, SecretSource))
-        hidden = [address, *(value_of("", one) for one in secret)]
+        hidden = [address, *_parts(address), *(value_of("", one) for one in secret)]
         return Answer(answer.delivered, _without(answer.words, hidden))
     except Exception as error:  # whatever a library raises: the next try comes, and the log says it
         return Answer(False, redact.text(one_line(f"{type(error).__name__}: {error}")))
+
+
+def _parts(address: str) -> list[str]:
+    """What an answer may repeat of an address, the longest first: its path is often the secret."""
+    parts = urlsplit(address)
+    pieces = [piece for piece in parts.path.split("/") if len(piece) >= LEAST_SECRET]
+    return [one for one in (parts.path, parts.query, *pieces) if len(one) >= LEAST_SECRET]
 
 
 def _without(words: str, values: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -108,7 +109,8 @@ class Context:
             written = Event(seq, at, event, step, attempt, data)
             fold([written], self.view)
             if self.channels:
-                found = news.happened(written, self.view)
+                with contextlib.suppress(Exception):  # what cannot be told stops no run
+                    found = news.happened(written, self.view)
         if self.guard is not None and event == "outage":
             self.guard.outage(self.view.outage)
         if found is not None:

@@ -85,10 +85,13 @@ class Looker:
             return Look(PLANNED, held)
         base = self.plan.baseline
         switched = proxy.recorded(self.plan.records_dir, base.url)
-        if switched is not None:
-            return Look(CUT_OVER, f"{one_line(switched.service, 60)} answers in its place")
         limit_s = min(HEALTH_S, self.settings.interval_s * HEALTH_PART)
         state, words = health(base.url, base.ready_path, limit_s)
+        if switched is not None:
+            service = one_line(switched.service, 60)
+            if state in (Health.SERVING, Health.LOADING) or words.startswith("HTTP 4"):
+                return Look(CUT_OVER, f"{service} answers in its place")
+            return Look(SUSPECT, f"{service} stands in its place and does not answer: {words}")
         if state is Health.LOADING:
             return Look(LOADING, words)
         if state is not Health.SERVING:

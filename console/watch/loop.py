@@ -26,7 +26,7 @@ from console.host import process
 from console.journal import watch_record as record
 from console.watch import fingerprint
 from console.watch.fingerprint import Print, Server
-from console.watch.look import Look, Looker
+from console.watch.look import Look, Looker, held_by
 from console.watch.plan import WatchPlan, usual_environment
 from console.watch.scrape import Scrape
 from console.watch.watcher import Hands, Restored, Watcher
@@ -36,16 +36,19 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def run(plan: WatchPlan, trouble: str = "") -> int:
-    """Watch until a signal ends it. Raises HostBusy if the site has a watch, and ConsoleError if
-    /metrics cannot be served."""
+    """Watch until a signal ends it. Raises HostBusy if the site has a watch."""
     held = _locked(plan.site)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     site = _Site(plan)
     scrape = Scrape(plan.settings.metrics, plan.sealed.site_path, plan.settings.interval_s)
-    scrape.start()
     try:
+        try:
+            scrape.start()
+        except ConsoleError as error:  # figures that nobody can read leave no baseline alone
+            trouble = f"{trouble}; {error}" if trouble else str(error)
+            print(one_line(trouble, 300), file=sys.stderr, flush=True)
         watcher = _watcher(plan, stop)
         post = _Post(plan)
         watcher.state.trouble = one_line(trouble, 300)
@@ -85,7 +88,7 @@ def _watcher(plan: WatchPlan, stop: threading.Event) -> Watcher:
     eyes = _Eyes(looker, server)
     hands = Hands(
         SystemClock(), eyes.look, eyes.fingerprint,
-        lambda: _restore(plan, stop), in_a_child,
+        lambda: _restore(plan, stop), in_a_child, lambda: held_by(plan.sealed),
     )  # fmt: skip
     return Watcher(plan, hands, (os.getpid(), process.start_time(os.getpid()) or 0))
 

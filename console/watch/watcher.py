@@ -18,11 +18,13 @@ from console.common.text import one_line
 from console.common.units import format_duration, plural
 from console.journal import watch_record as record
 from console.journal.watch_record import (
+    CUT_OVER,
     DOWN,
     LOADING,
     PLANNED,
     SERVING,
     SUSPECT,
+    UNJUDGED,
     UP,
     WatchState,
 )
@@ -37,6 +39,10 @@ AGAIN = 0.5
 MOST_CHANGES = 100
 UNWRITTEN = "what the watch knows cannot be written down"
 DOWN_KIND, BACK_KIND, SLOWER, FASTER = "baseline-down", "baseline-back", "slower", "faster"
+STALE = 3.0
+"""Intervals after which what an earlier watch doubted says nothing any more."""
+REFUSES = "HTTP 4"
+"""How an answer begins that refuses a request: the server is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,8 @@ class Hands:
     fingerprint: Callable[[], tuple[Print, dict[str, float]]]
     restore: Callable[[], Restored]
     interval: Interval
+    held: Callable[[], str] = lambda: ""
+    """Which run or rollback has the baseline now, in words; "" for none."""
 
 
 class Watcher:
@@ -97,6 +105,9 @@ class Watcher:
         self.down_since = float(own.get("down_since") or 0.0)
         self.loading_since = float(own.get("loading_since") or 0.0)
         self._told = record.told(plan.site)
+        if self.clock.now() - self.state.at > STALE * settings.interval_s:
+            # the machine may have been off meanwhile: what was doubted then says nothing now
+            self.doubtful_since = self.down_since = self.loading_since = 0.0
 
     def tick(self) -> float:
         """Look, judge, act and write down; return the seconds until the next look."""
@@ -158,7 +169,7 @@ class Watcher:
             self.loading_since = self.doubtful_since = 0.0
             return seen.word
         doubted, self.doubtful_since = self.doubtful_since, self.doubtful_since or at
-        return DOWN if doubted or self.down_since or seen.word == LOADING else SUSPECT
+        return DOWN if doubted or seen.word == LOADING else SUSPECT
 
     def _availability(self, word: str, at: float) -> None:
         if word == DOWN:
@@ -170,11 +181,18 @@ class Watcher:
                 BACK_KIND, f"{since:.0f}", "the baseline serves again",
                 f"after {format_duration(at - since)}", at,
             )  # fmt: skip
-        elif word == PLANNED:
+        elif word in (PLANNED, CUT_OVER):
             # A run or a rollback has it: what follows is judged anew when that is over.
-            self.doubtful_since = 0.0
+            self.doubtful_since = self.down_since = 0.0
+        elif word == UNJUDGED and self.state.detail.startswith(REFUSES):
+            self.down_since = 0.0  # it answers, whatever it answers
 
     def _down(self, at: float) -> None:
+        if held := self.hands.held():
+            # a run may have begun while this look waited for an answer, and stopped the baseline
+            self.state.word, self.state.since, self.state.detail = PLANNED, at, held
+            self.doubtful_since = self.down_since = 0.0
+            return
         since = self.down_since
         when = _time(since, at)
         self.save()  # the key of what is told is in it: a watch that is killed tells it once
@@ -270,10 +288,10 @@ class Watcher:
         key = f"{kind}@{self.plan.site}@{occurrence}"
         if key in self._told:
             return
-        self._told.add(key)
-        self.state.events[kind] = self.state.events.get(kind, 0) + 1
-        with self._despite_the_disk():
+        with self._despite_the_disk():  # what cannot be written down now is told by a later look
             told(Event(kind, key, title, one_line(text, 600), at, self.plan.site))
+            self._told.add(key)
+            self.state.events[kind] = self.state.events.get(kind, 0) + 1
 
 
 def told(event: Event) -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from console.bench.sse import SseParser, json_object
-from console.common.text import clean
+from console.common.text import clean, one_line
 
 Tree = dict[str, Any]
 Token = tuple[str, float]
@@ -55,6 +55,8 @@ def answer_of(data: Any) -> Answer:
     tokens = data.get("tokens", [])
     if not (isinstance(form, dict) and isinstance(content, dict) and isinstance(tokens, list)):
         raise ValueError("an answer has form, content and tokens")
+    form = {one_line(str(name), 80): value for name, value in form.items()}
+    content = {one_line(str(name), 80): value for name, value in content.items()}
     return Answer(
         data["state"], clean(str(data.get("why") or ""), 300), form, content, tuple(_read(tokens))
     )
@@ -64,7 +66,10 @@ def _read(tokens: list[Any]) -> Iterator[Token]:
     for one in tokens[:MOST_TOKENS]:
         match one:
             case [str(text), int() | float() as share]:
-                yield text, float(share)
+                try:
+                    yield text, float(share)
+                except OverflowError:
+                    raise ValueError("a probability is a number") from None
             case _:
                 raise ValueError("a token is a text and its probability")
 

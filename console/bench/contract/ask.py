@@ -81,6 +81,10 @@ def look(url: str, model: str = "") -> Server:
     return Server(url, name, owner, one_line(str(props.get("build_info") or ""), 80), context)
 
 
+PASSING = (429, 502, 503, 504)
+"""What a server or a proxy says of a moment, and not of what it offers."""
+
+
 def ask(server: Server, case: Case) -> Answer:
     """Ask one case. Never raises: what went wrong is in the answer."""
     return _ASKED[case.kind](server, case)
@@ -92,12 +96,15 @@ def ask(server: Server, case: Case) -> Answer:
 def _send(server: Server, case: Case, path: str, body: bytes | None) -> Reply | Answer:
     headers = {"Content-Type": "application/json"} if body is not None else None
     try:
-        return fetch(
+        reply = fetch(
             endpoint(server.url, path), body=body, timeout_s=case.timeout_s, limit=BODY_LIMIT,
             headers=headers,
         )  # fmt: skip
     except ProbeError as error:
         return Answer(SILENT, one_line(str(error), 200))
+    if reply.status in PASSING:
+        return Answer(SILENT, f"HTTP {reply.status} {error_words(reply.body)}".strip())
+    return reply
 
 
 def _body(server: Server, case: Case, more: Mapping[str, Any]) -> Tree:

@@ -22,6 +22,7 @@ REPEAT = 2
 MOST_DEAD = 3
 """Requests without an answer, one after the other, after which the server counts as gone."""
 MOST_BYTES = 32 * 2**20
+MOST_AT = 1e12
 
 Say = Callable[[int, int, str], None]
 """Called before each request with (requests made, requests in all, the case)."""
@@ -109,6 +110,8 @@ def fingerprint_of(data: Any) -> Fingerprint:
     cases, at = data.get("cases"), data.get("at")
     if not isinstance(cases, dict) or not isinstance(at, int | float):
         raise ValueError("a fingerprint has cases and the time when it was taken")
+    if not abs(at) < MOST_AT:
+        raise ValueError("a fingerprint has the time when it was taken")
     words = {key: clean(str(data.get(key) or ""), 300) for key in ("url", "engine", "build")}
     return Fingerprint(at=float(at), cases=dict(_read(cases)), **words)
 

@@ -182,6 +182,8 @@ def judged(at: int, run: RunDir, view: RunView) -> Try:
     verdict = decided(view)
     rows = deciding(verdict) if verdict is not None else []
     gates = {step.id for step in view.steps if step.kind == "gate"}
+    if word is Word.BAD and (verdict is None or verdict.step not in gates):
+        word, lead = Word.SKIP, "no gate decided: "  # a port that is taken says nothing of a build
     said = [row for one in view.verdicts if one.step in gates for row in one.criteria]
     figures = {clean(row.get("metric", ""), 80): _figure(view, row) for row in said}
     return Try(

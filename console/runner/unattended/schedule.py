@@ -24,7 +24,7 @@ from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
 from console.config.locate import playbook_of
-from console.config.site.schedule import AT_FORM, TIME, USUAL_LEASE_S
+from console.config.site.schedule import AT_FORM, NAME, TIME, USUAL_LEASE_S
 from console.config.site.site import Site, load_site
 from console.host import systemd
 from console.host.systemd import SYSTEMD, Unit
@@ -53,8 +53,7 @@ AccuracySec=1s
 [Install]
 WantedBy=timers.target
 """
-PREFIX = "omni-console-run-"
-DAY_S = 24 * 3600.0
+NAME_FORM = re.compile(NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +116,13 @@ def once(
 
 def _moment(at: str, now: float) -> float:
     if TIME.fullmatch(at):
-        today = time.strftime("%Y-%m-%d", time.localtime(now))
-        moment = time.mktime(time.strptime(f"{today} {at}", "%Y-%m-%d %H:%M"))
-        return moment if moment > now else moment + DAY_S
+        here, hour, minute = time.localtime(now), int(at[:2]), int(at[3:])
+        # a day has 23 hours or 25 where clocks are changed: mktime finds the next day's time
+        moments = (
+            time.mktime((here.tm_year, here.tm_mon, here.tm_mday + day, hour, minute, 0, 0, 0, -1))
+            for day in (0, 1)
+        )
+        return next((one for one in moments if one > now), 0.0)
     try:
         return time.mktime(time.strptime(at, "%Y-%m-%d %H:%M"))
     except ValueError:
@@ -177,6 +180,8 @@ def _possible(entry: Entry) -> None:
 def remove(name: str) -> bool:
     """Stop and delete a timer and what it starts; False if there was none. A run that it has
     started goes on. Raises ConsoleError."""
+    if not NAME_FORM.fullmatch(name):
+        return False
     entry = Entry(name, "", "", 0.0)
     files = (entry.timer, entry.unit.path, folder() / f"{name}.json")
     if not any(path.exists() for path in files):
@@ -220,7 +225,7 @@ def following(entries: Iterable[Entry]) -> dict[str, str]:
 def start(name: str) -> RunDir:
     """Start what a timer stands for, detached; one that is started once is removed. What keeps it
     from starting is told as the site's `notify:` says. Raises ConsoleError."""
-    if not re.fullmatch(r"[a-z0-9-]+", name):
+    if not NAME_FORM.fullmatch(name):
         raise UsageError(f"no run is scheduled as '{one_line(name, 40)}'")
     entry = next((one for one in installed() if one.name == name), None)
     if entry is None:

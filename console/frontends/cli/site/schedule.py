@@ -49,17 +49,18 @@ def at(args: Namespace, lease_s: float | None) -> int:
 def _install(args: Namespace) -> int:
     site = site_of(args.site)
     wanted = timers.of_site(site)
-    if not wanted:
+    path = str(site.path.resolve())
+    there = {one.name for one in timers.installed() if one.site == path and not one.once}
+    gone = sorted(there - {one.name for one in wanted})
+    for name in gone:  # first: a timer of what was taken out must not outlive a fault elsewhere
+        timers.remove(name)
+    if not wanted and not gone:
         raise UsageError(
             "this site schedules nothing", clean(str(site.path)),
             "docs/how-to/night-shift.md describes `schedule:`",
         )  # fmt: skip
-    path = str(site.path.resolve())
-    gone = {one.name for one in timers.installed() if one.site == path and not one.once}
     for entry in wanted:
         timers.install(entry)
-    for name in sorted(gone - {one.name for one in wanted}):
-        timers.remove(name)
     _print(args, wanted, f"{len(wanted)} installed")
     return int(Exit.OK)
 

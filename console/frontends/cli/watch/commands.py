@@ -33,12 +33,14 @@ def run(args: Namespace) -> int:
     try:
         made = _made(path, bool(args.site or os.environ.get("OMNI_SITE")))
         plans.write(made, record.file(made.site, record.PLAN))
-    except InvalidFile as error:
-        # An editor's slip must not leave the baseline alone: the last plan goes on.
+    except (InvalidFile, OSError) as error:
+        # Neither an editor's slip nor a full disk may leave the baseline alone: the last plan goes
+        # on.
         earlier = plans.of_site_file(path, current=False)
         if earlier is None:
             raise
-        made, trouble = earlier, one_line(f"the site file cannot be used: {error.detail}", 300)
+        why = error.detail if isinstance(error, InvalidFile) else str(error)
+        made, trouble = earlier, one_line(f"the site file cannot be used: {why}", 300)
         print(trouble, file=sys.stderr, flush=True)
     program, *rest = module_argv("console.watch.daemon")
     argv = [program, *OPTIONS, *rest, str(record.file(made.site, record.PLAN))]
