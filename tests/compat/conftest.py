@@ -34,7 +34,8 @@ def read(trials: Past, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     """A command that only reads, in this process."""
     monkeypatch.delenv("OMNI_SITE", raising=False)
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("COLUMNS", "100")  # what the charts were drawn for
+    monkeypatch.setenv("COLUMNS", "100")  # what the charts were drawn for; no line is folded
+    monkeypatch.setattr("console.frontends.cli.follow.folded", lambda line, width: [line])
     for name, value in trials.env.items():
         if name.startswith(("XDG_", "OMNI_", "HOME", "TZ")):
             monkeypatch.setenv(name, value)

@@ -126,7 +126,10 @@ def test_a_known_blocker_is_gone_past_with_a_reason(
     assert (one.lessons, one.suppressed) == (("F-025",), "override: a new release")
 
 
-def test_a_plan_tells_it_first(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_tells_it_first(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "10000")  # in a terminal long lines are folded
     argv = ["plan", str(place / "book.yaml"), "--site", str(place / "site.yaml")]
     assert main([*argv, "--input", "mode=graph"]) == Exit.OK
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("  lint ")]

@@ -180,6 +180,7 @@ async def test_a_theme_is_chosen_and_remembered(
 ) -> None:
     monkeypatch.setattr("console.common.paths.state_dir", lambda: tmp_path)
     async with console(scene.running(), run, size=(120, 40)) as (app, pilot, _):
+        await settled(pilot, lambda: app.screen.earlier)
         seen = {app.theme}
         for _ in themes.THEMES:
             before: Any = screen(pilot)

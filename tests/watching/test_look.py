@@ -47,8 +47,7 @@ class Llama:
         self.grows = False
         self.counters: tuple[float, float] | None = None
         self.asked: list[dict[str, Any]] = []
-        self.hold = threading.Event()
-        self.holds = self.others_come = False
+        self.hold, self.holds, self.others_come = threading.Event(), False, False
         llama = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -113,14 +113,14 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Ite
     soaks = soak_steps(view)
     tunings, contracts = tune_steps(view), contract_steps(view)
     for scope in benchmarks.scopes(view):
+        kinds: tuple[str, ...] = ()
         if scope in tunings:
             yield from tune_lines(view, scope)
-            kinds: tuple[str, ...] = ("tune",)
+            kinds = ("tune",)
         elif scope in contracts:
             yield from contract_lines(view, scope)
         elif scope in view.qualities:
             yield from benchmarks.quality_lines(view, scope)
-            kinds = ()
         elif scope in soaks:
             yield from soak_lines(view, scope)
             kinds = ("soak", "soak-memory")
@@ -129,7 +129,6 @@ def _measured(view: RunView, drawn: dict[str, list[str]], *, asked: bool) -> Ite
             kinds = ("samples",)
         else:
             yield from benchmarks.captured_lines(view, scope)
-            kinds = ()
         for kind in kinds:
             yield from drawn.get(file_name(kind, scope), [])
         if scope in soaks and asked and not any(file_name(kind, scope) in drawn for kind in kinds):

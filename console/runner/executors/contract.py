@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console.bench.contract.answer import SILENT
 from console.bench.contract.ask import Case
 from console.bench.contract.compare import Comparison, compare
 from console.bench.contract.fingerprint import Fingerprint, read_fingerprint, take
@@ -50,7 +49,6 @@ def seal_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
     lacking = [
         case for case in cases
         if known.lacks([case]) or len(known.cases[case.id].answers) < repeat
-        or SILENT in known.cases[case.id].states  # a moment's silence is nothing to compare with
     ]  # fmt: skip
     if lacking:
         found = _taken(context, "baseline", "", lacking, repeat, attempt)

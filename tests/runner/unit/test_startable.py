@@ -209,9 +209,10 @@ def test_another_machine_s_files_do_not_count(refused: Refused) -> None:
 
 
 def test_a_service_of_the_site_has_its_place_there(
-    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`run` and `plan` end with 2, `lint` with 9, and no run is made."""
+    monkeypatch.setenv("COLUMNS", "10000")  # in a terminal long lines are folded
     book = tmp_path / "book.yaml"
     book.write_text(
         "schema: omni.playbook/v1\nname: b\ntitle: b\nphases:\n- title: p\n  steps:\n"
