@@ -81,6 +81,7 @@ class World:
     restore: Callable[[], Restored] = lambda: Restored(True, "omni-console rollback took 9 s")
     takes_s: float = 9.0
     restored: list[float] = field(default_factory=list)
+    held: str = ""
 
     def __post_init__(self) -> None:
         self.begun = self.clock.now()
@@ -92,6 +93,7 @@ class World:
             Hands(
                 self.clock, lambda: self.look(self.clock.now() - self.begun),
                 lambda: (dict(self.prints), dict(self.gauges)), self._restore, interval,
+                lambda: self.held,
             ),
             (1, 1),
         )  # fmt: skip

@@ -125,6 +125,30 @@ def test_a_frozen_baseline_is_noticed_within_two_intervals_and_restored(world: W
     assert "restored by the watch" in world.events[1]["title"]
 
 
+def test_a_run_that_began_during_a_look_keeps_its_outage(world: World) -> None:
+    world.tick(3)
+    world.look = lambda at: SILENT
+    world.tick()
+    world.held = "run X is on"
+    world.tick()
+    assert (world.kinds, world.restored, world.watcher.state.word) == ([], [], PLANNED)
+    world.held = ""
+    world.tick()
+    assert world.watcher.state.word == SUSPECT, "it is judged anew when the run is over"
+
+
+def test_an_old_doubt_says_nothing_after_a_reboot(world: World) -> None:
+    world.tick(3)
+    world.look = lambda at: SILENT
+    world.tick()
+    assert world.watcher.state.word == SUSPECT
+    world.watcher.save()
+    world.clock.sleep(3600)
+    world.again()
+    world.tick()
+    assert (world.watcher.state.word, world.restored) == (SUSPECT, [])
+
+
 def test_one_missed_answer_is_no_word(world: World) -> None:
     answers = iter([SILENT])
     normal = world.look

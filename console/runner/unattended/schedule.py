@@ -149,17 +149,23 @@ def install(entry: Entry) -> None:
     service = systemd.filled(SERVICE, unit, argv, dict(os.environ))
     paths.make(folder())
     unit.path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder() / f"{entry.name}.json", json.dumps(asdict(entry), indent=1) + "\n")
-    write_atomically(unit.path, service)
-    timer = TIMER.format(
-        playbook=one_line(entry.playbook, 80).replace("%", "%%"), at=entry.calendar
-    )
-    write_atomically(entry.timer, timer)
+    named = one_line(entry.playbook, 80).replace("%", "%%")
+    texts = {
+        folder() / f"{entry.name}.json": json.dumps(asdict(entry), indent=1) + "\n",
+        unit.path: service, entry.timer: TIMER.format(playbook=named, at=entry.calendar),
+    }  # fmt: skip
+    before = {path: path.read_text("utf-8") for path in texts if path.exists()}
+    for path, text in texts.items():
+        write_atomically(path, text)
     try:
         unit.systemctl("daemon-reload")
         unit.systemctl("enable", "--now", entry.timer.name)
     except ConsoleError as error:
-        remove(entry.name)
+        # an earlier timer of this name goes on, if there is one
+        for path, text in before.items():
+            write_atomically(path, text)
+        if before.keys() != texts.keys():
+            remove(entry.name)
         hint = f"`at` is {AT_FORM}; `systemd-analyze calendar` explains one"
         raise ConsoleError(
             f"the timer of {entry.name} cannot be started", str(error), hint

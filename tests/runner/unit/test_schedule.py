@@ -137,6 +137,14 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(
         schedule.install(entry)
     with pytest.raises(UsageError):
         schedule.install(Entry("a", "no-such-playbook", "02:00", 60.0, site=str(site.path)))
+    good = Entry("a", str(tmp_path / "trial.yaml"), "02:00", 60.0, site=str(site.path))
+    schedule.install(good)
+    with pytest.raises(ConsoleError, match="cannot be started"):
+        schedule.install(entry)
+    assert schedule.installed() == [good], "the timer before it goes on"
+    assert "02:00:00" in good.timer.read_text()
+    assert schedule.remove("a")
+    assert not schedule.remove("../rollback/site")
     monkeypatch.setattr(systemd.Unit, "lingers", False)
     with pytest.raises(UsageError, match="does not linger"):
         schedule.install(entry)
