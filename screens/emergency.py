@@ -221,6 +221,9 @@ class RollbackScreen(Dialog[None]):
             self.result = result
             self.set_class(result.serving and not result.degraded, "serves")
             self.NEXT = self.DONE if result.serving else RollbackScreen.NEXT
+            for below in self.app.screen_stack[:1]:
+                if isinstance(below, Guarded) and below.is_attached:
+                    below.draw_status()  # its NEXT line says what this one says
             self.told(result)
         trouble = "" if self.result else self.progress.trouble
         view = self.query_one("#stages", TextView)

@@ -63,10 +63,10 @@ def detail_rows(
     rows += _evidence_rows(view, width) if asked else []
     told = _told(step, width) if step.state is StepState.FAILED else []
     rows += [*can, *told] if low else [*told, *can]
-    for effect in step.effects:
-        rows += paragraph(clean(effect), width, "dim", "  ")
     for lesson in step.lessons:
         rows += paragraph(f"lesson {clean(lesson)}", width, "warn", "  ")
+    for effect in step.effects:
+        rows += paragraph(clean(effect), width, "dim", "  ")
     return rows + _metric_rows(view, step, width)
 
 
