@@ -61,10 +61,12 @@ def detail_rows(
         rows += measuring(view, step, width, glyphs())
     rows += _verdict_rows(view, "" if asked else step.id, width, low=low)
     rows += _evidence_rows(view, width) if asked else []
+    for lesson in step.lessons:
+        words = f"lesson {clean(lesson)}"
+        whole = paragraph(words, width, "warn", "  ")
+        rows += [fit(((words, "warn"),), width, glyphs().ellipsis)] if low else whole
     told = _told(step, width) if step.state is StepState.FAILED else []
     rows += [*can, *told] if low else [*told, *can]
-    for lesson in step.lessons:
-        rows += paragraph(f"lesson {clean(lesson)}", width, "warn", "  ")
     for effect in step.effects:
         rows += paragraph(clean(effect), width, "dim", "  ")
     return rows + _metric_rows(view, step, width)
