@@ -28,7 +28,7 @@ PASTED = "\x1b[200~{}\x1b[201~"
 SHOWN = {
     "HTTP answer", "argv", "by hand", "cause", "choice", "confirm", "ctx", "detail", "end",
     "file of a broken playbook", "form pasted", "home", "input name", "input title", "kind of one",
-    "last line", "lesson", "log file", "next line", "note", "objective", "old run", "phase",
+    "last line", "log file", "next line", "note", "objective", "old run", "phase",
     "phase of one", "playbook title", "prompt", "question", "reason",
     "run's playbook", "rung", "rung's state", "service log",
     "step output", "step title", "title of a broken one", "title of one", "unknown service",
