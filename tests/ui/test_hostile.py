@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from console.config.locate import shipped
 from tests.testbed.nvml import Nvml
 from tests.ui.hostile import (
     ACTING,
@@ -28,7 +29,7 @@ PASTED = "\x1b[200~{}\x1b[201~"
 SHOWN = {
     "HTTP answer", "argv", "by hand", "cause", "choice", "confirm", "ctx", "detail", "end",
     "file of a broken playbook", "form pasted", "home", "input name", "input title", "kind of one",
-    "last line", "log file", "next line", "note", "objective", "old run", "phase",
+    "last line", "lesson", "log file", "next line", "note", "objective", "old run", "phase",
     "phase of one", "playbook title", "prompt", "question", "reason",
     "run's playbook", "rung", "rung's state", "service log",
     "step output", "step title", "title of a broken one", "title of one", "unknown service",
@@ -39,6 +40,8 @@ BOOKS = {
     "unknown service",
 }  # fmt: skip
 """Those that the list of playbooks shows."""
+ENTRIES = len(list(shipped().glob("*.yaml"))) + 8
+"""At least as many as that list has: what ships, and the six that the place has."""
 OWN = {"CSI <u", "CSI >u", "CSI ?$p", "CSI ?h", "CSI ?l", "CSI H", "CSI m", "OSC 22"}
 """What the screens themselves send."""
 CALLS = re.compile(
@@ -98,7 +101,7 @@ def look_at_playbooks(walk: Walk, terminal: Terminal) -> None:
     """Each under the cursor; again, and slower, where something was not yet drawn."""
     for quiet_s in (0.08, 0.3, 1.0):
         terminal.press("home")
-        for _ in range(16):
+        for _ in range(ENTRIES):
             terminal.settle(quiet_s)
             keep(walk, terminal)
             terminal.press("down")
