@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
@@ -54,6 +56,23 @@ def main(argv: list[str] | None = None) -> int:
         failure = ConsoleError("the system refused", f"{where}{error.strerror or error}")
         _print_error(failure, getattr(args, "json", False))
         return int(Exit.ROLLBACK_FAILED if args.handler.startswith("rollback") else Exit.INTERNAL)
+
+
+def program() -> None:
+    """The process `omni-console`: run the command of its arguments, and end with its exit code.
+
+    It does not pass through the interpreter's own ending, which kills daemon threads wherever they
+    are: one inside a library in Rust or C++ then aborts the whole process.
+    """
+    code = main()
+    threading._shutdown()  # type: ignore[attr-defined]  # awaits threads that are no daemons
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # which says what could not be written
+    os._exit(code)
 
 
 def _without_words(given: list[str]) -> SimpleNamespace:
@@ -124,4 +143,4 @@ def _print_error(error: ConsoleError, as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -1,0 +1,54 @@
+"""How the process `omni-console` ends."""
+
+import subprocess
+import sys
+
+import pytest
+
+BUSY = """
+import sys, threading
+from pydantic import BaseModel, field_validator
+
+class Model(BaseModel):
+    rows: list[int]
+
+    @field_validator("rows")
+    @classmethod
+    def look(cls, rows):
+        for _ in range(2000):
+            pass
+        return rows
+
+def work():
+    while True:
+        Model(rows=[1] * 10)
+
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+from console import cli
+
+sys.argv[0] = "omni-console"
+cli.program()
+"""
+"""The command, with threads that are always in the middle of a library written in Rust."""
+
+
+def console(*args: str, stdout: int | None = subprocess.PIPE) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", BUSY, *args],
+        stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("args", "code"), [(["keys"], 0), (["show", "no-such-run"], 2)])
+def test_threads_inside_a_library_do_not_crash_the_end(args: list[str], code: int) -> None:
+    done = console(*args)
+    assert done.returncode == code, done.stderr
+    assert done.stdout or done.stderr
+
+
+def test_what_could_not_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        done = console("keys", stdout=full.fileno())
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
