@@ -1,8 +1,10 @@
 """What is to be told, on disk until it is delivered: a file for each event and channel.
 
 Whoever posts writes one file and wakes the sender, so a channel that does not answer costs a run
-nothing. A file is named by event and channel: what is posted twice, is queued once, and the name
-stays known for a week after the delivery, longer than anything is posted again.
+nothing. Secrets are in the environment of whoever posts: there is one sender for each set of the
+variables that matter, so that what one of them cannot send is not kept from another. A file is
+named by event and channel: what is posted twice, is queued once, and the name stays known for a
+week after the delivery, longer than anything is posted again.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from console.common import paths
 from console.common.clock import Clock, SystemClock
 from console.common.files import append_line, open_regular, write_atomically
 from console.common.text import one_line
-from console.config.site.notify import NotifyModel
+from console.config.site.notify import NotifyModel, variables
 from console.host.process import COOKIE, STEP_COOKIE
 from console.notify.event import Event
 
-QUEUE, DONE, CHANNELS, LOCK, LOG = "queue", "done", "channels", "lock", "notify.log"
+QUEUE, DONE, CHANNELS, LOG = "queue", "done", "channels", "notify.log"
+LOCK, TURN = "lock", "turn"
 PRIVATE = 0o600
 KNOWN_S = 7 * 86400.0
 """How long the name of what was delivered is kept."""
@@ -102,8 +105,12 @@ class Outbox:
             paths.make(self.path / part)
 
     def lock(self) -> int:
-        """A descriptor that holds the sender's lock until it is closed; -1 if another has it."""
-        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        """A descriptor that holds, until it is closed, the lock of the sender that has what this
+        process has of the variables that count; -1 if there is such a sender."""
+        channels = [one.channel for one in self.items()]
+        has = sorted(name for name in variables(channels) if os.environ.get(name))
+        name = f"{LOCK}-{_digest(*has)}"
+        descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -115,12 +122,23 @@ class Outbox:
         """A descriptor of the lock that whoever started this process has put in the place of its
         stdin; -1 if there is none."""
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(0), os.stat(self.path / LOCK)):
+            given = os.fstat(0)
+            if any(os.path.samestat(given, path.stat()) for path in self.path.glob(f"{LOCK}-*")):
                 lock, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
                 os.dup2(null, 0)
                 os.close(null)
                 return lock
         return -1
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Only one sender at a time delivers; waits until it is this one's turn."""
+        descriptor = os.open(self.path / TURN, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def changed(self) -> int:
         """A number that is another one after something was queued."""

@@ -36,8 +36,10 @@ Deliver = Callable[[NotifyModel, Event], Answer]
 
 
 def main() -> int:
-    """Deliver what is queued, unless another sender does. What is posted while this one ends is
-    seen once more after its lock is free."""
+    """Deliver what is queued, unless a sender does that can send the same.
+
+    What is posted while this one ends is seen once more after its lock is free.
+    """
     box = Outbox()
     lock = box.inherited()
     while True:
@@ -68,7 +70,8 @@ class Sender:
         self.box.forget(self.clock.now())
         while True:
             before = self.box.changed()
-            wait_s = self.round()
+            with self.box.turn():
+                wait_s = self.round()
             if wait_s is None:
                 return self._stuck
             self._wait(wait_s, before)

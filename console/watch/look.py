@@ -28,6 +28,7 @@ from console.journal.watch_record import (
     SUSPECT,
     UNJUDGED,
 )
+from console.recovery.guard.record.read import open_newest
 from console.recovery.rollback import records
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
@@ -60,6 +61,15 @@ class Look:
     asked: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has the baseline in their hands, in words. `stopped`: the baseline may be down because of
+    it; False only where the run's sentinel says that the run has not stopped it."""
+
+    words: str
+    stopped: bool = True
+
+
 class Looker:
     """Looks at one baseline. `pid` says which process serves, if that is known."""
 
@@ -81,8 +91,9 @@ class Looker:
         return replace(found, detail=redact.text(found.detail))
 
     def _look(self, pid: int | None) -> Look:
-        if held := held_by(self.plan):
-            return Look(PLANNED, held)
+        held = held_by(self.plan)
+        if held is not None and held.stopped:
+            return Look(PLANNED, held.words)
         base = self.plan.baseline
         switched = proxy.recorded(self.plan.records_dir, base.url)
         limit_s = min(HEALTH_S, self.settings.interval_s * HEALTH_PART)
@@ -95,7 +106,12 @@ class Looker:
         if state is Health.LOADING:
             return Look(LOADING, words)
         if state is not Health.SERVING:
-            return Look(UNJUDGED if words.startswith("HTTP 4") else SUSPECT, _why(words, pid))
+            words = _why(words, pid)
+            if held is not None:
+                words = f"{words}; {held.words}, which has not stopped it"
+            return Look(UNJUDGED if words.startswith("HTTP 4") else SUSPECT, words)
+        if held is not None:  # what a run measures is not to share the machine with a question
+            return Look(BUSY, held.words)
         return self._ask_unless_busy(pid)
 
     def _ask_unless_busy(self, pid: int | None) -> Look:
@@ -155,19 +171,27 @@ def first_token_s(done: Completion) -> float | None:
     return max(0.0, done.elapsed_s - (done.tokens - 1) / done.decode_tok_s)
 
 
-def held_by(plan: SealedPlan) -> str:
-    """The run or the rollback that has the baseline in its hands, in words; "" for none.
+def held_by(plan: SealedPlan) -> Holder | None:
+    """The run or the rollback that has the baseline in its hands; None for none.
 
     Another user's run counts, too: it measures on this machine.
     """
     if is_held(plan.rollback_dir):
-        return "a rollback is on"
+        return Holder("a rollback is on")
     for pointer in records.find_all():
+        run = Path(pointer.run_dir)
+        if is_held(run / ROLLBACK):
+            return Holder(f"a rollback of run {one_line(pointer.run_id, 80)} is on")
         if process.alive(pointer.pid, pointer.start):
-            return f"run {one_line(pointer.run_id, 80)} is on"
-        if is_held(Path(pointer.run_dir) / ROLLBACK):
-            return f"a rollback of run {one_line(pointer.run_id, 80)} is on"
-    return ""
+            return Holder(f"run {one_line(pointer.run_id, 80)} is on", not _leaves_it(run))
+    return None
+
+
+def _leaves_it(run: Path) -> bool:
+    """Whether the run's sentinel, which is told before the baseline is stopped, says it is not."""
+    recording = open_newest(run)
+    page = recording.status() if recording is not None and recording.alive else None
+    return page is not None and page.get("outage") is False
 
 
 def works(pid: int, seconds: float, clock: Clock) -> bool:

@@ -30,7 +30,7 @@ from console.journal.watch_record import (
 )
 from console.watch import fingerprint as prints
 from console.watch.fingerprint import Print
-from console.watch.look import Look
+from console.watch.look import Holder, Look
 from console.watch.plan import WatchPlan
 from console.watch.speed import SLACK, Figure, Interval, Shift, Speed
 
@@ -76,8 +76,8 @@ class Hands:
     fingerprint: Callable[[], tuple[Print, dict[str, float]]]
     restore: Callable[[], Restored]
     interval: Interval
-    held: Callable[[], str] = lambda: ""
-    """Which run or rollback has the baseline now, in words; "" for none."""
+    held: Callable[[], Holder | None] = lambda: None
+    """Which run or rollback has the baseline now."""
 
 
 class Watcher:
@@ -188,9 +188,10 @@ class Watcher:
             self.down_since = 0.0  # it answers, whatever it answers
 
     def _down(self, at: float) -> None:
-        if held := self.hands.held():
+        held = self.hands.held()
+        if held is not None and held.stopped:
             # a run may have begun while this look waited for an answer, and stopped the baseline
-            self.state.word, self.state.since, self.state.detail = PLANNED, at, held
+            self.state.word, self.state.since, self.state.detail = PLANNED, at, held.words
             self.doubtful_since = self.down_since = 0.0
             return
         since = self.down_since
@@ -201,7 +202,7 @@ class Watcher:
             f"since {when}: {self.state.detail}", at,
         )  # fmt: skip
         allowed, today = self.state.at_most, self.state.restores_today(at)
-        if not allowed:
+        if not allowed or held is not None:  # a restore would roll that run back
             return
         if today >= allowed:
             self._tell(

@@ -14,6 +14,7 @@ from console.notify.outbox import SENDER, Outbox, post, wake
 from tests.children import running
 from tests.notify.hook import Hook
 from tests.notify.made import channel, event
+from tests.ports import free_port
 from tests.waiting import until
 
 
@@ -118,3 +119,20 @@ def test_a_sender_holds_no_terminal_and_no_directory(box: Outbox, hook: Hook, st
     os.kill(sender.pid, signal.SIGHUP)
     until(lambda: not senders(state), "a signal ends it")
     assert len(box.items()) == 1
+
+
+def test_a_sender_without_the_secret_keeps_nothing_from_one_that_has_it(
+    box: Outbox, hook: Hook, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sender tries a server that is not there again and again, and lacks the token."""
+    secret = channel(webhook=hook.url, headers={"Authorization": {"env": "HOOK_TOKEN"}})
+    dead = channel(webhook=f"http://127.0.0.1:{free_port()}")
+    post([dead, secret], event("r1:1"))
+    until(lambda: "HOOK_TOKEN" in str(box.state(secret).get("said")), "it lacks the token")
+    until(lambda: box.state(dead).get("fails"), "the other server was asked")
+    (first,) = senders(state)
+    monkeypatch.setenv("HOOK_TOKEN", "Bearer hunter2hunter2")
+    post([secret], event("r1:2"))
+    until(lambda: sorted(hook.answered) == ["r1:1", "r1:2"], "both are sent")
+    assert first.is_running()
+    assert [one.key for one in hook.came] == hook.answered

@@ -17,7 +17,7 @@ from console.journal import watch_record as record
 from console.journal.watch_record import SERVING, SUSPECT
 from console.recovery.rollback.sealed_plan import Baseline, SealedPlan
 from console.watch.fingerprint import Print
-from console.watch.look import Look
+from console.watch.look import Holder, Look
 from console.watch.plan import Settings, WatchPlan
 from console.watch.watcher import Hands, Restored, Watcher
 from tests.clock import FakeClock
@@ -81,7 +81,7 @@ class World:
     restore: Callable[[], Restored] = lambda: Restored(True, "omni-console rollback took 9 s")
     takes_s: float = 9.0
     restored: list[float] = field(default_factory=list)
-    held: str = ""
+    held: Holder | None = None
 
     def __post_init__(self) -> None:
         self.begun = self.clock.now()

@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from console.common.clock import SystemClock
 from console.host import process
 from console.journal.watch_record import BUSY, LOADING, PLANNED, SERVING, SUSPECT, UNJUDGED
+from console.recovery.guard.record.recorder import LIVE, Recorder
 from console.recovery.rollback import records
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
@@ -260,11 +262,34 @@ def test_nothing_listens() -> None:
     assert (seen.word, "refused" in seen.detail) == (SUSPECT, True)
 
 
-def test_what_a_run_holds_is_not_asked(llama: Llama, home: Path) -> None:
+def began(run: Path) -> None:
+    """A run of this process is active, with its directory there."""
     start = process.start_time(os.getpid()) or 0
-    run = home / "run"
     records.write(Pointer("20260101-x", str(run), "me", os.getuid(), os.getpid(), start,
                           started_at=time.time(), boot=process.boot_id()))  # fmt: skip
+
+
+def test_a_run_that_leaves_the_baseline_serving_hides_no_outage(llama: Llama, home: Path) -> None:
+    """Its sentinel's page says whether the run has stopped the baseline."""
+    run = home / "run"
+    began(run)
+    (run / "guard").mkdir(parents=True)
+    page = Recorder(run / "guard" / LIVE, "20260101-x", SystemClock())
+    page.status({"outage": False})
+    seen = looker(llama).look()
+    assert (seen.word, seen.detail, llama.asked) == (BUSY, "run 20260101-x is on", [])
+    llama.health = 500
+    seen = looker(llama).look()
+    assert seen.word == SUSPECT
+    assert "HTTP 500" in seen.detail
+    assert "20260101-x is on, which has not stopped" in seen.detail
+    page.status({"outage": True})
+    assert looker(llama).look().word == PLANNED
+    page.close()
+
+
+def test_what_a_run_holds_is_not_asked(llama: Llama, home: Path) -> None:
+    began(home / "run")
     seen = looker(llama).look()
     assert (seen.word, seen.detail, llama.asked) == (PLANNED, "run 20260101-x is on", [])
     records.clear("20260101-x")

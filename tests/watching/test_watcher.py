@@ -4,7 +4,7 @@ import pytest
 
 from console.journal import watch_record as record
 from console.journal.watch_record import BUSY, DOWN, LOADING, PLANNED, SERVING, SUSPECT, UNJUDGED
-from console.watch.look import Look
+from console.watch.look import Holder, Look
 from console.watch.watcher import Restored
 from tests.watching.conftest import RATE, SILENT, Noise, World, plan_of, with_settings
 
@@ -129,12 +129,24 @@ def test_a_run_that_began_during_a_look_keeps_its_outage(world: World) -> None:
     world.tick(3)
     world.look = lambda at: SILENT
     world.tick()
-    world.held = "run X is on"
+    world.held = Holder("run X is on")
     world.tick()
     assert (world.kinds, world.restored, world.watcher.state.word) == ([], [], PLANNED)
-    world.held = ""
+    world.held = None
     world.tick()
     assert world.watcher.state.word == SUSPECT, "it is judged anew when the run is over"
+
+
+def test_what_died_beside_a_run_is_told_and_not_restored(world: World) -> None:
+    """The run has not stopped it, and a restore would roll the run back."""
+    world.tick(3)
+    world.held = Holder("run X is on", stopped=False)
+    world.look = lambda at: SILENT
+    world.tick(5)
+    assert (world.kinds, world.restored, world.watcher.state.word) == (["baseline-down"], [], DOWN)
+    world.held = None
+    world.tick()
+    assert (world.kinds, len(world.restored)) == (["baseline-down", "baseline-back"], 1)
 
 
 def test_an_old_doubt_says_nothing_after_a_reboot(world: World) -> None:
