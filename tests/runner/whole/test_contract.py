@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from console.bench.contract.answer import SILENT
 from console.host import process
 from tests.runner.e2e.sites import UP, book
 from tests.runner.whole.world import ScriptedWorld as World
@@ -66,6 +67,29 @@ def test_what_is_sealed_is_not_asked_again_and_a_difference_is_named(world: Worl
     ]
     assert world.view().metrics["like"]["changed"]["value"] == 1
     assert "light over the sea" in world.run.report.read_text()
+
+
+def test_a_case_that_was_sealed_without_an_answer_is_asked_again(world: World) -> None:
+    playbook = world.write("b.yaml", book(UP, like(), GATE))
+    assert world.go(playbook).code == 0
+    [path] = sealed(world)
+    was: dict[str, Any] = json.loads(path.read_text())
+    silent = {**was["cases"]["haiku"]["answers"][0], "state": SILENT, "form": {}, "content": {}}
+    was["cases"]["haiku"]["answers"] = [silent] * 2
+    path.write_text(json.dumps(was))
+    done = world.go(playbook)
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    assert detail(world, "baseline:contract").startswith("1 case asked")
+    answers = json.loads(path.read_text())["cases"]["haiku"]["answers"]
+    assert [one["state"] for one in answers] == ["offered"] * 2
+
+
+def test_a_case_that_is_never_answered_fails_no_run(world: World) -> None:
+    world.write("own.yaml", CASES.replace("id: own", "id: own, timeout: 1ms"))
+    playbook = world.write("b.yaml", book(UP, like(", cases: own.yaml")))
+    for _ in range(2):
+        done = world.go(playbook)
+        assert done.code == 0, done
 
 
 def test_another_model_file_is_another_baseline(world: World) -> None:
