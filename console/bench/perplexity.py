@@ -131,6 +131,12 @@ def read_figures(lines: Sequence[str], tokens: int) -> dict[str, dict[str, Any]]
     return found
 
 
+def is_whole(lines: Sequence[str]) -> bool:
+    """Whether a comparison printed all its figures."""
+    text = "\n".join(lines)
+    return all(pattern.search(text) for pattern in _PRINTED.values())
+
+
 def complaint(lines: Sequence[str]) -> str:
     """The line that says why it did not do its work; "" if none does."""
     said = [line for line in lines if _WHY.search(line)]

@@ -308,7 +308,8 @@ class ImportsStep(Strict):
 class QualityStep(Strict):
     """How good are the answers of a model? llama-perplexity of the build of `service` compares
     `model` with `base`, the baseline's, on `chunks` parts of `text`, `ctx` tokens each; both models
-    are by default those of the command lines. `program`: llama-perplexity, if it is not beside the
+    are by default those of the command lines. Where both are one file, the baseline's build is
+    compared with that of `service`. `program`: llama-perplexity for both, if it is not beside the
     service's program; `args`: its flags in place of those that it has in common with the service.
     `beside`: the baseline goes on serving. With `tasks` the service, which has to run, is asked the
     questions of that file instead."""

@@ -192,7 +192,10 @@ def quality_lines(view: RunView, scope: str) -> Iterator[str]:
         )
         asked = found.get("asked")
         few = f"; {asked} were asked for" if asked != found.get("chunks") else ""
-        yield f"{code(model, 200)} against {code(found.get('base'), 200)}, on {parts}{few}."
+        other = "the same by the baseline's own build" if found.get("builds") else (
+            code(found.get("base"), 200)
+        )  # fmt: skip
+        yield f"{code(model, 200)} against {other}, on {parts}{few}."
         yield ""
     rows = []
     for name, one in view.metrics.get(scope, {}).items():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from console.bench.metrics import TASK_METRICS
-from console.bench.perplexity import TOOL, complaint, read_figures, read_sealed, scored
+from console.bench.perplexity import TOOL, complaint, is_whole, read_figures, read_sealed, scored
 from console.bench.statistics import wilson
 from console.checks.preflight.image import look
 from console.common import paths, redact
@@ -25,7 +25,7 @@ from console.journal.state import Cause
 from console.runner.context import Attempt, Context, Done, StepFailed, wait_released
 from console.runner.executors import command
 from console.runner.executors.tune_points import KILLED, LAST_LINES
-from console.runner.prepare import quality
+from console.runner.prepare import quality, tuning
 from console.runner.prepare.plan import PlannedStep
 from console.runner.prepare.quality import Trial
 from console.runner.services import refuse_stranger
@@ -63,8 +63,16 @@ class _Comparison:
     """One comparison: the log-probabilities of the baseline's model, then the candidate's."""
 
     def __init__(self, context: Context, attempt: Attempt, spec: ServiceSpec, made: Trial) -> None:
-        self._context, self._attempt, self._spec, self._made = context, attempt, spec, made
-        self._sealed = made.sealed
+        self._context, self._attempt, self._spec = context, attempt, spec
+        self._maker = spec
+        if made.builds:
+            site, services = context.plan.site, context.services
+            self._maker = tuning.resolved(site.baseline_spec(), lambda: services.client, site)
+            made = quality.made_by(made, self._maker)
+        # a tag may be another build by now
+        image = look(context.services.client, made.image) if made.image else None
+        self._made = made if image is None else replace(made, image=image.id)
+        self._sealed = self._made.sealed
 
     def run(self) -> Done:
         made = self._made
@@ -76,6 +84,10 @@ class _Comparison:
         self._attempt.count(Figures(1, 2, "model"))
         self._attempt.say(f"comparing {made.model.name}", always=True)
         said, code, argv = self._run(made.model, self._sealed)
+        if not code and not complaint(said) and not is_whole(said):
+            # an engine on a busy machine closes the log before it has written the last lines
+            self._attempt.say("the end of the output was lost; comparing again", always=True)
+            said, code, argv = self._run(made.model, self._sealed)
         try:
             metrics = read_figures(said, scored(sealed.chunks, sealed.ctx))
         except ValueError as error:
@@ -87,7 +99,7 @@ class _Comparison:
                 "of": self._spec.name, "model": str(made.model), "base": str(made.base),
                 "text": str(made.text), "chunks": sealed.chunks, "ctx": sealed.ctx,
                 "asked": made.chunks, "file": str(self._sealed), "before": before,
-                "argv": redact.argv(argv),
+                "builds": made.builds, "argv": redact.argv(argv),
             },
         )  # fmt: skip
         figures = {name: float(one["value"]) for name, one in metrics.items()}
@@ -131,13 +143,15 @@ class _Comparison:
         self, model: Path, sealed: Path, *, base: bool = False
     ) -> tuple[list[str], int, list[str]]:
         """Run the tool on a model where its build is; its lines, exit code and command line."""
+        made = self._made
         mark = f"--- quality: {model.name}"
         self._attempt.sink(f"\n{mark}\n".encode())  # the last line may have no end
-        runs = self._spec.runs
+        runs = (self._maker if base else self._spec).runs
         if isinstance(runs, ContainerSpec):
             code, argv = self._in_image(runs, model, sealed, base=base)
         else:
-            argv = self._argv(self._made.program, str(model), str(sealed), base=base)
+            program = made.base_program if base else made.program
+            argv = self._argv(program, str(model), str(sealed), base=base)
             env = dict(runs.env) if isinstance(runs, ProcessSpec) else {}
             cwd = (runs.cwd if isinstance(runs, ProcessSpec) else "") or self._folder
             within = (runs.within,) if isinstance(runs, ProcessSpec) else ()
@@ -163,7 +177,7 @@ class _Comparison:
     ) -> tuple[int, list[str]]:
         """Run it in a container like the service's, with its mounts, cards and limits."""
         client = self._context.services.client
-        program = self._made.program
+        program = self._made.base_program if base else self._made.program
         if not program:
             image = look(client, runs.image)
             words = image.argv(runs.entrypoint, runs.command) if image is not None else []

@@ -8,8 +8,9 @@ import json
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from console.bench import perplexity
@@ -34,7 +35,7 @@ from console.models.gguf.header import Header
 from console.models.gguf.read import read_header
 from console.render.effects import shown
 from console.runner.prepare import tuning
-from console.runtime.spec import ContainerSpec, Mount, ServiceSpec
+from console.runtime.spec import ContainerSpec, ExistingContainer, Mount, ServiceSpec
 
 TEXT = "quality.txt"
 """Our own text, in the directory of the playbooks."""
@@ -58,7 +59,9 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A comparison. `program` is empty if only the image knows it; `flags` are the candidate's."""
+    """A comparison of two models by one build, or of two builds on one model (`builds`): then the
+    baseline's own build, with its own flags, makes the log-probabilities. A program is empty if
+    only the image knows it."""
 
     program: tuple[str, ...]
     model: Path
@@ -67,19 +70,22 @@ class Trial:
     chunks: int
     ctx: int
     flags: tuple[str, ...]
+    base_program: tuple[str, ...]
+    base_flags: tuple[str, ...]
+    builds: bool = False
+    image: str = ""
+    """What the build that makes the log-probabilities comes in; "" for a program on this host."""
 
     @property
     def sealed(self) -> Path:
-        """Where the log-probabilities of this model and text are kept, whoever asks for them."""
+        """Where the log-probabilities of this model and text by this build are kept, whoever asks
+        for them."""
         files = tuning.files_named(None, ("", str(self.base)), {})
+        last = self.base_program[-1:] if not self.image else ()
+        build = [self.image, tuning.files_named(None, last, {})]
         text = hashlib.sha256(read_bytes(self.text)).hexdigest()
-        setting = json.dumps([files, text, self.chunks, self.ctx])
+        setting = json.dumps([files, build, text, self.chunks, self.ctx])
         return paths.quality_dir() / f"{hashlib.sha256(setting.encode()).hexdigest()[:32]}.logits"
-
-    @property
-    def base_flags(self) -> tuple[str, ...]:
-        """The same flags without the types of the cache."""
-        return _picked(self.flags, lambda name: name not in CACHE)
 
 
 def trial(asked: QualityStep, spec: ServiceSpec, site: Site, folder: Path) -> Trial:
@@ -87,7 +93,7 @@ def trial(asked: QualityStep, spec: ServiceSpec, site: Site, folder: Path) -> Tr
     argv = tuning.argv_of(spec.runs) or ()
     models = {
         "model": _file(asked.model, spec, folder) or tuning.model_of(spec),
-        "base": _file(asked.base, spec, folder) or tuning.model_of(site.baseline_spec()),
+        "base": _file(asked.base, spec, folder) or _baseline_model(site),
     }
     for key, found in models.items():
         if found is None:
@@ -101,7 +107,37 @@ def trial(asked: QualityStep, spec: ServiceSpec, site: Site, folder: Path) -> Tr
         raise ValueError(f"{spec.name} runs no program of llama.cpp: program: [PATH of {TOOL}]")
     flags = _picked(argv, SHARED.__contains__) if asked.args is None else tuple(asked.args)
     text = Path(folder, os.path.expanduser(asked.text)) if asked.text else shipped() / TEXT
-    return Trial(program, model, base, text, asked.chunks, asked.ctx, flags)
+    base_flags = _picked(flags, lambda name: name not in CACHE)
+    made = Trial(
+        program, model, base, text, asked.chunks, asked.ctx, flags, program, base_flags,
+        image=_image(spec),
+    )  # fmt: skip
+    serves = site.baseline_spec()
+    same = model.resolve() == base.resolve() and spec.name != "baseline" and not asked.program
+    known = bool(program_of(_words(serves))) or isinstance(serves.runs, ExistingContainer)
+    return made_by(made, serves) if same and known else made
+
+
+def made_by(made: Trial, serves: ServiceSpec) -> Trial:
+    """The comparison with the baseline's own build; what its image and flags are is known once its
+    container was looked at (`tuning.resolved`)."""
+    words = _words(serves)
+    flags = _picked(words, SHARED.__contains__)
+    return replace(
+        made, base_program=program_of(words), base_flags=flags, builds=True, image=_image(serves)
+    )
+
+
+def _image(spec: ServiceSpec) -> str:
+    if isinstance(spec.runs, ExistingContainer):
+        return f"container {spec.runs.name}"
+    return spec.runs.image if isinstance(spec.runs, ContainerSpec) else ""
+
+
+def _baseline_model(site: Site) -> Path | None:
+    """The baseline's GGUF: from its command line, else the first that the site file names."""
+    named = (site.base / one for one in site.model.baseline.models if one.endswith(".gguf"))
+    return tuning.model_of(site.baseline_spec()) or next(named, None)
 
 
 def _file(given: str, spec: ServiceSpec, folder: Path) -> Path | None:
@@ -273,6 +309,10 @@ def unready(
     except ValueError:
         return  # reported with the plan
     there = True
+    last = made.base_program[-1] if made.builds and not made.image else ""
+    if last and shutil.which(last) is None:
+        what = f"there is no {one_line(last, 300)}, with which the baseline's build is compared"
+        yield "service", what, "", f"build {TOOL} beside the baseline's program", Path(last)
     for key, path in (("model", made.model), ("base", made.base), ("text", made.text)):
         if not path.is_file():
             there = False
@@ -295,10 +335,10 @@ def words(
     except ValueError:
         return  # reported as a problem of the file
     model, base = one_line(made.model.name), one_line(made.base.name)
-    yield (
-        f"compares {model} with {base}, the baseline's, on {made.chunks} x {made.ctx} tokens of "
-        f"{one_line(made.text.name)}"
-    )
+    what = f"{model} by this build with the same by the baseline's" if made.builds else (
+        f"{model} with {base}, the baseline's,"
+    )  # fmt: skip
+    yield f"compares {what} on {made.chunks} x {made.ctx} tokens of {one_line(made.text.name)}"
     where, inner = "", str(made.model)
     if isinstance(spec.runs, ContainerSpec):
         where = f"in a one-off container of {one_line(spec.runs.image)} "

@@ -92,6 +92,8 @@ class Boxes:
     def close(self) -> None:
         for found in self.ids():
             self.docker("rm", "-f", "-v", found)
+        for found in self.docker("images", "-q", f"omni-test/next:{self.base_name}").split():
+            self.docker("rmi", "-f", found)
 
 
 def boxes(world: World, engine: Engine, image: str, host: str, scope: str) -> Iterator[Boxes]:

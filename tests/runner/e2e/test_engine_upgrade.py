@@ -1,12 +1,16 @@
 """The shipped playbook engine-upgrade on real engines: a build that is as good, one that got slower
 and one that refuses the weights."""
 
+import json
 import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from console.config.locate import shipped
 from console.rehearsal.demo.model import ModelSpec, write_llama
+from tests.runner.e2e.boxes import LABEL, Boxes
 from tests.runner.e2e.world import World
 from tests.runner.world import Outcome
 
@@ -96,3 +100,34 @@ def test_beside_the_baseline_there_is_no_outage_and_nothing_is_left(world: World
     assert (done.code, done.json["decision"], done.json["outage_s"]) == (0, "go", None), done
     assert world.baseline() == before
     assert not world.listens(world.cand_url)
+
+
+@pytest.mark.full
+def test_a_new_image_has_the_same_words_and_gets_the_clients(
+    boxed: Boxes, extra_image: str
+) -> None:
+    """Real containers of one llama.cpp, the new one by another tag: contract and quality too."""
+    world, boxed.image = boxed.world, extra_image
+    made = boxed.docker("create", "--label", f"{LABEL}={boxed.scope}", extra_image, "true")
+    entry = 'ENTRYPOINT ["llama-server"]'
+    boxed.docker("commit", "--change", entry, made, f"omni-test/next:{boxed.base_name}")
+    site = json.loads(boxed.site(container=boxed.base_name))
+    site["baseline"]["models"] = [str(boxed.models / "deepseek2.gguf")]
+    world.site.write_text(json.dumps(site))
+    boxed.baseline()
+    given = {
+        "build": "image", "image": f"omni-test/next:{boxed.base_name}", "model": "deepseek2.gguf",
+        "models": boxed.models, "args": "-t 1 -c 1024 --slots --metrics", "cards": "",
+        "trial_port": world.cand_port, "runs": 3, "soak": "25s", "watch": "10s",
+        "go": ">= 0.2 x baseline", "no_go": "< 0.1 x baseline", "prompt_go": "> 0 tok/s",
+        "ram_floor": "64MiB", "reports": world.root / "reports", "quality": "true",
+    }  # fmt: skip
+    words = [word for name, value in given.items() for word in ("--input", f"{name}={value}")]
+    done = world.go(PLAYBOOK, "--yes", *words)
+    assert (done.code, done.json["decision"], done.json["outcome"]) == (0, "go", "upgrade"), done
+    assert world.view().metrics["quality"]["mean_kld"]["value"] < 0.005
+    assert done.json["cutover"]["what"] == "stays"
+    assert world.serves()
+    assert not boxed.running(boxed.base_name)
+    assert world.console("rollback").code == 0
+    assert boxed.running(boxed.base_name)

@@ -79,6 +79,28 @@ def test_divergence_and_agreement_are_those_that_llama_perplexity_prints(graded:
 
 
 @pytest.mark.engine
+def test_another_image_is_compared_with_the_baselines_own(
+    graded: Boxes,
+) -> None:
+    """The same model: each image's own tool reads it, and they agree."""
+    world = graded.world
+    graded.docker("tag", graded.image, f"omni-test/next:{graded.base_name}")
+    site = json.loads(graded.site(container=graded.base_name))
+    candidate = graded.candidate("deepseek2.gguf")
+    candidate["container"]["image"] = f"omni-test/next:{graded.base_name}"
+    site["services"] = {"cand": candidate}
+    site["baseline"]["models"] = [str(graded.models / "deepseek2.gguf")]
+    world.site.write_text(json.dumps(site))
+    step = "id: quality, quality: {service: cand, chunks: 4, ctx: 256}"
+    judge = "id: judge, gate: [{metric: quality.mean_kld, go: '<= 0.001'}]"
+    done = world.go(world.write("b.yaml", book(step, judge)))
+    assert (done.code, done.json["decision"]) == (0, "go"), done
+    assert world.view().metrics["quality"]["top1_agreement"]["value"] == 1.0
+    assert "against the same by the baseline's own build" in world.run.report.read_text()
+    assert world.serves()
+
+
+@pytest.mark.engine
 def test_a_build_without_the_tool_says_so_and_the_baseline_comes_back(graded: Boxes) -> None:
     with_model(graded, "Q8_0.gguf")
     world = graded.world

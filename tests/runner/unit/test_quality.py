@@ -72,6 +72,32 @@ def test_what_is_not_known_has_to_be_named(models: Path, site: Site) -> None:
     assert trial(asked(model="new.gguf", program=["p"]), spec, site, models).program == ("p",)
 
 
+def test_two_builds_of_one_model_are_compared_each_by_its_own_tool(
+    models: Path, site: Site
+) -> None:
+    runs = ProcessSpec((*SERVER, "-m", str(models / "old.gguf"), "-t", "8"))
+    spec = replace(process(models), runs=runs)
+    made = trial(asked(), spec, site, models)
+    assert (made.builds, made.base_program, made.base_flags) == (True, ("llama-perplexity",), ())
+    assert made.program[-1] == "/opt/llama/llama-perplexity"
+    (missing,) = quality.unready(asked(), spec, site, SimpleNamespace(base=models))  # type: ignore[arg-type]
+    assert "there is no llama-perplexity, with which the baseline's build" in missing[1]
+    told = next(quality.words(asked(), {"cand": spec}, site, models))
+    assert told.startswith("compares old.gguf by this build with the same by the baseline's on")
+    given = trial(asked(program=["p"]), spec, site, models)
+    assert (given.builds, given.base_program) == (False, ("p",))
+
+
+def test_another_build_has_log_probabilities_of_its_own(models: Path, site: Site) -> None:
+    tool = models / "llama-perplexity"
+    tool.write_text("one")
+    tool.chmod(0o755)
+    step = asked(program=[str(tool)])
+    first = trial(step, process(models), site, models).sealed
+    tool.write_text("another")
+    assert trial(step, process(models), site, models).sealed != first
+
+
 def test_the_tool_lies_beside_the_program() -> None:
     assert program_of(["llama-server", "-m", "x"]) == ("llama-perplexity",)
     assert program_of(["sh", "-c", "exec /app/llama-server -m x"]) == ("/app/llama-perplexity",)
