@@ -174,6 +174,8 @@ def test_every_request_has_a_deadline_and_a_dead_server_ends_it() -> None:
 @pytest.mark.parametrize(
     "data",
     [None, [], {}, {"schema": "omni.fingerprint/v2"}, {"schema": "omni.fingerprint/v1"},
+     {"schema": "omni.fingerprint/v1", "at": 1e400, "cases": {}},
+     {"schema": "omni.fingerprint/v1", "at": 10**400, "cases": {}},
      {"schema": "omni.fingerprint/v1", "at": 1, "cases": {"a": 1}},
      {"schema": "omni.fingerprint/v1", "at": 1, "cases": {"a": {"kind": "x", "answers": [{}]}}},
      {"schema": "omni.fingerprint/v1", "at": 1,

@@ -93,6 +93,22 @@ def test_an_address_may_be_a_secret_and_no_message_has_it(
     assert deliver(channel(webhook={"file": str(kept)}), event()).delivered
 
 
+def test_a_part_of_an_address_or_a_header_is_never_repeated(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that says which path or which token it refused tells it to nobody."""
+    monkeypatch.setenv("HOOK_TOKEN", "Bearer abcdefgh")
+    where = channel(
+        webhook=f"{hook.url}/services/T0K3N-12345?key=8765-4321",
+        headers={"Authorization": {"env": "HOOK_TOKEN"}},
+    )
+    hook.status = 403
+    hook.said = b"no /services/T0K3N-12345 (T0K3N-12345, key=8765-4321) for Bearer abcdefgh"
+    words = deliver(where, event()).words
+    assert words.startswith("status 403 no ")
+    assert not [part for part in ("T0K3N", "8765", "abcdefgh") if part in words]
+
+
 def test_a_secret_header_cannot_add_another(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK_TOKEN", "Bearer abcdefgh\r\nX-More: yes")
     where = channel(webhook=hook.url, headers={"Authorization": {"env": "HOOK_TOKEN"}})

@@ -19,12 +19,21 @@ import pytest
 
 from console.common.clock import SystemClock
 from console.host import process
-from console.journal.watch_record import BUSY, LOADING, PLANNED, SERVING, SUSPECT, UNJUDGED
+from console.journal.watch_record import (
+    BUSY,
+    CUT_OVER,
+    LOADING,
+    PLANNED,
+    SERVING,
+    SUSPECT,
+    UNJUDGED,
+)
 from console.recovery.guard.record.recorder import LIVE, Recorder
 from console.recovery.rollback import records
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
 from console.runtime.probe import Completion
+from console.runtime.proxy import Relay
 from console.watch import look as looking
 from console.watch.look import Looker, first_token_s
 from console.watch.plan import Settings
@@ -294,6 +303,22 @@ def test_what_a_run_holds_is_not_asked(llama: Llama, home: Path) -> None:
     assert (seen.word, seen.detail, llama.asked) == (PLANNED, "run 20260101-x is on", [])
     records.clear("20260101-x")
     assert looker(llama).look().word == SERVING
+
+
+def test_a_candidate_that_clients_were_switched_to_is_looked_at_in_its_place(
+    llama: Llama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay = Relay(1, 1, llama.url, llama.url, "cand", "", os.getuid())
+    monkeypatch.setattr(looking.proxy, "recorded", lambda records, url: relay)
+    seen = looker(llama).look()
+    assert (seen.word, seen.detail, llama.asked) == (CUT_OVER, "cand answers in its place", [])
+    llama.health = 401
+    assert looker(llama).look().word == CUT_OVER
+    llama.health = 502
+    seen = looker(llama).look()
+    assert (seen.word, seen.detail[:50]) == (
+        SUSPECT, "cand stands in its place and does not answer: HTTP"
+    )  # fmt: skip
 
 
 def test_what_a_rollback_holds_is_not_asked(llama: Llama) -> None:

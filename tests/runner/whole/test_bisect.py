@@ -1,5 +1,6 @@
 """A bisect by whole runs: what each end of a run says of its version, and going on after a kill."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,22 @@ def test_what_gives_no_verdict_is_skipped_with_its_reason(world: World) -> None:
     why = {one["version"]: one["why"] for one in said["tries"]}
     assert "exit_code" in why["v5"]
     assert why["v4"].startswith("HOLD")
+
+
+def test_a_port_that_is_taken_says_nothing_of_a_version(world: World) -> None:
+    """A step that looks at the machine says NO-GO too: only a gate's is the version's fault."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        look = f"id: look, host: {{ports: [{port}]}}, on_no_go: stop"
+        text = RATES.format(cases=SLOW)
+        path = world.write("b.yaml", book(look, UP, SAY.format(text=text), GATE, inputs=INPUT))
+        done = world.console(*words(path))
+    said = done.json
+    assert said["first_bad"] is None, done
+    assert set(tried(said).values()) == {"skip"}
+    assert all("no gate decided" in one["why"] for one in said["tries"])
 
 
 def test_only_skipped_ones_left_is_no_answer_until_they_are_tried_again(world: World) -> None:
