@@ -116,6 +116,9 @@ def open_console(args: Namespace) -> int:
         args.site = join()
     if not can_draw():
         return _plain(args)
+    # an eighth of the time to the first frame went into collecting what is all still in use;
+    # the app turns it on again when it stands
+    gc.disable()
     from console.frontends.tui.watch.watchers import Watchers
     from console.journal.run_dir import find_run
 
@@ -156,9 +159,6 @@ def _goodbye(watchers: Watchers) -> None:
 
 
 def _screens(watchers: Watchers) -> int:
-    # an eighth of the time to the first frame went into collecting what is all still in use;
-    # the app turns it on again when it stands
-    gc.disable()
     with _environment():
         from console.frontends.tui.app import ConsoleApp
         from console.frontends.tui.terminal.driver import ConsoleDriver

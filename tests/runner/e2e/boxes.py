@@ -92,8 +92,9 @@ class Boxes:
     def close(self) -> None:
         for found in self.ids():
             self.docker("rm", "-f", "-v", found)
-        for found in self.docker("images", "-q", f"omni-test/next:{self.base_name}").split():
-            self.docker("rmi", "-f", found)
+        made = f"omni-test/next:{self.base_name}"
+        if self.docker("images", "-q", made):
+            self.docker("rmi", made)  # by its name: the image may have others
 
 
 def boxes(world: World, engine: Engine, image: str, host: str, scope: str) -> Iterator[Boxes]:
