@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from console.config.site.site import Site
     from console.runtime.discovery.servers import Search, Server
 
-RUNS, TOKENS = 3, 64
+RUNS, TOKENS = 3, 128
 RATE_FORM = "`measure`, `none`, or tok/s like 10.9"
 CARDS_S = 3.0
 SCHEMA = "site.schema.json"
@@ -248,21 +248,24 @@ def _known_rate(word: str, server: Server, say: _Voice) -> tuple[float | None, s
     """The reference rate in tok/s, and where it comes from in words."""
     if word != "measure":
         return _rate(word), "as told"
-    from console.bench.statistics import median
-    from console.runtime.probe import Health, complete
+    from console.bench.benchmark import Benchmark, Protocol
+    from console.runtime.probe import Health
 
-    model = server.model if server.engine.names_model else ""
-    answers = [
-        complete(server.url, model=model, max_tokens=TOKENS)
-        for _ in range(RUNS if server.state is Health.SERVING else 0)
-    ]
-    rates = [one.decode_tok_s for one in answers if one.ok and one.decode_tok_s is not None]
-    found = median(rates)
-    if found is None:
-        why = answers[0].detail if answers else "it does not serve now"
-        say.line("measured", f"nothing: {why}; the file has no reference")
+    if server.state is not Health.SERVING:
+        say.line("measured", "nothing: it does not serve now; the file has no reference")
         return None, ""
-    say.line("measured", f"{found:.4g} tok/s, median of {len(rates)} answers of {TOKENS} tokens")
+    # as a benchmark measures, which it will be compared with: a streamed answer costs a fast server
+    # more than a whole one
+    protocol = Protocol(max_tokens=TOKENS, runs=RUNS, max_runs=RUNS)
+    model = server.model if server.engine.names_model else ""
+    result = Benchmark(server.url, protocol, model).run()
+    figure = result.metrics.get("decode_tok_s")
+    if figure is None or figure.median is None:
+        why = next((str(one.get("reason") or "") for one in result.voids), "") or "no answer counts"
+        say.line("measured", f"nothing: {one_line(why, 300)}; the file has no reference")
+        return None, ""
+    found = figure.median
+    say.line("measured", f"{found:.4g} tok/s, median of {figure.n} answers of {TOKENS} tokens")
     day = time.strftime("%Y-%m-%d")
     return found, f"measured on {day}"
 
