@@ -111,7 +111,9 @@ class Runner:
         )
         if self.control.cancelled.is_set():
             return self._stop_flow()
-        if self.control.pause_asked or self.control.mode == "step":
+        # one that does not apply is passed over: nobody has anything to decide there
+        applies = planned.step is None or planned.step.when
+        if applies and (self.control.pause_asked or self.control.mode == "step"):
             self.control.set(pause_asked=False)
             verb = self._pause(Pause.OPERATOR, f"before {planned.id}")
             if verb.verb == "skip":

@@ -132,7 +132,7 @@ url = served(visible_llama)
 
 @pytest.mark.alone
 def test_a_real_server_reports_it_and_a_context_bounds_it(url: str) -> None:
-    protocol = Protocol(max_tokens=8, runs=1, max_runs=1, prompt_lengths=(512, 2048, 8192))
+    protocol = Protocol(max_tokens=8, runs=1, max_runs=1, prompt_lengths=(512, 1024, 8192))
     result = Benchmark(url, protocol).run()
     short, long, longest = result.prompt_rates
     for one in (short, long):

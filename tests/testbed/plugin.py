@@ -22,7 +22,8 @@ MARK = "engine"
 PREFIX = "no real part: "
 FIXTURES = {"engine", "docker_env", "llama_image", "extra_image", "busy_image"}
 ALONE = "alone"
-"""Tests that hold a terminal or an engine run one at a time, on one worker, beside the rest."""
+"""Tests that hold a terminal run one at a time, on one worker, beside the rest; so do tests that
+use a container engine, on a worker of their own."""
 FULL = "full"
 """Tests that only `make test-all` runs."""
 
@@ -94,7 +95,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(MARK)
             item.add_marker(ALONE)
         if item.get_closest_marker(ALONE):
-            item.add_marker(pytest.mark.xdist_group(ALONE))
+            lane = MARK if item.get_closest_marker(MARK) else ALONE
+            item.add_marker(pytest.mark.xdist_group(lane))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -64,6 +64,17 @@ def test_next_walks_one_step_and_auto_walks_to_the_gate(world: World) -> None:
     assert "has ended" in late.err
 
 
+def test_a_step_that_does_not_apply_is_passed_over(world: World) -> None:
+    left_out = "id: b, when: false, note: reached"
+    world.detach(world.write("b.yaml", book(*note("a"), left_out, *note("c"))), "--step")
+    paused_before(world, "a")
+    ok(world, "next")
+    paused_before(world, "c")
+    assert world.states()["b"] == "skipped"
+    ok(world, "next")
+    assert str(world.over().state) == "succeeded"
+
+
 def test_pause_takes_hold_between_steps_and_skip_needs_a_reason(world: World) -> None:
     stop = world.root / "stop"
     wait = f'id: long, script: "until test -e {stop}; do sleep 0.02; done"'
