@@ -111,10 +111,15 @@ def _end(view: RunView) -> News:
     state = str(view.state).replace("_", " ")
     outcome = f" ({clean(view.outcome, 80)})" if view.outcome else ""
     serves, words = _baseline(view)
+    found = {
+        clean(str(one.get("of") or scope), 60): clean(str(one["words"]), 300)
+        for scope, one in view.contracts.items() if one.get("words")
+    }  # fmt: skip
     text = f"It {_ended(view)} after {format_duration(took)}{_why(view)}. {words}"
+    text += "".join(f" Answers of {name}: {told}." for name, told in found.items())
     data = {
         "decision": view.decision.word, "outcome": clean(view.outcome, 80), "took_s": took,
-        "baseline_serves": serves,
+        "baseline_serves": serves, **({"contracts": found} if found else {}),
     }  # fmt: skip
     return "run-end", f" has ended{said or f': {state}'}{outcome}", text, data
 

@@ -42,6 +42,20 @@ def test_the_end_says_whether_the_baseline_serves() -> None:
         assert journal.news[-1].data["baseline_serves"] is serves
 
 
+def test_the_end_says_what_a_contract_found() -> None:
+    """Whoever reads it in the morning learns what changed, though the run went to its end."""
+    journal = Journal().add(
+        "metrics",
+        "load",
+        scope="load",
+        metrics={},
+        contract={"of": "new", "words": "tools dropped"},
+    )
+    (end,) = verdict(journal, "GO").state("succeeded").news
+    assert end.text.endswith("Answers of new: tools dropped.")
+    assert end.data["contracts"] == {"new": "tools dropped"}
+
+
 def test_text_of_others_does_no_harm() -> None:
     journal = Journal(book=BAD)
     journal.step("load", "failed", cause="exit_code", detail=BAD)
