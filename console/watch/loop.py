@@ -31,7 +31,7 @@ from console.watch.plan import WatchPlan, usual_environment
 from console.watch.scrape import Scrape
 from console.watch.watcher import Hands, Restored, Watcher
 
-POLL_S = 0.5
+POLL_S, DAY_S = 0.5, 86_400.0
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -68,7 +68,7 @@ def _watch(watcher: Watcher, stop: threading.Event, site: _Site, post: _Post) ->
         try:
             before = sum(watcher.state.events.values())
             wait = watcher.tick()
-            if sum(watcher.state.events.values()) != before:
+            if sum(watcher.state.events.values()) != before or post.is_due():
                 post.begin()
             if said != watcher.state.word:
                 said = watcher.state.word
@@ -182,8 +182,15 @@ class _Post:
         self._argv = [*module_argv("console.cli"), "watch", "post"]
         self._argv += ["--site", plan.sealed.site_path] if plan.given else []
         self._children: list[subprocess.Popen[bytes]] = []
+        self._clock = SystemClock()
+        self._begun = self._clock.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether nothing was posted for a day: some news come by the calendar alone."""
+        return self._clock.monotonic() - self._begun > DAY_S
 
     def begin(self) -> None:
+        self._begun = self._clock.monotonic()
         self._children = [child for child in self._children if child.poll() is None]
         try:
             child = subprocess.Popen(

@@ -293,3 +293,24 @@ def test_what_the_watch_told_is_posted_once_and_what_is_old_is_not(
         assert main(["watch", "post", "--site", str(site)]) == 0
     waiting = sorted(item.event.title for item in Outbox().items())
     assert waiting == ["it is baseline-down", "it is faster"]
+
+
+def test_lessons_that_are_due_are_posted_once_a_week_and_only_where_they_are_wanted(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that ship have had days of review since April 2026."""
+    monkeypatch.setattr("console.notify.outbox.wake", lambda: None)
+    text, day = site.read_text(), 86_400.0
+    monday = time.mktime((2026, 6, 1, 9, 0, 0, 0, 0, -1))
+    monkeypatch.setattr(time, "time", lambda: monday)
+    site.write_text(f"{text}notify: [{{command: [cat]}}]\n")
+    assert main(["watch", "post", "--site", str(site)]) == 0
+    assert Outbox().items() == []
+    site.write_text(f"{text}notify: [{{command: [cat], on: [lessons-due]}}]\n")
+    for now in (monday, monday + day, monday + 7 * day):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert main(["watch", "post", "--site", str(site)]) == 0
+    first, second = (item.event for item in Outbox().items())
+    assert first.title == second.title
+    assert "A-001" in first.text
+    assert first.text.endswith("omni-console lessons --due")

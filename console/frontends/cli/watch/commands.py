@@ -8,12 +8,14 @@ import sys
 import time
 from argparse import Namespace
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from console.common.errors import Exit, InvalidFile
 from console.common.paths import module_argv
 from console.common.text import clean, one_line
-from console.common.units import number
+from console.common.units import number, plural
 from console.config.locate import demo_site, site_file
 from console.host import systemd
 from console.journal import watch_record as record
@@ -23,7 +25,10 @@ from console.render.watch.status import lines
 from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, OPTIONS, Settings, WatchPlan
 
-SLOWER, FASTER = "slower", "faster"
+if TYPE_CHECKING:
+    from console.config.lessons.registry import Lesson
+
+SLOWER, FASTER, LESSONS = "slower", "faster", "lessons-due"
 FIELDS = ("key", "title", "text")
 
 
@@ -122,8 +127,8 @@ def sealed_of(given: str | None) -> SealedPlan:
 
 
 def post(args: Namespace) -> int:
-    """Post what the watch has told within a day to the channels of the site; each event once, by
-    its key. The watch starts this. Raises InvalidFile."""
+    """Post what the watch has told within a day to the channels of the site, and once a week which
+    lessons are due; each once, by its key. The watch starts this. Raises InvalidFile."""
     from console.config.locate import site as site_of
     from console.notify.event import TOLD_WITHIN_S, Event
     from console.notify.outbox import post
@@ -136,7 +141,22 @@ def post(args: Namespace) -> int:
             # A channel that is told of a slowdown is told of its end.
             kind = SLOWER if kind == FASTER else kind
             post(site.model.notify, Event(kind, key, title, text, at, site.name))
+    if any(LESSONS in channel.on for channel in site.model.notify):
+        found = _lessons_due(date.fromtimestamp(now))
+        if found:
+            week = "-".join(map(str, date.fromtimestamp(now).isocalendar()[:2]))
+            key = f"{LESSONS}@{site.name}@{week}:{','.join(one.id for one in found)}"
+            title = f"{plural(len(found), 'lesson')} due for review"
+            text = f"{', '.join(one.id for one in found)}: omni-console lessons --due"
+            told = Event(LESSONS, key, title, text, now, site.name)
+            post(site.model.notify, told)
     return int(Exit.OK)
+
+
+def _lessons_due(today: date) -> list[Lesson]:
+    from console.config.lessons.registry import due_by, load_registry
+
+    return [lesson for lesson in load_registry().lessons if due_by(lesson, today)]
 
 
 def _say(args: Namespace, words: str, unit: str = "") -> int:
