@@ -28,7 +28,6 @@ from console.journal.watch_record import (
     SUSPECT,
     UNJUDGED,
 )
-from console.recovery.guard.record.read import open_newest
 from console.recovery.rollback import records
 from console.recovery.rollback.sealed_plan import ROLLBACK, SealedPlan
 from console.recovery.rollback.trigger import is_held, is_stopped
@@ -189,6 +188,8 @@ def held_by(plan: SealedPlan) -> Holder | None:
 
 def _leaves_it(run: Path) -> bool:
     """Whether the run's sentinel, which is told before the baseline is stopped, says it is not."""
+    from console.recovery.guard.record.read import open_newest  # memory, for as long as a run lives
+
     recording = open_newest(run)
     page = recording.status() if recording is not None and recording.alive else None
     return page is not None and page.get("outage") is False
