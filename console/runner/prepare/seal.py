@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -63,7 +64,7 @@ def sealed_plan(
     site: Site, baseline: Baseline, plan: Plan | None = None, run_dir: str = ""
 ) -> SealedPlan:
     """The sealed plan of a run, or (without `plan`) of a site with no run."""
-    specs = list(plan.services.values()) if plan is not None else []
+    specs = _used(plan) if plan is not None else []
     run_id = os.path.basename(run_dir)
     finish = (*module_argv("console.cli"), "runner", run_dir, "--close") if run_dir else ()
     engine = _engine(site, baseline, specs)
@@ -85,6 +86,25 @@ def sealed_plan(
         grace_s=max((spec.grace_s for spec in specs), default=GRACE_S),
         keep=tuple(spec.name for spec in specs if spec.keep),
     )
+
+
+def _used(plan: Plan) -> list[ServiceSpec]:
+    """The services of a run without those of its playbook that no step names: a rollback need not
+    look for containers of an alternative that the inputs did not choose."""
+    book = plan.playbook
+    steps = [*(step for _, step in book.steps()), *book.model.finally_]
+    said = {word for one in steps if one.when for word in _words(one.model_dump(mode="json"))}
+    declared = book.model.services
+    return [spec for name, spec in plan.services.items() if name not in declared or name in said]
+
+
+def _words(value: object) -> Iterator[str]:
+    """Every text in a step."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _words(one)
 
 
 def _protected(site: Site, socket: str) -> tuple[str, ...]:

@@ -82,6 +82,16 @@ def test_an_engine_that_is_known_is_sealed(
     assert sealed_plan(made.site, base, made).engine.socket == (str(path) if known_by else "")
 
 
+def test_a_service_that_no_step_names_is_no_candidate(plan: MakePlan) -> None:
+    """A playbook with an image as the alternative to a program needs no engine for the program."""
+    made = plan("{id: up, service: {start: cand}}", "{id: no, when: false, service: {start: box}}")
+    kinds = [one.kind for one in sealed_plan(made.site, BASE, made).candidates]
+    assert kinds == ["process", "process"]
+    both = plan("{id: up, service: {start: cand}}", "{id: too, service: {start: box}}")
+    kinds = [one.kind for one in sealed_plan(both.site, BASE, both).candidates]
+    assert kinds == ["process", "process", "container"]
+
+
 GRAPH = "{id: bench, timeout: 1h, run: [llama-bench, --split-mode, graph]}"
 
 
