@@ -27,13 +27,15 @@ from console.common.files import append_line, open_regular, write_atomically
 from console.common.text import one_line
 from console.config.site.notify import NotifyModel, variables
 from console.host.process import COOKIE, STEP_COOKIE
-from console.notify.event import Event
+from console.notify.event import TOLD_WITHIN_S, Event
 
 QUEUE, DONE, CHANNELS, LOG = "queue", "done", "channels", "notify.log"
 LOCK, TURN = "lock", "turn"
 PRIVATE = 0o600
 KNOWN_S = 7 * 86400.0
 """How long the name of what was delivered is kept."""
+NEW_S = 600.0
+"""How long ago something may have happened that a new channel is told of."""
 MOST_LOG = 1 << 20
 MOST_ITEM = 1 << 20
 SENDER = ("console.cli", "notify", "deliver")
@@ -187,6 +189,15 @@ class Outbox:
         """What is known of a channel: its last answers, and when it may be asked again."""
         found = _read(self.path / CHANNELS / channel_id(channel))
         return found if isinstance(found, dict) else {}
+
+    def known(self, channel: NotifyModel, now: float) -> float:
+        """What happened until then (Unix seconds) is no news to a channel: a day before now, and
+        for one that is new a few minutes. Raises OSError."""
+        state = self.state(channel)
+        if "since" not in state:
+            state["since"] = now - NEW_S
+            self.keep(channel, state)
+        return max(float(state["since"]), now - TOLD_WITHIN_S)
 
     def keep(self, channel: NotifyModel, state: dict[str, Any]) -> None:
         """Keep the state of a channel. Raises OSError."""

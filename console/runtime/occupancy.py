@@ -14,17 +14,20 @@ RUNNING = (
     "llamacpp:requests_processing", "llamacpp:requests_deferred", "vllm:num_requests_running",
     "vllm:num_requests_waiting", "sglang:num_running_reqs", "sglang:num_queue_reqs",
 )  # fmt: skip
+GENERATED = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
 TOKENS, SECONDS = "llamacpp:tokens_predicted_total", "llamacpp:tokens_predicted_seconds_total"
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
     """`processing` requests now, None where the server does not say; `slots` it has, 0 if unknown.
-    `answered`: tokens and seconds of all answers since its start, None if unknown."""
+    `answered`: tokens and seconds of all answers since its start, None if unknown; `generated`:
+    their tokens alone, also where they are counted before an answer is whole."""
 
     processing: int | None = None
     slots: int = 0
     answered: tuple[float, float] | None = None
+    generated: float | None = None
 
 
 def look(url: str, timeout_s: float = 2.0) -> Occupancy:
@@ -42,7 +45,8 @@ def look(url: str, timeout_s: float = 2.0) -> Occupancy:
     if processing is None and running:
         processing = int(sum(running))
     answered = (found[TOKENS], found[SECONDS]) if TOKENS in found and SECONDS in found else None
-    return Occupancy(processing, len(slots or ()), answered)
+    generated = [found[name] for name in (*GENERATED, TOKENS) if name in found]
+    return Occupancy(processing, len(slots or ()), answered, sum(generated) if generated else None)
 
 
 def _slots(url: str, timeout_s: float) -> list[dict[str, Any]] | None:
@@ -64,7 +68,7 @@ def _metrics(url: str, timeout_s: float) -> dict[str, float]:
     found: dict[str, float] = {}
     for line in decode(reply.body).splitlines() if reply.status == 200 else ():
         name = line.partition(" ")[0].partition("{")[0]
-        if name in (*RUNNING, TOKENS, SECONDS):
+        if name in (*RUNNING, *GENERATED, TOKENS, SECONDS):
             try:
                 value = float(line.rpartition(" ")[2])
             except ValueError:

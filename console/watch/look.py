@@ -119,8 +119,10 @@ class Looker:
         if seen.processing and self._passed < self.settings.ask_after:
             self._passed += 1
             return Look(BUSY, f"{plural(seen.processing, 'request')} of others{clients}")
-        self._passed = 0
         found = self._ask(seen, pid)
+        if found.word == SUSPECT:
+            return found  # the next look asks again, though a request seems to be under way
+        self._passed = 0
         if seen.processing and found.word == SERVING:
             # The answer shared the machine with others: it proves that it serves, not how fast.
             return replace(found, word=BUSY, tok_s=None, detail=f"{found.detail}, beside others")
@@ -140,9 +142,14 @@ class Looker:
             return Look(SERVING, words, done.decode_tok_s, first_token_s(done), asked=True)
         if done.detail.startswith("HTTP 4"):
             return Look(UNJUDGED, done.detail, asked=True)
-        if busy(base.url):
+        if busy(base.url) or self._goes_on(seen):
             return Look(BUSY, "a request of others came first", asked=True)
         return Look(SUSPECT, f"no completion: {_why(done.detail, pid)}", asked=True)
+
+    def _goes_on(self, before: Occupancy) -> bool:
+        """Whether others have got tokens since a look, by the server's own counter."""
+        now = occupancy_of(self.plan.baseline.url).generated
+        return now is not None and before.generated is not None and now > before.generated
 
     def _silent(self, found: Look, pid: int | None) -> Look:
         """What a look without an answer means: nothing yet, if its processes compute."""

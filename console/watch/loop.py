@@ -49,8 +49,8 @@ def run(plan: WatchPlan, trouble: str = "") -> int:
         except ConsoleError as error:  # figures that nobody can read leave no baseline alone
             trouble = f"{trouble}; {error}" if trouble else str(error)
             print(one_line(trouble, 300), file=sys.stderr, flush=True)
-        watcher = _watcher(plan, stop)
         post = _Post(plan)
+        watcher = _watcher(plan, stop, post)
         watcher.state.trouble = one_line(trouble, 300)
         gc.collect()
         gc.freeze()
@@ -83,12 +83,17 @@ def _watch(watcher: Watcher, stop: threading.Event, site: _Site, post: _Post) ->
             site.begin_anew()
 
 
-def _watcher(plan: WatchPlan, stop: threading.Event) -> Watcher:
+def _watcher(plan: WatchPlan, stop: threading.Event, post: _Post) -> Watcher:
     looker, server = Looker(plan.sealed, plan.settings), Server(plan.sealed)
     eyes = _Eyes(looker, server)
+
+    def restore() -> Restored:
+        post.begin()  # that it is down is told now: a restore takes as long as the model loads
+        return _restore(plan, stop)
+
     hands = Hands(
-        SystemClock(), eyes.look, eyes.fingerprint,
-        lambda: _restore(plan, stop), in_a_child, lambda: held_by(plan.sealed),
+        SystemClock(), eyes.look, eyes.fingerprint, restore, in_a_child,
+        lambda: held_by(plan.sealed),
     )  # fmt: skip
     return Watcher(plan, hands, (os.getpid(), process.start_time(os.getpid()) or 0))
 

@@ -45,11 +45,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class WatchPlan:
-    """`site_path` is the site file, "" for the demo's; `given`: whether it was named."""
+    """`site_path` is the site file, "" for the demo's; `given`: whether it was named; `notify`: its
+    channels as they are written there, for as long as the file cannot be used."""
 
     settings: Settings
     sealed: SealedPlan
     given: bool = False
+    notify: tuple[dict[str, Any], ...] = ()
 
     @property
     def site(self) -> str:
@@ -66,7 +68,7 @@ def write(plan: WatchPlan, path: Path) -> None:
     paths.make(path.parent)
     value = {
         "schema": SCHEMA, "settings": asdict(plan.settings), "given": plan.given,
-        "sealed": plan.sealed.to_json(),
+        "sealed": plan.sealed.to_json(), "notify": list(plan.notify),
     }  # fmt: skip
     write_atomically(path, json.dumps(value) + "\n", 0o600)
 
@@ -80,7 +82,8 @@ def read(path: Path) -> WatchPlan:
             raise ValueError("of another version")
         given = {one.name: value["settings"][one.name] for one in fields(Settings)}
         sealed = SealedPlan.from_json(value["sealed"], str(path))
-        return WatchPlan(Settings(**given), sealed, value.get("given") is True)
+        notify = tuple(map(dict, value.get("notify") or ()))
+        return WatchPlan(Settings(**given), sealed, value.get("given") is True, notify)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         problem = Problem(str(path), 0, 0, f"{type(error).__name__}: {error}")
         raise InvalidFile("not a usable plan of the watch", [problem]) from error

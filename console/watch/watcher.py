@@ -105,6 +105,7 @@ class Watcher:
         self.down_since = float(own.get("down_since") or 0.0)
         self.loading_since = float(own.get("loading_since") or 0.0)
         self._told = record.told(plan.site)
+        self._gauges: dict[str, float] = {}
         if self.clock.now() - self.state.at > STALE * settings.interval_s:
             # the machine may have been off meanwhile: what was doubted then says nothing now
             self.doubtful_since = self.down_since = self.loading_since = 0.0
@@ -116,7 +117,8 @@ class Watcher:
         at = self.clock.now()
         state.at, state.looks = at, state.looks + 1
         state.asks += seen.asked
-        self._fingerprint(at)
+        if seen.word not in (PLANNED, CUT_OVER):  # what is there then is not the baseline
+            self._fingerprint(at)
         word = self._judged(seen, at)
         if word != state.word:
             state.word, state.since = word, at
@@ -182,8 +184,11 @@ class Watcher:
                 f"after {format_duration(at - since)}", at,
             )  # fmt: skip
         elif word in (PLANNED, CUT_OVER):
-            # A run or a rollback has it: what follows is judged anew when that is over.
-            self.doubtful_since = self.down_since = 0.0
+            # A run or a rollback has it: what follows is judged anew when that is over. Whoever was
+            # told that it is down is told of its return, by whose hand ever.
+            self.doubtful_since = 0.0
+            if not self._told_down():
+                self.down_since = 0.0
         elif word == UNJUDGED and self.state.detail.startswith(REFUSES):
             self.down_since = 0.0  # it answers, whatever it answers
 
@@ -192,7 +197,9 @@ class Watcher:
         if held is not None and held.stopped:
             # a run may have begun while this look waited for an answer, and stopped the baseline
             self.state.word, self.state.since, self.state.detail = PLANNED, at, held.words
-            self.doubtful_since = self.down_since = 0.0
+            self.doubtful_since = 0.0
+            if not self._told_down():
+                self.down_since = 0.0
             return
         since = self.down_since
         when = _time(since, at)
@@ -224,6 +231,10 @@ class Watcher:
         )  # fmt: skip
         self.state.at, self.state.detail = ended, done.detail
         if not done.serving:
+            self._tell(
+                DOWN_KIND, f"{since:.0f}/failed/{self.state.restored}",
+                "the baseline is still down: its restore failed", done.detail, ended,
+            )  # fmt: skip
             return
         self.doubtful_since = self.loading_since = self.down_since = 0.0
         self.state.word, self.state.since = SERVING, ended
@@ -231,6 +242,9 @@ class Watcher:
             BACK_KIND, f"{since:.0f}", "the baseline serves again, restored by the watch",
             f"after {format_duration(ended - since)}: {done.detail}", ended,
         )  # fmt: skip
+
+    def _told_down(self) -> bool:
+        return f"{DOWN_KIND}@{self.plan.site}@{self.down_since:.0f}" in self._told
 
     def _fingerprint(self, at: float) -> None:
         """What differs from the look before; kept with the time of the look that saw it."""

@@ -314,3 +314,28 @@ def test_lessons_that_are_due_are_posted_once_a_week_and_only_where_they_are_wan
     assert first.title == second.title
     assert "A-001" in first.text
     assert first.text.endswith("omni-console lessons --due")
+
+
+def test_an_outage_is_told_while_the_site_file_cannot_be_used(
+    site: Path, became: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.notify.outbox.wake", lambda: None)
+    site.write_text(f"{site.read_text()}notify: [{{command: [cat]}}]\n")
+    begun(site)
+    site.write_text(f"{site.read_text()}wach: {{}}\n")
+    now = time.time()
+    watcher.told(Event("baseline-down", "baseline-down@ws@1", "it is down", "x", now, "ws"))
+    assert main(["watch", "post", "--site", str(site)]) == 0
+    assert [item.event.title for item in Outbox().items()] == ["it is down"]
+
+
+def test_a_new_channel_is_told_of_nothing_that_is_long_over(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.notify.outbox.wake", lambda: None)
+    now = time.time()
+    for at in (now - 7200, now - 5):
+        watcher.told(Event("baseline-down", f"baseline-down@ws@{at:.0f}", f"{at}", "x", at, "ws"))
+    site.write_text(f"{site.read_text()}notify: [{{command: [cat]}}]\n")
+    assert main(["watch", "post", "--site", str(site)]) == 0
+    assert [item.event.title for item in Outbox().items()] == [f"{now - 5}"]

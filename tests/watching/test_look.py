@@ -32,6 +32,7 @@ from console.recovery.guard.record.recorder import LIVE, Recorder
 from console.recovery.rollback import records
 from console.recovery.rollback.records import Pointer
 from console.recovery.rollback.trigger import Lock
+from console.runtime.occupancy import Occupancy
 from console.runtime.probe import Completion
 from console.runtime.proxy import Relay
 from console.watch import look as looking
@@ -158,6 +159,27 @@ def test_the_figures_of_its_clients_are_the_servers_own(llama: Llama) -> None:
     assert "tok/s" not in one.look().detail
     llama.counters = (1300.0, 130.0)
     assert "10.0 tok/s" in one.look().detail
+
+
+def test_a_request_that_hangs_in_the_engine_hides_no_outage(llama: Llama) -> None:
+    """Its slot says that it works, and nothing comes of it; the second look asks again."""
+    llama.processing, llama.holds = [True], True
+    one = looker(llama, ask_after=2, interval_s=1.0)
+    assert [one.look().word for _ in range(4)] == [BUSY, BUSY, SUSPECT, SUSPECT]
+    llama.hold.set()
+
+
+def test_a_queue_that_goes_on_is_no_outage(llama: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our question waits behind others', who get their tokens meanwhile."""
+    tokens = iter(range(100))
+    seen = Occupancy(5, 0, None)
+    monkeypatch.setattr(
+        looking, "occupancy_of", lambda url: replace(seen, generated=float(next(tokens)))
+    )
+    llama.holds = True
+    one = looker(llama, ask_after=0, interval_s=1.0)
+    assert {one.look().word for _ in range(3)} == {BUSY}
+    llama.hold.set()
 
 
 def test_without_slots_the_counters_say_that_it_works(llama: Llama) -> None:

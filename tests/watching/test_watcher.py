@@ -3,7 +3,16 @@
 import pytest
 
 from console.journal import watch_record as record
-from console.journal.watch_record import BUSY, DOWN, LOADING, PLANNED, SERVING, SUSPECT, UNJUDGED
+from console.journal.watch_record import (
+    BUSY,
+    CUT_OVER,
+    DOWN,
+    LOADING,
+    PLANNED,
+    SERVING,
+    SUSPECT,
+    UNJUDGED,
+)
 from console.watch.look import Holder, Look
 from console.watch.watcher import Restored
 from tests.watching.conftest import RATE, SILENT, Noise, World, plan_of, with_settings
@@ -178,13 +187,15 @@ def test_at_most_so_many_restores_and_then_it_is_only_told(world: World) -> None
     world.restore = lambda: Restored(False, "omni-console rollback failed: no engine")
     world.until(6 * HOUR)
     assert len(world.restored) == 2
-    assert world.kinds == ["baseline-down", "baseline-down"]
-    assert "it was restored 2 times within 24 hours" in world.events[1]["text"]
+    assert world.kinds == ["baseline-down"] * 4
+    failed, again, left = (one["text"] for one in world.events[1:])
+    assert failed == again == "omni-console rollback failed: no engine"
+    assert "it was restored 2 times within 24 hours" in left
     world.until(23 * HOUR)
     assert len(world.restored) == 2
     world.until(26 * HOUR)
     assert len(world.restored) == 4, "a day later there are two more"
-    assert len(world.events) == 2
+    assert len(world.events) == 6
 
 
 def test_a_watch_that_is_killed_in_a_restore_has_used_it_up(world: World) -> None:
@@ -234,7 +245,31 @@ def test_one_that_somebody_else_has_started_again_is_waited_for(world: World) ->
     assert (len(world.restored), world.watcher.state.word) == (1, LOADING)
     world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
     world.tick()
+    assert world.kinds == ["baseline-down", "baseline-down", "baseline-back"]
+    assert "its restore failed" in world.events[1]["title"]
+
+
+def test_who_was_told_that_it_is_down_is_told_of_its_return_by_another_hand(world: World) -> None:
+    world = with_settings(world, restore=False)
+    world.look = lambda at: SILENT
+    world.tick(3)
+    world.look = lambda at: Look(PLANNED, "a rollback is on")
+    world.tick(2)
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.tick()
     assert world.kinds == ["baseline-down", "baseline-back"]
+
+
+def test_what_answers_in_a_cutover_is_not_the_server_that_is_known(world: World) -> None:
+    world.tick(2)
+    known = dict(world.prints)
+    world.prints["argv"] = "console.services.relay 127.0.0.1:8000"
+    world.look = lambda at: Look(CUT_OVER, "cand answers in its place")
+    world.tick(2)
+    world.prints = known
+    world.look = lambda at: Look(SERVING, "", RATE, 0.2, asked=True)
+    world.tick(2)
+    assert [line for line in record.memory("ws") if line["kind"] == "change"] == []
 
 
 def test_without_restore_it_is_told_and_left(world: World) -> None:

@@ -27,10 +27,10 @@ def build(world: World, name: str, body: str = ENGINE) -> Path:
 
 
 def slow_build(world: World, name: str) -> Path:
-    """The same engine, for which a token costs some twelve times as much."""
+    """The same engine, for which a token costs some twenty-five times as much."""
     model = world.root / "slow.gguf"
     if not model.exists():
-        write_llama(model, ModelSpec("slow", blocks=40, seed=22))
+        write_llama(model, ModelSpec("slow", blocks=80, seed=22))
     slow = f'case "$*" in *{world.model.name}*) {ENGINE} --model "{model}";; esac'
     return build(world, name, f"{slow}\n{ENGINE}")
 
@@ -40,7 +40,7 @@ def given(world: World, program: object, **more: object) -> list[str]:
     inputs = {
         "program": program, "models": world.model.parent, "model": world.model.name,
         "trial_port": world.cand_port, "runs": 3, "soak": "25s", "watch": "10s",
-        "go": ">= 0.4 x baseline", "no_go": "< 0.3 x baseline", "prompt_go": "> 0 tok/s",
+        "go": ">= 0.2 x baseline", "no_go": "< 0.1 x baseline", "prompt_go": "> 0 tok/s",
         "ram_floor": "64MiB", "reports": world.root / "reports", **more,
     }  # fmt: skip
     return [word for name, value in inputs.items() for word in ("--input", f"{name}={value}")]

@@ -26,7 +26,7 @@ from console.watch import plan as plans
 from console.watch.plan import ENVIRONMENT, OPTIONS, Settings, WatchPlan
 
 if TYPE_CHECKING:
-    from console.config.lessons.registry import Lesson
+    from console.config.site.notify import NotifyModel
 
 SLOWER, FASTER, LESSONS = "slower", "faster", "lessons-due"
 FIELDS = ("key", "title", "text")
@@ -65,7 +65,10 @@ def _made(path: Path, given: bool) -> WatchPlan:
         model.interval, model.tokens, model.ask_after, model.restore, model.at_most,
         model.metrics or "",
     )  # fmt: skip
-    return WatchPlan(settings, sealed_plan(site, written(site)), given)
+    from console.notify.outbox import plain
+
+    notify = tuple(plain(channel) for channel in site.model.notify)
+    return WatchPlan(settings, sealed_plan(site, written(site)), given, notify)
 
 
 def install(args: Namespace) -> int:
@@ -129,34 +132,50 @@ def sealed_of(given: str | None) -> SealedPlan:
 def post(args: Namespace) -> int:
     """Post what the watch has told within a day to the channels of the site, and once a week which
     lessons are due; each once, by its key. The watch starts this. Raises InvalidFile."""
-    from console.config.locate import site as site_of
-    from console.notify.event import TOLD_WITHIN_S, Event
-    from console.notify.outbox import post
+    from console.notify.event import Event
+    from console.notify.outbox import Outbox, post, wake
 
-    site, now = site_of(args.site), time.time()
-    for line in record.memory(site.name) if site.model.notify else ():
-        at, kind = number(line.get("at")), str(line.get("event", ""))
-        if line.get("kind") == "event" and at is not None and now - at < TOLD_WITHIN_S:
-            key, title, text = (clean(str(line.get(name, "")), 600) for name in FIELDS)
-            # A channel that is told of a slowdown is told of its end.
-            kind = SLOWER if kind == FASTER else kind
-            post(site.model.notify, Event(kind, key, title, text, at, site.name))
-    if any(LESSONS in channel.on for channel in site.model.notify):
-        found = _lessons_due(date.fromtimestamp(now))
-        if found:
+    (site, channels), now = _told(args), time.time()
+    for channel in channels:
+        known = Outbox().known(channel, now)
+        for line in record.memory(site):
+            at, kind = number(line.get("at")), str(line.get("event", ""))
+            if line.get("kind") == "event" and at is not None and at > known:
+                key, title, text = (clean(str(line.get(name, "")), 600) for name in FIELDS)
+                # A channel that is told of a slowdown is told of its end.
+                kind = SLOWER if kind == FASTER else kind
+                post([channel], Event(kind, key, title, text, at, site), start=False)
+        if LESSONS in channel.on and (due := _lessons_due(date.fromtimestamp(now))):
             week = "-".join(map(str, date.fromtimestamp(now).isocalendar()[:2]))
-            key = f"{LESSONS}@{site.name}@{week}:{','.join(one.id for one in found)}"
-            title = f"{plural(len(found), 'lesson')} due for review"
-            text = f"{', '.join(one.id for one in found)}: omni-console lessons --due"
-            told = Event(LESSONS, key, title, text, now, site.name)
-            post(site.model.notify, told)
+            key = f"{LESSONS}@{site}@{week}:{','.join(due)}"
+            title = f"{plural(len(due), 'lesson')} due for review"
+            text = f"{', '.join(due)}: omni-console lessons --due"
+            post([channel], Event(LESSONS, key, title, text, now, site), start=False)
+    if channels and Outbox().items():
+        wake()
     return int(Exit.OK)
 
 
-def _lessons_due(today: date) -> list[Lesson]:
+def _told(args: Namespace) -> tuple[str, list[NotifyModel]]:
+    """The site's name, and whom its file tells; from the plan of the watch while the file cannot be
+    used, for an outage does not wait for an editor. Raises InvalidFile without a plan."""
+    from console.config.locate import site as site_of
+    from console.config.site.notify import NotifyModel
+
+    try:
+        site = site_of(args.site)
+        return site.name, site.model.notify
+    except InvalidFile:
+        path = site_file(args.site) or demo_site()
+        if (earlier := plans.of_site_file(path, current=False)) is None:
+            raise
+        return earlier.site, [NotifyModel.model_validate(one) for one in earlier.notify]
+
+
+def _lessons_due(today: date) -> list[str]:
     from console.config.lessons.registry import due_by, load_registry
 
-    return [lesson for lesson in load_registry().lessons if due_by(lesson, today)]
+    return [lesson.id for lesson in load_registry().lessons if due_by(lesson, today)]
 
 
 def _say(args: Namespace, words: str, unit: str = "") -> int:
