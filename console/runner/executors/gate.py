@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from console.common.text import one_line
+from console.common.text import clean, one_line
 from console.common.units import format_number
 from console.config.playbook.measuring_steps import FIGURES, GAUGE_METRICS, LEAST
 from console.config.playbook.rules import as_criterion
@@ -101,10 +101,19 @@ def decide(
         found = judge(wanted, evidence(view, criterion, cards))
         verdicts.append(found.verdict)
         row = {"metric": criterion.metric, "verdict": str(found.verdict), "why": found.why}
+        if found.verdict is not Verdict.GO and (changed := _changed(view, criterion.metric)):
+            row["why"] += f": {changed}"
         if found.lacks:
             row["lacks"] = measured_by(criterion.metric, baseline=found.lacks == "baseline")
         rows.append(row)
     return combine(verdicts), rows
+
+
+def _changed(view: RunView, metric: str) -> str:
+    """What a contract found, in words, for a figure that only counts it; "" for any other."""
+    owner, _, name = metric.partition(".")
+    counts = owner in view.contracts and name.endswith("changed")
+    return clean(str(view.contracts[owner].get("words") or ""), 300) if counts else ""
 
 
 def measured_by(metric: str, *, baseline: bool) -> str:

@@ -66,6 +66,8 @@ def test_what_is_sealed_is_not_asked_again_and_a_difference_is_named(world: Worl
         ("haiku", "text", "light")
     ]
     assert world.view().metrics["like"]["changed"]["value"] == 1
+    (criterion, _) = world.view().verdicts[0].criteria
+    assert ": same tools" in criterion["why"], "the gate's own line says what it was"
     assert "light over the sea" in world.run.report.read_text()
 
 
