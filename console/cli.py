@@ -23,6 +23,7 @@ FOLLOWING = (
     "run:tell",
     "demo:demo",
     "demo:rehearse",
+    "fleet.commands:run",
 )
 """Handlers that end with the outcome of a run."""
 

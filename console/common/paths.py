@@ -95,6 +95,16 @@ def bisect_dir() -> Path:
     return state_dir() / "bisect"
 
 
+def fleet_dir() -> Path:
+    """What is known of the hosts of a fleet, and how far each rollout is."""
+    return state_dir() / "fleet"
+
+
+def bridge_dir() -> Path:
+    """What operators far away have planned and started on this host."""
+    return state_dir() / "bridge"
+
+
 def quality_dir() -> Path:
     """Log-probabilities of baselines' models, as llama-perplexity wrote them."""
     return cache_dir() / "quality"

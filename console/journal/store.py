@@ -270,14 +270,15 @@ class Reader:
         """Schema version of the file; known after the first read."""
         self._db: sqlite3.Connection | None = None
 
-    def since(self, seq: int, kinds: Sequence[str] = ()) -> list[Event]:
-        """Events after `seq`, oldest first; of some `kinds` alone. Raises JournalError."""
+    def since(self, seq: int, kinds: Sequence[str] = (), most: int = -1) -> list[Event]:
+        """Events after `seq`, oldest first; of some `kinds` alone, the first `most` of them (-1:
+        all). Raises JournalError."""
         try:
-            rows = self._query(seq, "mode=ro", kinds)
+            rows = self._query(seq, "mode=ro", kinds, most)
         except sqlite3.Error:
             try:
                 self.close()
-                rows = self._query(seq, "immutable=1", kinds)
+                rows = self._query(seq, "immutable=1", kinds, most)
             except sqlite3.Error as error:
                 raise JournalError("the journal cannot be read", str(error)) from error
             finally:
@@ -289,7 +290,7 @@ class Reader:
             self._db.close()
             self._db = None
 
-    def _query(self, seq: int, mode: str, kinds: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _query(self, seq: int, mode: str, kinds: Sequence[str], most: int) -> list[tuple[Any, ...]]:
         if self._db is None:
             if not self.path.exists():
                 raise sqlite3.OperationalError("no journal file")
@@ -302,8 +303,8 @@ class Reader:
         return self._db.execute(
             "SELECT seq, at, substr(kind, 1, 200), substr(step, 1, 200), attempt,"
             " CASE WHEN length(data) <= ? THEN data END"
-            f" FROM event WHERE seq > ?{of} ORDER BY seq",
-            (MOST, seq, *kinds),
+            f" FROM event WHERE seq > ?{of} ORDER BY seq LIMIT ?",
+            (MOST, seq, *kinds, most),
         ).fetchall()
 
 
@@ -340,20 +341,25 @@ def _refuse_newer(version: int, path: Path) -> None:
 
 
 def _event(row: tuple[Any, ...], version: int) -> Event:
-    """A row as an event; one outside the schema is marked odd, and readers skip it."""
     seq, at, kind, step, attempt, text = row
-    data = _data(text)
-    sound = data if _sound(data, DEEPEST) else None
-    odd = what_is_odd(at, kind, step, attempt, sound, version)
+    return event_of(seq, at, kind, step, attempt, _data(text), version)
+
+
+def event_of(
+    seq: int, at: Any, kind: Any, step: Any, attempt: Any, data: Any, version: int = SCHEMA_VERSION
+) -> Event:
+    """A row as an event; one outside the schema is marked odd, and readers skip it."""
+    table = data if isinstance(data, dict) else None
+    odd = what_is_odd(at, kind, step, attempt, table if _sound(table, DEEPEST) else None, version)
     if not odd:
-        assert data is not None
-        return Event(seq, at, kind, step, attempt, data)
+        return Event(seq, at, kind, step, attempt, table or {})
     kind, step = (
         one.encode("utf-8", "replace").decode() if isinstance(one, str) else ""
         for one in (kind, step)
     )
     at = at if isinstance(at, float) else 0.0
-    return Event(seq, at, kind, step, attempt if isinstance(attempt, int) else 0, data or {}, odd)
+    attempt = attempt if isinstance(attempt, int) else 0
+    return Event(seq, at, kind, step, attempt, table or {}, odd)
 
 
 def _data(text: object) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError, Exit, UsageError
+from console.common.files import write_atomically
 from console.common.paths import module_argv
 from console.common.text import clean, clean_lines, one_line
 from console.host import children
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from console.config.playbook.playbook import Playbook
     from console.config.site.site import Site
 
+REQUEST = "request"
+"""In a run's directory: the request of an operator far away that started it."""
 
 HANDSHAKE_S = 300.0
 """Wait for the runner's word; a big baseline is slow to answer its one completion."""
@@ -216,12 +219,14 @@ def begin(
     lease_s: float | None = None,
     overrides: Mapping[str, str] | None = None,
     rehearsal: str = "",
+    request: str = "",
 ) -> RunDir:
     """Start a new run and return it once its runner has begun; `say` gets clean progress sentences.
 
     `expect`: digest of the plan that was shown; a playbook or site changed since is refused.
     `lease_s`: replaces the playbook's lease. `overrides`: lint rules to override, each with a
-    reason. `rehearsal`: a rehearsal's mapping, as JSON. Blocks until the baseline has answered one
+    reason. `rehearsal`: a rehearsal's mapping, as JSON. `request`: who far away asked for it; a run
+    that exists has it in its directory. Blocks until the baseline has answered one
     completion. Raises NotStarted (the runner refused), LintRefused, InvalidFile (a service could
     not start) or another ConsoleError; no trace is left.
     """
@@ -237,7 +242,7 @@ def begin(
         inputs=inputs, yes=yes, step=step, headless=headless, owner=operator(), created=time.time(),
         lease_s=lease_s, lint=found,
     )  # fmt: skip
-    made = _directory(meta, playbook, site, rehearsal)
+    made = _directory(meta, playbook, site, {MAPPING: rehearsal, REQUEST: request})
     say(f"run {made.id}: {clean(playbook.model.title)} (site {site.name})")
     say("checking that the baseline serves …")
     try:
@@ -287,12 +292,14 @@ def _linted(
     return admission.records(found)
 
 
-def _directory(meta: RunMeta, playbook: Playbook, site: Site, rehearsal: str) -> RunDir:
-    name = f"rehearsal-{playbook.name}" if rehearsal else playbook.name
+def _directory(meta: RunMeta, playbook: Playbook, site: Site, more: Mapping[str, str]) -> RunDir:
+    """The run's directory, durable with everything that it needs. `more`: files, by their names."""
+    name = f"rehearsal-{playbook.name}" if more[MAPPING] else playbook.name
     try:
         made = create(name, meta, playbook.text, site.text)
-        if rehearsal:
-            (made.path / MAPPING).write_text(rehearsal)
+        for file, text in more.items():
+            if text:
+                write_atomically(made.path / file, text, 0o600)
     except OSError as error:
         raise ConsoleError("the run's directory cannot be made", _words(error)) from error
     return made

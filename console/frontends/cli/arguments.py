@@ -17,6 +17,8 @@ from console.frontends.cli.commands.machine import (
 )
 from console.frontends.cli.commands.models import check_commands
 from console.frontends.cli.commands.running import run_commands
+from console.frontends.cli.fleet.arguments import NAMES as FLEET
+from console.frontends.cli.fleet.arguments import fleet_commands
 from console.frontends.cli.parser import INTERNAL, SITE_HELP, Parser
 from console.frontends.cli.shell.arguments import shell_commands
 from console.frontends.cli.site.arguments import NAMES, site_commands
@@ -39,6 +41,7 @@ HEADINGS = {
     "See": ("runs", "show", "report", "logs", "recorder", "lessons"),
     "Models": ("check", "bench"),
     "Machine": ("doctor", "gauges", "watch", "metrics", "notify", "clean"),
+    "Hosts": ("fleet", "bridge"),
     "Emergency": ("rollback", "boot"),
     "Set-up": ("init", "adopt", "demo", "playbooks", "lint", "schema", "keys", "completion", "man"),
 }
@@ -116,6 +119,7 @@ GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (check_commands, frozenset({"check"})),
     (clean_commands, frozenset({"clean"})),
     (site_commands, NAMES),
+    (fleet_commands, FLEET),
     (boot_commands, frozenset({"boot"})),
     (watch_commands, frozenset({"watch", "metrics"})),
     (emergency_commands, frozenset({"rollback", "promote", "demo"})),

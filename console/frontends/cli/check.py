@@ -369,15 +369,16 @@ def schema(args: Namespace) -> int:
     from console.config.playbook.playbook import playbook_schema, reference
     from console.config.site.site import SiteModel
     from console.config.validation import json_schema
+    from console.fleet.inventory import FleetModel
 
-    of_site = args.what == "site"
-    if args.markdown and of_site:
-        raise UsageError(
-            "schema site --markdown", "that page is written by hand", "docs/reference/site.md"
-        )
+    others = {"site": (SiteModel, "reference/site"), "fleet": (FleetModel, "how-to/fleet")}
+    model, page = others.get(args.what, (None, ""))
+    if args.markdown and model is not None:
+        words = f"schema {args.what} --markdown"
+        raise UsageError(words, "that page is written by hand", f"docs/{page}.md")
     if args.markdown:
         print(reference(), end="")
         return int(Exit.OK)
-    found = json_schema(SiteModel, "omni-console site") if of_site else playbook_schema()
+    found = json_schema(model, f"omni-console {args.what}") if model else playbook_schema()
     print(json.dumps(found, indent=None if args.json else 1))
     return int(Exit.OK)

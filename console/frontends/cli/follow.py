@@ -7,6 +7,7 @@ import select
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from console.common.errors import ConsoleError, Exit
@@ -43,22 +44,161 @@ def at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-class Follow:
+class Told:
+    """Prints the events of a run, a line each. `news`: every new sentence of a step, because
+    somebody watches; else figures as seldom as a log has them."""
+
+    rollback = "omni-console rollback"
+
+    def __init__(self, out: TextIO, *, news: bool) -> None:
+        self.out = out
+        self.view = RunView()
+        self.news = news
+        self.finished = False
+        self.pace, self.said = Pace(), ""
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Fold events into the view, and print each."""
+        for event in events:
+            known = len(self.view.trouble)
+            fold([event], self.view)
+            if senseless := self.view.trouble[known:]:
+                self._line(f"        {clean(senseless[0], 300)}")
+            else:
+                self._print(event)
+
+    def _line(self, text: str) -> None:
+        lines = [one for line in text.split("\n") for one in folded(line, columns(self.out))]
+        print("\n".join(lines), file=self.out, flush=True)
+
+    def _print(self, event: Event) -> None:
+        printer = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
+        if printer is not None:
+            printer(event)
+
+    def _on_step_state(self, event: Event) -> None:
+        step = self.view.step(event.step)
+        if step is None:
+            return
+        number = self.view.steps.index(step) + 1
+        head = f"[{number}/{len(self.view.steps)}] {sign(self.view, step)} {step.id}"
+        if step.state is StepState.RUNNING:
+            again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
+            self._line(f"{head}{again}: {clean(step.title)}")
+            for effect in step.effects:
+                self._line(f"        {clean(effect)}")
+            for lesson in step.lessons:
+                self._line(f"        lesson {clean(lesson)}")
+            return
+        took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
+        cause = f" [{step.cause}]" if step.cause else ""
+        said = next((one.verdict for one in self.view.verdicts if one.step == step.id), "")
+        words = outcome(step.state, said, warned=step.warned)
+        self._line(f"{head} {words}{took}{cause} {clean(step.detail)}".rstrip())
+        for line in step.lines:
+            self._line(f"        | {clean(line, 300)}")
+
+    def _on_step_say(self, event: Event) -> None:
+        step = self.view.step(event.step)
+        if step is None:
+            return
+        news = self.news and step.said != self.said
+        if self.pace.due((step.id, step.attempt), step.progress, event.at) or news:
+            self.said = step.said
+            self._line(f"        … {said_words(step, event.at)}")
+
+    def _on_run_state(self, event: Event) -> None:
+        view = self.view
+        if view.state is RunState.RUNNING:
+            return
+        why = " ".join(clean(x) for x in (view.reason, view.detail) if x)
+        self._line(f"== {view.state}" + (f": {why}" if why else ""))
+        if view.state in (RunState.PAUSED, RunState.WAITING_APPROVAL):
+            verbs = " · ".join(possible_verbs(view.state, view.reason))
+            how = self._how()
+            self._line(f"   {how}{verbs}")
+            if view.offer:
+                self._line(f"   {how}measure: {clean(view.offer)}, then judge again")
+
+    def _how(self) -> str:
+        """What a verb is typed behind."""
+        return ""
+
+    def _on_run_note(self, event: Event) -> None:
+        self._line(f"   {clean(event.data.get('text', ''))}")
+
+    def _on_verdict(self, event: Event) -> None:
+        verdict = next(v for v in self.view.verdicts if v.step == event.step)
+        named = f" → {clean(verdict.outcome)}" if verdict.outcome else ""
+        over = f" OVERRIDDEN by {clean(verdict.overridden)}" if verdict.overridden else ""
+        self._line(f"        GATE {verdict.verdict}{named}{over}")
+        for row in verdict.criteria:
+            self._line(f"        {row['verdict']:>6}  {clean(row['why'])}")
+
+    def _on_outage(self, event: Event) -> None:
+        if event.data.get("down"):
+            back = self.view.restore_s
+            known = f"; a restore takes {format_duration(back)}" if back else ""
+            self._line(f"        BASELINE DOWN{known}; {self.rollback} brings it back")
+
+    def _on_cutover(self, event: Event) -> None:
+        if self.view.cutover:
+            self._line(f"        {cut_over(self.view)}; {BACK}")
+
+    def _on_rung(self, event: Event) -> None:
+        data, step, far = event.data, self.view.step(event.step), ""
+        if "done" in data and step is not None:
+            if not self.pace.due((step.id, step.attempt), step.progress, event.at):
+                return
+            far = f", {step_words(step, event.at)}"
+        if data.get("state") != "begin":
+            lead = f"{data.get('t', 0):6.2f} s  {data.get('rung', ''):<10}"
+            said = clean(data.get("detail", ""), 200)
+            self._line(f"        {lead} {data.get('state', ''):<7} {said}{far}")
+
+    def _on_guard(self, event: Event) -> None:
+        said = self.view.guards[-1]
+        self._line(f"        {event_words(said)}")
+        for text in deeds(said.data):
+            self._line(f"        {text}")
+
+    def _on_verb(self, event: Event) -> None:
+        why = f": {clean(event.data['why'])}" if event.data.get("why") else ""
+        self._line(f"        {clean(event.data['verb'])} by {clean(event.data['who'])}{why}")
+
+    def _on_run_finished(self, event: Event) -> None:
+        self.finished = True
+
+    def conclude(self) -> Exit:
+        """Print how a run has ended; its exit code."""
+        view = self.view
+        code = exit_code(view.state, view.decision)
+        decision = view.decision.word or "none"
+        named = f" ({clean(view.outcome)})" if view.outcome else ""
+        named += " REHEARSAL" if view.rehearsal else ""
+        over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
+        over += "".join(f" DOUBTFUL: {clean(one['words'])}" for one in view.doubts)
+        ended = f"state: {view.state}   exit code: {int(code)}"
+        self._line(f"decision: {decision}{named}{over}   {ended}")
+        return code
+
+
+class Follow(Told):
     """Prints what has happened, once, and what happens from now on."""
 
     def __init__(self, run: RunDir, out: TextIO, *, interactive: bool) -> None:
-        self.run = run
-        self.out = out
-        self.view = RunView()
-        self.reader = Reader(run.journal)
         self.interactive = interactive and at_terminal() and out.isatty()
-        self.finished = False
-        self.pace, self.said = Pace(), ""
+        super().__init__(out, news=self.interactive)
+        self.run = run
+        self.reader = Reader(run.journal)
         self.attended = 0.0
         self.attendance = Attendance()
         self.dead_since: float | None = None
         self.seen: dict[str, Any] = {}
         """The runner's word of its place at the newest line, if it still holds: verbs need it."""
+
+    def _how(self) -> str:
+        return "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
 
     def until_end(self) -> tuple[Exit, dict[str, Any]]:
         """Follow to the end; the exit code and the run as JSON."""
@@ -99,13 +239,7 @@ class Follow:
             if runner_alive(self.run):
                 return
             raise error
-        for event in events:
-            known = len(self.view.trouble)
-            fold([event], self.view)
-            if senseless := self.view.trouble[known:]:
-                self._line(f"        {clean(senseless[0], 300)}")
-            else:
-                self._print(event)
+        self.take(events)
         if self.interactive and (events or not self.seen):
             self._see()
 
@@ -169,105 +303,6 @@ class Follow:
         if not answer.get("ok"):
             self._line(f"  refused: {clean(str(answer.get('error', '')))}")
 
-    def _line(self, text: str) -> None:
-        lines = [one for line in text.split("\n") for one in folded(line, columns(self.out))]
-        print("\n".join(lines), file=self.out, flush=True)
-
-    def _print(self, event: Event) -> None:
-        printer = getattr(self, "_on_" + event.kind.replace(".", "_"), None)
-        if printer is not None:
-            printer(event)
-
-    def _on_step_state(self, event: Event) -> None:
-        step = self.view.step(event.step)
-        if step is None:
-            return
-        number = self.view.steps.index(step) + 1
-        head = f"[{number}/{len(self.view.steps)}] {sign(self.view, step)} {step.id}"
-        if step.state is StepState.RUNNING:
-            again = f" (attempt {step.attempt})" if step.attempt > 1 else ""
-            self._line(f"{head}{again}: {clean(step.title)}")
-            for effect in step.effects:
-                self._line(f"        {clean(effect)}")
-            for lesson in step.lessons:
-                self._line(f"        lesson {clean(lesson)}")
-            return
-        took = f" in {format_duration(step.duration_s)}" if step.duration_s is not None else ""
-        cause = f" [{step.cause}]" if step.cause else ""
-        said = next((one.verdict for one in self.view.verdicts if one.step == step.id), "")
-        words = outcome(step.state, said, warned=step.warned)
-        self._line(f"{head} {words}{took}{cause} {clean(step.detail)}".rstrip())
-        for line in step.lines:
-            self._line(f"        | {clean(line, 300)}")
-
-    def _on_step_say(self, event: Event) -> None:
-        step = self.view.step(event.step)
-        if step is None:
-            return
-        # somebody who watches sees every new sentence, and figures as seldom as a log has them
-        news = self.interactive and step.said != self.said
-        if self.pace.due((step.id, step.attempt), step.progress, event.at) or news:
-            self.said = step.said
-            self._line(f"        … {said_words(step, event.at)}")
-
-    def _on_run_state(self, event: Event) -> None:
-        view = self.view
-        if view.state is RunState.RUNNING:
-            return
-        why = " ".join(clean(x) for x in (view.reason, view.detail) if x)
-        self._line(f"== {view.state}" + (f": {why}" if why else ""))
-        if view.state in (RunState.PAUSED, RunState.WAITING_APPROVAL):
-            verbs = " · ".join(possible_verbs(view.state, view.reason))
-            how = "" if self.interactive else f"omni-console tell {self.run.id[-4:]} "
-            self._line(f"   {how}{verbs}")
-            if view.offer:
-                self._line(f"   {how}measure: {clean(view.offer)}, then judge again")
-
-    def _on_run_note(self, event: Event) -> None:
-        self._line(f"   {clean(event.data.get('text', ''))}")
-
-    def _on_verdict(self, event: Event) -> None:
-        verdict = next(v for v in self.view.verdicts if v.step == event.step)
-        named = f" → {clean(verdict.outcome)}" if verdict.outcome else ""
-        over = f" OVERRIDDEN by {clean(verdict.overridden)}" if verdict.overridden else ""
-        self._line(f"        GATE {verdict.verdict}{named}{over}")
-        for row in verdict.criteria:
-            self._line(f"        {row['verdict']:>6}  {clean(row['why'])}")
-
-    def _on_outage(self, event: Event) -> None:
-        if event.data.get("down"):
-            back = self.view.restore_s
-            known = f"; a restore takes {format_duration(back)}" if back else ""
-            self._line(f"        BASELINE DOWN{known}; omni-console rollback brings it back")
-
-    def _on_cutover(self, event: Event) -> None:
-        if self.view.cutover:
-            self._line(f"        {cut_over(self.view)}; {BACK}")
-
-    def _on_rung(self, event: Event) -> None:
-        data, step, far = event.data, self.view.step(event.step), ""
-        if "done" in data and step is not None:
-            if not self.pace.due((step.id, step.attempt), step.progress, event.at):
-                return
-            far = f", {step_words(step, event.at)}"
-        if data.get("state") != "begin":
-            lead = f"{data.get('t', 0):6.2f} s  {data.get('rung', ''):<10}"
-            said = clean(data.get("detail", ""), 200)
-            self._line(f"        {lead} {data.get('state', ''):<7} {said}{far}")
-
-    def _on_guard(self, event: Event) -> None:
-        said = self.view.guards[-1]
-        self._line(f"        {event_words(said)}")
-        for text in deeds(said.data):
-            self._line(f"        {text}")
-
-    def _on_verb(self, event: Event) -> None:
-        why = f": {clean(event.data['why'])}" if event.data.get("why") else ""
-        self._line(f"        {clean(event.data['verb'])} by {clean(event.data['who'])}{why}")
-
-    def _on_run_finished(self, event: Event) -> None:
-        self.finished = True
-
     def _conclusion(self) -> tuple[Exit, dict[str, Any]]:
         # not before the first line: a tenth of a second
         from console.frontends.cli.show import way_on
@@ -282,14 +317,7 @@ class Follow:
             for text in way_on(self.run, view, word):
                 self._line(f"   {text}")
             return Exit.HOLD, {**as_json(view), "state": word}
-        code = exit_code(view.state, view.decision)
-        decision = view.decision.word or "none"
-        named = f" ({clean(view.outcome)})" if view.outcome else ""
-        named += " REHEARSAL" if view.rehearsal else ""
-        over = f" OVERRIDDEN by {clean(view.overridden)}" if view.overridden else ""
-        over += "".join(f" DOUBTFUL: {clean(one['words'])}" for one in view.doubts)
-        ended = f"state: {view.state}   exit code: {int(code)}"
-        self._line(f"decision: {decision}{named}{over}   {ended}")
+        code = self.conclude()
         if self.run.report.exists():
             self._line(f"report: {self.run.report}")
         return code, {**as_json(view), "report": str(self.run.report)}

@@ -60,9 +60,12 @@ def as_json(made: Plan) -> dict[str, object]:
     return told
 
 
-def lines(made: Plan, found: Iterable[Finding] = (), looked: Look | None = None) -> list[str]:
+def lines(
+    made: Plan, found: Iterable[Finding] = (), looked: Look | None = None,
+    lease_s: float | None = None,
+) -> list[str]:  # fmt: skip
     """The plan as an operator reads it before starting. `found`: lint findings. `looked`: what
-    would keep a service from starting."""
+    would keep a service from starting. `lease_s`: in place of the playbook's and the site's."""
     model = made.playbook.model
     out = [clean(model.title)]
     if model.objective:
@@ -80,8 +83,8 @@ def lines(made: Plan, found: Iterable[Finding] = (), looked: Look | None = None)
     out += [f"  note       {clean(one)}" for one in (looked.awaited if looked else ())]
     out += [f"  guard      {limit_words(one)}" for one in limits_of(made)]
     out.append(f"  guard      {always_words(made)}")
-    out.append(f"  lease      {lease_terms(lease_of(made, None))}")
-    out += [f"  WARNING    {clean(w)}" for w in warnings(made)]
+    out.append(f"  lease      {lease_terms(lease_of(made, lease_s))}")
+    out += [f"  WARNING    {clean(w)}" for w in warnings(made, lease_s)]
     planned = [s.takes_s for s in made.steps if s.takes_s and not s.implicit]
     if planned:
         known = sum(bool(s.takes_s and s.takes_from) for s in made.steps if not s.implicit)
@@ -102,7 +105,7 @@ def _lint_words(one: Finding) -> str:
     return one.text + (stops if one.severity == "error" else "")
 
 
-def warnings(made: Plan) -> list[str]:
+def warnings(made: Plan, lease_s: float | None = None) -> list[str]:
     """What an operator should know first: missing limits, secrets and paths."""
     found = []
     for name, spec in made.services.items():
@@ -126,7 +129,7 @@ def warnings(made: Plan) -> list[str]:
         if declared.must_exist and not Path(str(value)).exists():
             found.append(f"input {name}: {value} does not exist")
     return [
-        *found, *cutover.misfits(made), *cutover.narrow(made), *short_lease(made),
+        *found, *cutover.misfits(made), *cutover.narrow(made), *short_lease(made, lease_s),
         *guard_warnings(made),
     ]  # fmt: skip
 

@@ -23,11 +23,11 @@ def look_commands(commands: Any) -> None:
     lint.add_argument("--sarif", action="store_true", help="SARIF 2.1.0 on stdout")
     lint.add_argument("--rules", action="store_true", help="every rule: what, why, how to fix it")
     schema = add_command(
-        commands, "schema", "check:schema", "the JSON Schema of a playbook or a site file"
+        commands, "schema", "check:schema", "the JSON Schema of a playbook, a site or a fleet file"
     )
     schema.add_argument(
-        "what", nargs="?", choices=("playbook", "site"), default="playbook", metavar="WHAT",
-        help="playbook (default) or site",
+        "what", nargs="?", choices=("playbook", "site", "fleet"), default="playbook",
+        metavar="WHAT", help="playbook (default), site or fleet",
     )  # fmt: skip
     schema.add_argument(
         "--markdown", action="store_true", help="the format as Markdown (docs/reference/format.md)"

@@ -1,0 +1,1 @@
+"""Several hosts, each with its own console, reached over OpenSSH."""

@@ -1,0 +1,314 @@
+"""The far side: answers one operator's questions on stdio, and ends with its stdin.
+
+It holds nothing and decides nothing: plans, starts and verbs go through what the commands of this
+host use. What acts needs a token that this process gave at most VALID_S ago, by this host's clock:
+a question that was stuck in a dead line and arrives late does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from console.common.clock import Clock
+from console.common.errors import ConsoleError, Exit
+from console.common.files import write_all
+from console.common.paths import module_argv
+from console.common.text import clean, one_line
+from console.fleet.protocol import (
+    VERSION,
+    BridgeError,
+    Lines,
+    failure,
+    hello,
+    line,
+    parsed,
+    refusal,
+)
+from console.journal.run_dir import RunDir, all_runs, find_run
+
+if TYPE_CHECKING:
+    from console.config.site.site import Site
+    from console.journal.store import Event, Reader
+
+IDLE_S = 600.0
+"""A bridge that nobody asks for that long ends: its line may be dead without a word."""
+VALID_S = 10.0
+MOST_EVENTS, MOST_PAGE = 500, 1 << 20
+"""Events, and bytes of them, in one answer; at least one event."""
+TELL_S = 5.0
+WHOLE = frozenset({"abort", "pause"})
+"""Verbs for the run as a whole; all others name the step, attempt and evidence that were seen."""
+BINDS = ("step", "attempt", "evidence")
+
+
+class Bridge:
+    """The questions of one operator. `look`: the state of this host; `site`: its site, loaded when
+    it is wanted."""
+
+    def __init__(
+        self, look: Callable[[], dict[str, Any]], site: Callable[[], Site], clock: Clock,
+        site_file: str = "",
+    ) -> None:  # fmt: skip
+        self._look, self._site, self._clock, self._site_file = look, site, clock, site_file
+        self._tokens: dict[str, tuple[float, str]] = {}
+        self._reader: Reader | None = None
+        self._said: Callable[[str], None] = lambda text: None
+        self._questions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "state": lambda asked: self._look(),
+            "journal": self._journal,
+            "plan": self._plan,
+            "ready": self._ready,
+            "started": self._started,
+            "start": self._start,
+            "tell": self._tell,
+            "rollback": self._rollback,
+        }
+
+    def serve(self, lines: Lines, send: Callable[[bytes], None], version: str, host: str) -> None:
+        """Answer until the input ends, or nobody takes the answers any more."""
+        with contextlib.suppress(OSError, TimeoutError):
+            send(line(hello(version, host)))
+            while True:
+                asked: dict[str, Any] = {}
+                try:
+                    data = lines.next(IDLE_S)
+                    if data is None:
+                        return
+                    asked = parsed(data)
+                    number = asked.get("id")
+                    self._said = lambda text, number=number: send(  # type: ignore[misc]
+                        line({"id": number, "said": clean(text, 1000)})
+                    )
+                    answer = {"id": number, "ok": True, **self.answer(asked)}
+                    data = line(answer)
+                except BridgeError as error:
+                    data = line({"id": asked.get("id"), "ok": False, "error": failure(error)})
+                send(data)
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one question. Raises BridgeError."""
+        name = asked.get("ask")
+        ask = self._questions.get(name) if isinstance(name, str) else None
+        if ask is None:
+            there = ", ".join(self._questions)
+            words = f"no question '{one_line(str(name), 40)}'"
+            raise BridgeError("unknown_question", words, f"there are: {there}")
+        # an emergency asks whatever console is there
+        if name not in ("ready", "rollback") and asked.get("v") != VERSION:
+            raise BridgeError(
+                "version", f"this host speaks version {VERSION} of the bridge, not "
+                f"{one_line(str(asked.get('v')), 20)}", "", "the same omni-console on both sides",
+                Exit.USAGE,
+            )  # fmt: skip
+        try:
+            return ask(asked)
+        except BridgeError:
+            raise
+        except Exception as error:  # the next question is answered whatever this one met
+            raise refusal(failure(error)) from error
+
+    # -- questions that look -----------------------------------------------------------------------
+
+    def _journal(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A page of a run's journal after `since`; with `attend` it renews the run's lease."""
+        from console.journal.lock import closer_alive, runner_alive
+        from console.recovery.rollback.trigger import is_held
+
+        run = _named(asked, exact=False)
+        # first: a runner that ends after this has written its end before the page is read
+        alive = runner_alive(run)
+        goes_on = alive or closer_alive(run) or is_held(run.rollback)
+        status: dict[str, Any] = {}
+        if alive and asked.get("attend") is True:
+            from console.runner import control
+
+            with contextlib.suppress(ConsoleError, OSError):
+                words = {"verb": "status", "attached": True}
+                status = control.send(run.socket, words, TELL_S)
+        events, more = self._page(run, _count(asked, "since"))
+        return {
+            "run": run.id, "events": events, "more": more, "alive": alive, "goes_on": goes_on,
+            "status": status,
+        }  # fmt: skip
+
+    def _page(self, run: RunDir, since: int) -> tuple[list[list[Any]], bool]:
+        from console.journal.store import Reader
+
+        if self._reader is None or self._reader.path != run.journal:
+            if self._reader is not None:
+                self._reader.close()
+            self._reader = Reader(run.journal)
+        found = self._reader.since(since, most=MOST_EVENTS)
+        page: list[list[Any]] = []
+        size = 0
+        for event in found:
+            row = _row(event)
+            size += len(json.dumps(row))
+            if page and size > MOST_PAGE:
+                return page, True
+            if size > MOST_PAGE:  # it alone is too long: its place is kept
+                words = f"an event of {size} bytes is only in the journal on the host"
+                row = [event.seq, event.at, "run.note", event.step, event.attempt, {"text": words}]
+            page.append(row)
+        return page, len(found) == MOST_EVENTS
+
+    def _plan(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """What a playbook would do here, and the hash by which a start names it."""
+        from console.fleet import starts
+
+        one = starts.shown(starts.Wanted.read(asked), self._site())
+        told = starts.told(one)
+        starts.keep(one)
+        return told
+
+    def _started(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The run that a request has started, null for none."""
+        from console.fleet import starts
+
+        run = starts.run_of(_word(asked, "request"))
+        return {"run": run.id if run is not None else None}
+
+    # -- questions that act ------------------------------------------------------------------------
+
+    def _ready(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A token for one question that acts, and the newest run that is here now."""
+        now, run = self._clock.monotonic(), _newest()
+        self._tokens = {k: v for k, v in self._tokens.items() if now - v[0] <= VALID_S}
+        token = secrets.token_hex(8)
+        self._tokens[token] = (now, run)
+        return {"token": token, "valid_s": VALID_S, "run": run}
+
+    def _spend(self, asked: dict[str, Any]) -> str:
+        """The newest run when this token was given. Raises BridgeError if it was too long ago."""
+        given, run = self._tokens.pop(_word(asked, "token"), (float("-inf"), ""))
+        if self._clock.monotonic() - given > VALID_S:
+            raise BridgeError(
+                "too_late", "this came too late, and nothing was done",
+                f"what acts is taken within {VALID_S:.0f} s of `ready`, once",
+            )  # fmt: skip
+        return run
+
+    def _start(self, asked: dict[str, Any]) -> dict[str, Any]:
+        from console.fleet import starts
+
+        request, confirmed = _word(asked, "request"), _word(asked, "hash")
+        self._spend(asked)
+        run, begun = starts.start(
+            request, confirmed, self._site(), lambda text: self._tell_said(text),
+            headless=asked.get("headless") is not False,
+        )  # fmt: skip
+        return {"run": run.id, "begun": begun}
+
+    def _tell(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Give a run a verb, bound to what the operator saw of it."""
+        from console.journal.lock import runner_alive
+        from console.journal.state import VERBS
+        from console.runner import control
+
+        run, verb, seen = _named(asked, exact=True), _word(asked, "verb"), asked.get("seen")
+        self._spend(asked)
+        if verb not in VERBS or verb == "rollback":
+            words = "a rollback is a question of its own" if verb == "rollback" else ""
+            raise BridgeError("unknown_question", f"no verb '{one_line(verb, 40)}' here", words)
+        if not runner_alive(run):
+            raise BridgeError("no_run", f"run {run.id} has no runner any more")
+        table = seen if isinstance(seen, dict) else {}
+        bound = {name: table[name] for name in BINDS if name in table}
+        if verb not in WHOLE and len(bound) < len(BINDS):
+            raise BridgeError("bad_question", f"'{verb}' names step, attempt and evidence as seen")
+        args = {"inputs": asked.get("inputs") or {}, "confirm": str(asked.get("confirm") or "")}
+        message = {"verb": verb, "why": str(asked.get("why") or ""), "args": args, **bound}
+        answer = control.send(run.socket, message, TELL_S)
+        if not answer.get("ok"):
+            why = clean(str(answer.get("error", "")), 300)
+            code = "moved_on" if "moved on" in why else "refused"
+            raise BridgeError(code, f"{verb} refused", why)
+        return {"status": answer}
+
+    def _rollback(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Run this host's own `rollback`, and wait for it. It has a session of its own: with the
+        line lost it goes on to its end."""
+        then = self._spend(asked)
+        if then != (now := _newest()):
+            raise BridgeError("moved_on", f"run {now} has begun meanwhile", f"before it: {then}")
+        site = [f"--site={self._site_file}"] if self._site_file else []
+        child = subprocess.Popen(
+            [*module_argv("console.cli"), "rollback", "--json", *site],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        assert child.stdout is not None
+        assert child.stderr is not None
+        heard: list[bytes] = []
+        reader = threading.Thread(target=lambda: heard.append(child.stdout.read()), daemon=True)  # type: ignore[union-attr]
+        reader.start()
+        for raw in child.stderr:
+            self._tell_said(raw.decode("utf-8", "replace"))
+        code = child.wait()
+        reader.join()
+        results = []
+        for raw in heard[0].splitlines() if heard else ():
+            with contextlib.suppress(ValueError, RecursionError):
+                results.append(json.loads(raw))
+        return {"exit": code, "results": results}
+
+    def _tell_said(self, text: str) -> None:
+        """Pass a line on; a line that is lost keeps nothing from happening."""
+        with contextlib.suppress(OSError):
+            self._said(text)
+
+
+def _newest() -> str:
+    found = all_runs()
+    return found[0].id if found else ""
+
+
+def _named(asked: dict[str, Any], *, exact: bool) -> RunDir:
+    """The run that a question names. `exact`: by its whole id. Raises BridgeError."""
+    name = _word(asked, "run")
+    try:
+        if not name or "/" in name:
+            raise BridgeError("bad_question", "which run?")
+        run = find_run(name)
+    except BridgeError:
+        raise
+    except ConsoleError as error:
+        raise BridgeError("no_run", error.title, error.detail, error.hint) from error
+    if exact and run.id != name:
+        raise BridgeError("no_run", f"'{one_line(name, 60)}' is no whole id of a run here")
+    return run
+
+
+def _word(asked: dict[str, Any], name: str) -> str:
+    value = asked.get(name)
+    if not isinstance(value, str) or len(value) > 200:
+        raise BridgeError("bad_question", f"{name} is missing, or no text")
+    return value
+
+
+def _count(asked: dict[str, Any], name: str) -> int:
+    value = asked.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
+        raise BridgeError("bad_question", f"{name} is no count")
+    return value
+
+
+def _row(event: Event) -> list[Any]:
+    return [event.seq, event.at, event.kind, event.step, event.attempt, event.data]
+
+
+def own_stdio() -> tuple[int, Callable[[bytes], None]]:
+    """The descriptor of the questions, and what takes answers. Whatever else prints on stdout, a
+    library too, comes out on stderr from here on."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return 0, lambda data: write_all(out, data)

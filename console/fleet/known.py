@@ -1,0 +1,125 @@
+"""What was last known of each host, kept on the operator's machine: a host that does not answer is
+unknown since then, and may serve all the same."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.common import paths
+from console.common.errors import ConsoleError
+from console.common.files import write_atomically
+from console.common.text import clean, one_line
+from console.common.units import number
+from console.fleet.inventory import Host
+from console.fleet.line import Line
+from console.fleet.protocol import BridgeError
+from console.journal.run_files import cleaned
+
+PRIVATE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a host. `at`: when it answered last, Unix seconds of this machine, 0.0 for
+    never; `trouble`: why it did not answer now, "" if it did. `refused`: it was reached, and its
+    console could not answer."""
+
+    host: str
+    at: float = 0.0
+    state: dict[str, Any] = field(default_factory=dict)
+    trouble: str = ""
+    refused: bool = False
+
+    @property
+    def since(self) -> str:
+        """`unknown since 12:03`; "" for a host that has answered."""
+        if not self.trouble:
+            return ""
+        return f"unknown since {clock(self.at)}" if self.at else "unknown: it never answered"
+
+    def part(self, name: str) -> dict[str, Any]:
+        """A table of the state; empty where there is none."""
+        found = self.state.get(name)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def back_at(self) -> float | None:
+        """When its lease brings the baseline back unless somebody attaches, by this machine's
+        clock; None if none was counted."""
+        left = number(self.part("guard").get("lease_s"))
+        return self.at + left if left is not None and self.at else None
+
+
+def clock(at: float, now: float | None = None) -> str:
+    """A time of day, with the date where that is another one."""
+    here, today = time.localtime(at), time.localtime(now if now is not None else time.time())
+    return time.strftime("%H:%M" if here[:3] == today[:3] else "%Y-%m-%d %H:%M", here)
+
+
+def look(hosts: tuple[Host, ...], control: Path | None) -> list[Known]:
+    """Ask all hosts at the same time; one that does not answer is as it was last known."""
+    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+        return list(pool.map(lambda host: ask(host, control), hosts))
+
+
+def ask(host: Host, control: Path | None) -> Known:
+    """The state of one host, remembered; never raises for a host that cannot answer."""
+    one = Line(host, control)
+    try:
+        state = one.open().ask("state")
+    except ConsoleError as error:
+        words = one_line(": ".join(filter(None, (error.title, error.detail))), 300)
+        before = last(host.name)
+        return Known(host.name, before.at, before.state, words, isinstance(error, BridgeError))
+    finally:
+        one.close()
+    return remember(host.name, state)
+
+
+def remember(host: str, state: dict[str, Any]) -> Known:
+    found = Known(host, time.time(), cleaned(state))
+    path = _path(host)
+    try:
+        paths.make(path.parent)
+        write_atomically(
+            path, json.dumps({"at": found.at, "state": found.state}), PRIVATE, durable=False
+        )
+    except OSError:
+        pass  # it is known now all the same
+    return found
+
+
+def last(host: str) -> Known:
+    """What was known when the host answered last."""
+    try:
+        data = json.loads(_path(host).read_text("utf-8"))
+        at, state = number(data["at"]), data["state"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return Known(host)
+    return Known(host, at or 0.0, cleaned(state) if isinstance(state, dict) else {})
+
+
+def words_of(one: Known, now: float) -> str:
+    """When a host that cannot be reached has its baseline back by itself, as far as is known."""
+    run, base = one.part("run"), clean(str(one.part("baseline").get("word", "")), 30)
+    if not one.at:
+        return "nothing is known of it"
+    if not run.get("alive"):
+        return f"at {clock(one.at, now)} no run was active, baseline {base or 'unknown'}"
+    name = clean(str(run.get("id", "")), 100)
+    if (back := one.back_at) is not None:
+        word = "comes back" if back > now else "should be back since"
+        at = clock(back, now)
+        return f"the baseline {word} {'at ' if back > now else ''}{at} by the lease of run {name}"
+    if not run.get("outage"):
+        return f"at {clock(one.at, now)} run {name} had not taken the baseline down"
+    return f"run {name} has no lease: the baseline comes back when it ends"
+
+
+def _path(host: str) -> Path:
+    return paths.fleet_dir() / "hosts" / f"{paths.file_name(host)}.json"

@@ -1,0 +1,212 @@
+"""The operator's side of a bridge: one ssh connection for each host, and questions over it.
+
+OpenSSH does everything: the operator's own configuration applies, and every command to a host in
+the next minute shares its connection. A host that does not answer is not known, never down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from console.common.errors import ConsoleError, Exit, UsageError
+from console.common.files import write_all
+from console.common.text import clean, one_line
+from console.fleet.inventory import Host
+from console.fleet.protocol import (
+    HELLO,
+    MOST_NOISE,
+    VERSION,
+    BridgeError,
+    LineLost,
+    Lines,
+    line,
+    parsed,
+    refusal,
+)
+
+CONNECT_S = 10
+PERSIST_S = 60
+ALIVE_S, ALIVE_TIMES = 5, 3
+"""A connection without a word for that long, that many times, is lost."""
+HELLO_S, ANSWER_S, START_S = 25.0, 20.0, 400.0
+"""A start waits for the baseline's completion and the runner's word."""
+ROLLBACK_S = 3600.0
+"""A rollback waits for the load of a model."""
+END_S = 2.0
+SSH_FAILED, NOT_FOUND = 255, (126, 127)
+
+
+def options(control: Path | None) -> list[str]:
+    """What every ssh of the console is told; `control`: where its connections are shared."""
+    given = {
+        "BatchMode": "yes", "ConnectTimeout": CONNECT_S, "ServerAliveInterval": ALIVE_S,
+        "ServerAliveCountMax": ALIVE_TIMES, "ClearAllForwardings": "yes", "ForwardAgent": "no",
+        "ForwardX11": "no", "PermitLocalCommand": "no", "RequestTTY": "no",
+    }  # fmt: skip
+    if control is not None:
+        given |= {
+            "ControlMaster": "auto", "ControlPath": control / "%C", "ControlPersist": PERSIST_S,
+        }  # fmt: skip
+    else:
+        given |= {"ControlMaster": "no", "ControlPath": "none"}
+    return [word for name, value in given.items() for word in ("-o", f"{name}={value}")]
+
+
+def control_dir() -> Path | None:
+    """A private directory for the sockets of shared connections, with a short path: below the
+    user's runtime directory, else in /tmp. None if there is none that is this user's alone."""
+    uid = os.getuid()
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    places = [Path(runtime) / "omni-console"] if runtime.startswith("/") else []
+    for place in (*places, Path(f"/tmp/omni-console.{uid}")):
+        with contextlib.suppress(OSError):
+            place.mkdir(mode=0o700, exist_ok=True)
+            info = os.lstat(place)
+            mine = stat.S_ISDIR(info.st_mode) and info.st_uid == uid and not info.st_mode & 0o077
+            if mine and len(str(place)) < 48:  # a socket's address has 107 bytes
+                return place
+    return None
+
+
+class Line:
+    """A bridge to one host. One thread asks; a line that was lost is opened anew by `open`."""
+
+    def __init__(self, host: Host, control: Path | None) -> None:
+        self.host, self.name = host, host.name
+        self._control = control
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lines: Lines | None = None
+        self._errors: Any = None
+        self._asked = 0
+
+    def open(self) -> Line:
+        """Reach the host's bridge. Raises LineLost, and BridgeError if there is none."""
+        self.close()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        argv = ["ssh", *options(self._control), self.host.ssh, self.host.words("bridge")]
+        try:
+            self._child = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise UsageError("ssh cannot be started", str(error), "install OpenSSH") from error
+        assert self._child.stdout is not None
+        self._lines = Lines(self._child.stdout.fileno())
+        self._hello()
+        return self
+
+    def _hello(self) -> None:
+        """Wait for the host's first word; what a login shell prints before it is skipped."""
+        skipped = 0
+        while skipped < MOST_NOISE:
+            data = self._next(HELLO_S)
+            skipped += len(data)
+            with contextlib.suppress(BridgeError):
+                if HELLO in parsed(data):
+                    return
+        self.close()
+        raise BridgeError(
+            "failed", f"{self.host.name}: no bridge answers", "its login shell prints without end"
+        )
+
+    def ask(
+        self, question: str, limit_s: float = ANSWER_S,
+        said: Callable[[str], None] = lambda text: None, **more: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The answer to one question, within `limit_s` after its last word. Raises LineLost when
+        none comes: whether the host has heard it is then not known. Raises BridgeError for a
+        refusal."""
+        if self._child is None:
+            self.open()
+        child = self._child
+        assert child is not None
+        assert child.stdin is not None
+        self._asked += 1
+        frame = line({"id": self._asked, "v": VERSION, "ask": question, **more})
+        try:
+            write_all(child.stdin.fileno(), frame)
+        except OSError:
+            raise self._lost() from None
+        while True:
+            answer = parsed(self._next(limit_s))
+            if answer.get("id") != self._asked:
+                continue
+            if "said" in answer:
+                said(clean(str(answer["said"]), 1000))
+            elif answer.get("ok") is True:
+                return answer
+            else:
+                raise refusal(answer.get("error"))
+
+    def act(self, question: str, limit_s: float = ANSWER_S, **more: Any) -> dict[str, Any]:
+        """Ask what acts: with a token of a moment ago, so that it does nothing if it arrives
+        late."""
+        token = self.ask("ready")["token"]
+        return self.ask(question, limit_s, token=token, **more)
+
+    def close(self) -> None:
+        """End this bridge; the shared connection stays for a while, for the next command."""
+        child, self._child, self._lines = self._child, None, None
+        if child is None:
+            return
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            child.wait(END_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        self._errors.close()
+
+    def _next(self, limit_s: float) -> bytes:
+        assert self._lines is not None
+        try:
+            data = self._lines.next(limit_s)
+        except TimeoutError:
+            self._kill()
+            self.close()
+            words = f"no answer within {limit_s:.0f} s"
+            raise LineLost(f"{self.host.name} cannot be reached", words) from None
+        if data is None:
+            raise self._lost()
+        return data
+
+    def _kill(self) -> None:
+        """An ssh that waits for a dead connection does not end by itself."""
+        if self._child is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+
+    def _lost(self) -> ConsoleError:
+        """Why the line has ended, from what ssh says."""
+        child, errors = self._child, self._errors
+        code = None
+        if child is not None:
+            try:
+                code = child.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._kill()
+        errors.seek(0)
+        told = [one_line(one) for one in errors.read(8192).decode("utf-8", "replace").splitlines()]
+        words = next((one for one in reversed(told) if one), "the connection ended")
+        self.close()
+        name = self.host.name
+        if code in NOT_FOUND:
+            hint = f"install it there, or name it: hosts: {{{name}: {{command: /path/to/it}}}}"
+            return BridgeError("failed", f"{name} has no omni-console", words, hint, Exit.USAGE)
+        if code == int(Exit.USAGE):
+            hint = "the same omni-console on both sides"
+            return BridgeError("version", f"{name}: its console has no bridge", words, hint)
+        return LineLost(f"{name} cannot be reached", words)

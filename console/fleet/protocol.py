@@ -1,0 +1,151 @@
+"""What operator and host say to each other over `ssh HOST omni-console bridge`: frames on stdio.
+
+A frame is one JSON object on a line of its own, of at most MOST bytes. The host speaks first, with
+its hello; then each question gets exactly one answer, in order, and lines of `said` before it while
+a rollback is under way. Nothing is pushed: the host is silent unless it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from console.common.errors import ConsoleError, Exit
+from console.common.text import clean, one_line
+
+VERSION = 1
+"""Of the frames. Another version is refused for everything but a rollback."""
+MOST = 4 << 20
+"""Most bytes of a frame."""
+MOST_NOISE = 256 * 1024
+"""Most bytes of what a login shell prints before the hello."""
+CHUNK = 1 << 16
+HELLO = "omni-bridge"
+CODES = {one.value: one for one in Exit}
+
+
+class BridgeError(ConsoleError):
+    """A host refused a question. `code` is for programs: `unknown_question`, `bad_frame`,
+    `bad_question`, `too_large`, `too_late`, `moved_on`, `no_run`, `changed`, `not_started`,
+    `version` or `failed`."""
+
+    def __init__(
+        self, code: str, title: str, detail: str = "", hint: str = "", exit_: Exit = Exit.FAILED
+    ) -> None:
+        super().__init__(title, detail, hint)
+        self.code, self.exit_code = code, exit_
+
+
+class LineLost(ConsoleError):
+    """The host cannot be reached, or does not answer in time. It says nothing about the host."""
+
+    exit_code = Exit.HOLD
+
+
+class Asks(Protocol):
+    """A line to a host, as console.fleet.line.Line is one."""
+
+    @property
+    def name(self) -> str: ...
+    def ask(
+        self, question: str, limit_s: float = ..., said: Callable[[str], None] = ..., **more: Any
+    ) -> dict[str, Any]: ...
+    def act(self, question: str, limit_s: float = ..., **more: Any) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+
+def line(frame: dict[str, Any]) -> bytes:
+    """A frame as bytes. Raises BridgeError for one that is too large."""
+    data = json.dumps(frame, separators=(",", ":")).encode() + b"\n"
+    if len(data) > MOST:
+        raise BridgeError("too_large", "a frame is too large", f"{len(data)} bytes of {MOST}")
+    return data
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """A line as a frame. Raises BridgeError."""
+    try:
+        frame = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BridgeError("bad_frame", "a line is no frame", one_line(str(error))) from error
+    if not isinstance(frame, dict):
+        raise BridgeError("bad_frame", "a line is no frame", "expected one JSON object")
+    return frame
+
+
+def hello(version: str, host: str) -> dict[str, Any]:
+    return {HELLO: VERSION, "version": version, "host": host, "limit": MOST}
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """An error as it travels."""
+    if not isinstance(error, ConsoleError):
+        words = f"{type(error).__name__}: {error}"
+        error = BridgeError("failed", "the host cannot answer", one_line(words), "", Exit.INTERNAL)
+    code = error.code if isinstance(error, BridgeError) else "failed"
+    return {
+        "code": code, "title": error.title, "detail": error.detail, "hint": error.hint,
+        "exit": int(error.exit_code),
+    }  # fmt: skip
+
+
+def refusal(found: object) -> BridgeError:
+    """The error that a host has sent, with clean words."""
+    told = found if isinstance(found, dict) else {}
+    words = (clean(str(told.get(name, "")), 300) for name in ("code", "title"))
+    detail = "\n".join(clean(one, 1000) for one in str(told.get("detail", "")).splitlines()[:200])
+    code, title = words
+    given = told.get("exit")
+    exit_ = CODES.get(given, Exit.FAILED) if isinstance(given, int) else Exit.FAILED
+    return BridgeError(
+        code or "failed", title or "the host refused", detail,
+        clean(str(told.get("hint", "")), 300), exit_,
+    )  # fmt: skip
+
+
+class Lines:
+    """Lines from a descriptor, each awaited until a deadline; a line that is too long is refused
+    and skipped, so that the next one is heard."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._fd = descriptor
+        self._data = bytearray()
+        self._skips = False
+
+    def next(self, limit_s: float | None = None) -> bytes | None:
+        """The next line; None at the end of input. Raises TimeoutError, and BridgeError for a line
+        that is too long."""
+        until = None if limit_s is None else time.monotonic() + limit_s
+        scanned = 0
+        while True:
+            end = self._data.find(b"\n", scanned)
+            if end >= 0:
+                found = bytes(self._data[:end])
+                del self._data[: end + 1]
+                if not self._skips:
+                    return found
+                self._skips, scanned = False, 0
+                continue
+            if len(self._data) > MOST:
+                self._data.clear()
+                if not self._skips:
+                    self._skips = True
+                    raise BridgeError("too_large", "a line is too long", f"at most {MOST} bytes")
+            scanned = len(self._data)
+            if not self._more(until):
+                return None
+
+    def _more(self, until: float | None) -> bool:
+        left = None if until is None else until - time.monotonic()
+        if left is not None and (left <= 0 or not select.select([self._fd], [], [], left)[0]):
+            raise TimeoutError
+        try:
+            chunk = os.read(self._fd, CHUNK)
+        except OSError:
+            return False
+        self._data += chunk
+        return bool(chunk)

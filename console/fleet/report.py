@@ -1,0 +1,93 @@
+"""Who decided what on which host: runs of several hosts in one table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from console.common.text import clean
+from console.common.units import format_duration
+from console.fleet.protocol import Asks
+from console.journal.fold import fold
+from console.journal.run_files import cleaned_event
+from console.journal.run_view import RunView
+from console.journal.store import Event, event_of
+from console.render.report.markdown import code, prose, table
+
+HEAD = ("host", "run", "playbook", "started", "by", "decision", "state", "took", "who decided")
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A run on a host; all text is clean. `who`: gates, verbs and overrides with their people, a
+    line each; `trouble`: why the host did not answer."""
+
+    host: str
+    run: str
+    playbook: str = ""
+    created: float = 0.0
+    owner: str = ""
+    decision: str = ""
+    state: str = ""
+    took_s: float | None = None
+    who: tuple[str, ...] = ()
+    trouble: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def events_of(page: dict[str, Any]) -> list[Event]:
+    """The events of a page of a foreign journal, safe to fold and to draw."""
+    rows = page.get("events")
+    return [
+        cleaned_event(event_of(*row)) for row in (rows if isinstance(rows, list) else ())
+        if isinstance(row, list) and len(row) == 6 and type(row[0]) is int
+    ]  # fmt: skip
+
+
+def decided(host: str, line: Asks, name: str) -> Decided:
+    """What a run's journal says of its decision. Raises BridgeError, LineLost."""
+    view, more, run = RunView(), True, name
+    while more:
+        page = line.ask("journal", run=run, since=view.seq)
+        events, run = events_of(page), str(page["run"])
+        fold(events, view)
+        more = page.get("more") is True and bool(events)
+    word = view.decision.word or "no decision"
+    named = f" ({view.outcome})" if view.outcome else ""
+    mark = f" {view.mark}" if view.mark else ""
+    return Decided(
+        host, clean(run, 120), clean(view.playbook, 60), view.created, clean(view.owner, 60),
+        clean(f"{word}{named}{mark}", 100), str(view.state),
+        view.ended - view.created if view.ended and view.created else None, tuple(_who(view)),
+    )  # fmt: skip
+
+
+def _who(view: RunView) -> list[str]:
+    found = [
+        f"gate {one.step}: {one.verdict}"
+        + (f", overridden by {one.overridden}" if one.overridden else "")
+        for one in view.verdicts
+    ]
+    for verb in view.verbs:
+        why = f": {verb.get('why')}" if verb.get("why") else ""
+        found.append(f"{verb.get('verb', '')} by {verb.get('who', '')}{why}")
+    return [clean(one, 300) for one in found]
+
+
+def markdown(found: Sequence[Decided]) -> list[str]:
+    rows = [
+        [prose(one.host), code(one.run), prose(one.playbook), _day(one.created), prose(one.owner),
+         prose(one.decision or one.trouble), prose(one.state),
+         format_duration(one.took_s) if one.took_s is not None else "–",
+         "; ".join(map(prose, one.who)) or "–"]
+        for one in found
+    ]  # fmt: skip
+    return table(HEAD, rows)
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if at else "–"

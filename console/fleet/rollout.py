@@ -1,0 +1,279 @@
+"""A playbook on several hosts, one after the other: the next begins only when the last one was done
+with GO. How far it is lies on the operator's disk, so that the same words go on where an earlier
+call ended, whatever ended it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from console.common import paths
+from console.common.clock import Clock
+from console.common.errors import ConsoleError, Exit, HostBusy, UsageError
+from console.common.files import write_atomically
+from console.common.text import clean, one_line
+from console.fleet.inventory import Host
+from console.fleet.known import clock as time_of
+from console.fleet.known import last, remember, words_of
+from console.fleet.line import START_S
+from console.fleet.protocol import Asks, BridgeError, LineLost
+from console.fleet.report import events_of
+from console.fleet.starts import STARTING, Wanted
+from console.journal.store import Event
+
+VERSION = 1
+PRIVATE = 0o600
+POLL_S = 1.0
+AGAIN_S = (0.5, 1.0, 2.0, 5.0, 15.0)
+"""Seconds between two tries to reach a host; the last one stays."""
+BUSY_S = 120.0
+"""How long a host may be busy with the start whose answer was lost."""
+CLEANUP_S = 5.0
+"""Seconds for a rollback that nobody has begun yet, where a run's runner is gone."""
+
+
+class Viewer(Protocol):
+    """What the events of a run are told to."""
+
+    finished: bool
+
+    def take(self, events: Sequence[Event]) -> None: ...
+    def conclude(self) -> Exit: ...
+
+
+@dataclass
+class Leg:
+    """One host's part. `request` names its start for good; `run` and `hash` are "" until they are
+    known; `exit`: how its run ended, as an exit code, None while it has not."""
+
+    host: str
+    request: str
+    hash: str = ""
+    run: str = ""
+    exit: int | None = None
+
+
+@dataclass
+class Rollout:
+    """What was asked for, and how far it is; `save` makes every change durable before anything
+    else happens."""
+
+    playbook: str
+    digest: str
+    inputs: dict[str, str]
+    fleet: str
+    begun: float
+    legs: list[Leg] = field(default_factory=list)
+    over: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Its file is named by the words of the command, so that the same words find it."""
+        asked = [self.playbook, self.digest, self.inputs, self.fleet, [x.host for x in self.legs]]
+        words = json.dumps(asked, sort_keys=True).encode("utf-8", "surrogatepass")
+        name = f"{paths.file_name(self.playbook)}-{hashlib.sha256(words).hexdigest()[:12]}.json"
+        return paths.fleet_dir() / "rollouts" / name
+
+    def save(self) -> None:
+        """Raises OSError."""
+        paths.make(self.path.parent)
+        data = {"version": VERSION, **asdict(self)}
+        write_atomically(self.path, json.dumps(data, indent=1) + "\n", PRIVATE)
+
+
+def read(path: Path) -> Rollout:
+    """A rollout as it lies on disk. Raises UsageError."""
+    try:
+        data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if data.pop("version") != VERSION:
+            raise ValueError("it is of another version")
+        return Rollout(**{**data, "legs": [Leg(**one) for one in data["legs"]]})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} cannot be read", one_line(str(error)), f"rm {path}") from error
+
+
+def kept() -> list[Rollout]:
+    """Every readable rollout, the newest first."""
+    found = []
+    for path in (paths.fleet_dir() / "rollouts").glob("*.json"):
+        with suppress(UsageError):
+            found.append(read(path))
+    return sorted(found, key=lambda one: one.begun, reverse=True)
+
+
+def opened(wanted: Wanted, fleet: Path, hosts: Sequence[Host], now: float) -> Rollout:
+    """The rollout of these words: the one that is not over, or a new one. Raises UsageError."""
+    digest = hashlib.sha256(wanted.text.encode("utf-8", "surrogatepass")).hexdigest()
+    legs = [Leg(one.name, secrets.token_hex(16)) for one in hosts]
+    made = Rollout(wanted.name, digest, wanted.inputs, str(fleet.resolve()), now, legs)
+    if made.path.exists():
+        before = read(made.path)
+        return made if before.over else before
+    return made
+
+
+@contextmanager
+def held(rollout: Rollout) -> Iterator[None]:
+    """Keep every other process from going on with this rollout. Raises HostBusy, OSError."""
+    paths.make(rollout.path.parent)
+    lock = rollout.path.with_suffix(".lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise HostBusy("this rollout is under way in another terminal") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@dataclass
+class Driver:
+    """Goes from host to host. `line`: makes the line to a host; `agree`: whether a person takes the
+    plan that was just shown; `viewer`: what follows a run on a host."""
+
+    rollout: Rollout
+    wanted: Wanted
+    line: Callable[[Host], Asks]
+    say: Callable[[str], None]
+    agree: Callable[[Host, dict[str, Any]], bool]
+    viewer: Callable[[Host], Viewer]
+    clock: Clock
+    headless: bool = True
+
+    def go(self, hosts: Sequence[Host]) -> Exit:
+        """Every host in turn; the exit code is the last run's. Raises BridgeError for a host that
+        refuses: nothing has begun on it then."""
+        code = Exit.OK
+        for host, leg in zip(hosts, self.rollout.legs, strict=True):
+            if leg.exit is None:
+                self._one(host, leg)
+            code = Exit(leg.exit if leg.exit is not None else Exit.FAILED)
+            if code is not Exit.OK:
+                left = [one.host for one in self.rollout.legs if one.exit is None]
+                if left:
+                    self.say(f"stopped at {host.name}: not begun on {', '.join(left)}")
+                break
+        self.rollout.over = True
+        self.rollout.save()
+        return code
+
+    def _one(self, host: Host, leg: Leg) -> None:
+        at = _Reached(self.line(host), self.say, self.clock)
+        try:
+            self.say(f"== {host.name}")
+            if not leg.run:
+                leg.run = at.insist("started", request=leg.request)["run"] or ""
+            if not leg.run and not self._begun(at, host, leg):
+                leg.exit = int(Exit.FAILED)
+            else:
+                self.rollout.save()
+                leg.exit = int(self._follow(at, host, leg))
+            self.rollout.save()
+        finally:
+            at.line.close()
+
+    def _begun(self, at: _Reached, host: Host, leg: Leg) -> bool:
+        """Plan, have the plan confirmed, start. False if nobody agreed. Raises BridgeError."""
+        plan = at.insist("plan", **_asked(self.wanted, host))
+        if problems := [clean(str(one), 1000) for one in plan.get("problems") or ()]:
+            words = f"{host.name}: a run would be refused; nothing was started"
+            raise BridgeError("not_started", words, "\n".join(problems), "", Exit.LINT)
+        if not self.agree(host, plan):
+            self.say(f"nothing was started on {host.name}")
+            return False
+        leg.hash = str(plan["hash"])
+        self.rollout.save()
+        leg.run = self._started(at, leg)
+        return True
+
+    def _started(self, at: _Reached, leg: Leg) -> str:
+        """Start, again and again until it is known which run it is: the request is the same, so
+        that the host starts one run whatever is lost. Raises BridgeError."""
+        lost_at: float | None = None
+        while True:
+            try:
+                return str(at.line.act(
+                    "start", START_S, request=leg.request, hash=leg.hash, headless=self.headless
+                )["run"])  # fmt: skip
+            except LineLost as error:
+                lost_at = self.clock.monotonic()
+                at.lost(error)
+            except BridgeError as error:
+                # a start whose answer was lost may still be under way there
+                waits = lost_at is not None and self.clock.monotonic() - lost_at < BUSY_S
+                if error.code != STARTING and not (waits and error.exit_code is Exit.BUSY):
+                    raise
+                self.clock.sleep(POLL_S)
+            found = at.insist("started", request=leg.request)["run"]
+            if found:
+                return str(found)
+
+    def _follow(self, at: _Reached, host: Host, leg: Leg) -> Exit:
+        """Follow a run to its end and renew its lease; with the line lost it goes on there."""
+        seen, seq, gone_since = self.viewer(host), 0, None
+        self.say(f"run {clean(leg.run, 100)} on {host.name}")
+        while not seen.finished:
+            page = at.insist("journal", run=leg.run, since=seq, attend=True)
+            events = events_of(page)
+            seen.take(events)
+            seq = max([seq, *(one.seq for one in events)])
+            if page.get("more") or seen.finished:
+                continue
+            now = self.clock.monotonic()
+            gone_since = None if page.get("goes_on") else gone_since or now
+            if gone_since is not None and now - gone_since > CLEANUP_S:
+                self.say(f"{host.name}: the runner is gone, its run is interrupted")
+                return Exit.HOLD
+            self.clock.sleep(POLL_S)
+        with suppress(ConsoleError):
+            remember(host.name, at.line.ask("state"))
+        return seen.conclude()
+
+
+class _Reached:
+    """A line that is opened anew for as long as it takes; what is asked over it may be repeated."""
+
+    def __init__(self, line: Asks, say: Callable[[str], None], clock: Clock) -> None:
+        self.line, self._say, self._clock = line, say, clock
+        self._tries = 0
+        self._answered = 0.0
+
+    def insist(self, question: str, **more: Any) -> dict[str, Any]:
+        """The answer, however long the host is out of reach. Raises BridgeError."""
+        while True:
+            try:
+                answer = self.line.ask(question, **more)
+            except LineLost as error:
+                self.lost(error)
+                continue
+            if self._tries > 1:
+                self._say(f"{self.line.name} answers again")
+            self._tries, self._answered = 0, self._clock.now()
+            return answer
+
+    def lost(self, error: LineLost) -> None:
+        """Say once that the host is unknown from now on, and wait until the next try."""
+        name = self.line.name
+        self._tries += 1
+        if self._tries == 2:  # a connection that was only cut is back at once, and costs no words
+            since = self._answered or last(name).at
+            words = f"unknown since {time_of(since)}" if since else "unknown: it never answered"
+            self._say(f"{name}: {words} ({error.detail})")
+            self._say(f"  what runs there goes on; {words_of(last(name), self._clock.now())}")
+        self._clock.sleep(AGAIN_S[min(self._tries, len(AGAIN_S)) - 1])
+
+
+def _asked(wanted: Wanted, host: Host) -> dict[str, Any]:
+    """The playbook as it travels; a lease of the command line goes before the fleet file's."""
+    lease_s = wanted.lease_s if wanted.lease_s is not None else host.lease_s
+    return {**asdict(wanted), "lease_s": lease_s}

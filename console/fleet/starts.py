@@ -1,0 +1,269 @@
+"""On a host: the plans that were shown to an operator far away, and the runs that their requests
+started. Both are kept on disk before anything begins, so that a request that is repeated after a
+lost line finds its run and never starts a second one."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from console.common import paths
+from console.common.errors import ConsoleError, Exit, InvalidFile, UsageError
+from console.common.files import write_atomically
+from console.common.text import clean, one_line
+from console.config.site.schedule import LEAST_LEASE_S
+from console.fleet.protocol import BridgeError
+from console.journal.run_dir import RunDir, all_runs
+from console.runner.launch import REQUEST, begin
+
+if TYPE_CHECKING:
+    from console.config.playbook.playbook import Playbook
+    from console.config.site.site import Site
+    from console.runner.prepare.plan import Plan
+
+PRIVATE = 0o600
+USUAL_LEASE_S = 1800.0
+"""The lease of a run from afar that takes the baseline down, where nobody gives another one."""
+KEPT = 200
+"""Most plans and requests that are kept, each."""
+STARTING = "starting"
+"""The code of a start that is refused while another one is under way."""
+LETTERS = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an operator far away wants to run. `shipped`: the playbook came with the console, so
+    that its paths are relative to where the shipped ones lie; else they are to the site file's
+    directory."""
+
+    name: str
+    text: str
+    inputs: dict[str, str] = field(default_factory=dict)
+    lease_s: float | None = None
+    yes: bool = False
+    shipped: bool = False
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> Wanted:
+        """Raises BridgeError for a question that does not hold together."""
+        inputs, lease_s = found.get("inputs", {}), found.get("lease_s")
+        sound = (
+            isinstance(found.get("text"), str)
+            and isinstance(inputs, dict) and all(isinstance(one, str) for one in inputs.values())
+            and (lease_s is None or (isinstance(lease_s, int | float) and lease_s is not True))
+        )  # fmt: skip
+        if not sound:
+            raise BridgeError("bad_question", "no playbook, or inputs that are no text")
+        if lease_s is not None and lease_s < LEAST_LEASE_S:
+            raise BridgeError("bad_question", f"a lease is at least {LEAST_LEASE_S:.0f} s")
+        return cls(
+            paths.file_name(one_line(str(found.get("name") or "playbook"), 60)), found["text"],
+            dict(inputs), lease_s, found.get("yes") is True, found.get("shipped") is True,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A plan as it is shown. `hash`: of all that decides what will run; `digest`: of playbook and
+    site alone, which the start is held against."""
+
+    wanted: Wanted
+    playbook: Playbook
+    site: Site
+    made: Plan
+    lease_s: float
+    hash: str
+    digest: str
+
+
+def shown(wanted: Wanted, site: Site) -> Shown:
+    """Plan what is wanted, with this host's site. Raises InvalidFile, UsageError."""
+    from console.config.locate import shipped
+    from console.config.playbook.load import load_playbook
+    from console.journal.history import usual
+    from console.runner.guard.limits import lease_of
+    from console.runner.prepare.baseline import restore_time
+    from console.runner.prepare.catalog import digest
+    from console.runner.prepare.plan import make_plan
+
+    playbook = load_playbook(
+        _kept_text(wanted), wanted.inputs, site_services=frozenset(site.model.services),
+        aliases=site.model.names, offers=site.offers,
+        base=shipped() if wanted.shipped else site.base,
+    )  # fmt: skip
+    past = usual(playbook.name, site.name)
+    made = make_plan(playbook, site, restore_time(site.name), history=past)
+    lease_s = lease_of(made, wanted.lease_s)
+    if made.takes_down and not lease_s:
+        lease_s = USUAL_LEASE_S
+    whole = digest(playbook, site)
+    words = json.dumps([whole, wanted.inputs, lease_s, wanted.yes, wanted.shipped], sort_keys=True)
+    return Shown(
+        wanted, playbook, site, made, lease_s, hashlib.sha256(words.encode()).hexdigest(), whole
+    )
+
+
+def told(one: Shown) -> dict[str, Any]:
+    """A plan as an answer: its lines, what a start would be refused for, and its hash."""
+    from console.checks.lint.rule import facts_of
+    from console.runner.prepare import admission, plan_text, startable
+
+    found = admission.told(one.playbook, facts_of(one.site))
+    looked = startable.look(one.playbook, one.site)
+    hide = one.made.known.text
+    stops = [hide(f"lint: {x.text}") for x in found if x.severity == "error"]
+    stops += [hide(words.words) for words in admission.blockers(one.made)]
+    stops += [hide(str(problem)) for problem in looked.problems]
+    return {
+        "lines": plan_text.lines(one.made, found, looked, lease_s=one.lease_s),
+        "problems": [clean(words, 1000) for words in stops],
+        "takes_down": one.made.takes_down, "lease_s": one.lease_s, "hash": one.hash,
+        "site": one.site.name, "playbook": one.playbook.name,
+    }  # fmt: skip
+
+
+# -- what is kept ----------------------------------------------------------------------------------
+
+
+def _kept_text(wanted: Wanted) -> Path:
+    """The playbook as a file: runs and messages name it."""
+    content = hashlib.sha256(wanted.text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    path = paths.bridge_dir() / "playbooks" / content / f"{wanted.name}.yaml"
+    if not path.exists():
+        paths.make(path.parent)
+        write_atomically(path, wanted.text, PRIVATE)
+    return path
+
+
+def keep(one: Shown) -> None:
+    """Keep a plan that is about to be shown: its hash is all that a start names."""
+    path = paths.bridge_dir() / "plans" / f"{one.hash}.json"
+    paths.make(path.parent)
+    write_atomically(path, json.dumps(asdict(one.wanted)), PRIVATE)
+    _prune(path.parent)
+
+
+def kept(confirmed: str, site: Site) -> Shown:
+    """The plan with this hash, made anew. Raises BridgeError if it is another one by now."""
+    path = paths.bridge_dir() / "plans" / f"{_plain(confirmed)}.json"
+    try:
+        wanted = Wanted(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise BridgeError(
+            "changed", "this host has shown no such plan", one_line(str(error)), "plan again"
+        ) from error
+    try:
+        one = shown(wanted, site)
+    except (InvalidFile, UsageError) as error:
+        raise BridgeError(
+            "changed", "the plan holds no longer", str(error), "plan again"
+        ) from error
+    if one.hash != confirmed:
+        raise BridgeError(
+            "changed", "the site of this host has changed since its plan was shown", "",
+            "read the plan again",
+        )  # fmt: skip
+    return one
+
+
+def _prune(directory: Path) -> None:
+    """Keep the newest; a request whose run is gone can be forgotten, too."""
+    with suppress(OSError):
+        found = sorted(directory.glob("*.json"), key=lambda one: one.stat().st_mtime, reverse=True)
+        for old in found[KEPT:]:
+            old.unlink()
+
+
+def _plain(word: str) -> str:
+    """A hash or a request id as a file name. Raises BridgeError."""
+    if not 8 <= len(word) <= 64 or not LETTERS.issuperset(word):
+        raise BridgeError("bad_question", "expected 8 to 64 hexadecimal digits")
+    return word
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def run_of(request: str) -> RunDir | None:
+    """The run that a request has started; a directory whose runner never began is none. Raises
+    BridgeError if there was one, and its directory is gone."""
+    from console.journal.lock import runner_alive
+    from console.journal.run_files import NEVER_BEGAN, read_view, word_of
+
+    started = _record(request)
+    for run in all_runs():
+        if run.id == started:
+            return run
+        try:
+            mine = (run.path / REQUEST).read_text("utf-8").strip() == request
+        except (OSError, ValueError):
+            continue
+        if mine:
+            with suppress(ConsoleError):
+                if word_of(run, read_view(run), runner_alive(run)) != NEVER_BEGAN:
+                    return run
+    if started:
+        raise BridgeError("gone", f"run {clean(started, 100)} was started, and is no more there")
+    return None
+
+
+def start(
+    request: str, confirmed: str, site: Site, say: Callable[[str], None], *, headless: bool
+) -> tuple[RunDir, bool]:
+    """The run of this request, and whether it was started now. Raises BridgeError, NotStarted and
+    what else keeps a run from starting; then there is none, and the request may be repeated."""
+    with _one_at_a_time():
+        run = run_of(request)
+        if run is None:
+            one = kept(confirmed, site)
+            _write(request, confirmed, "")
+            run, begun = begin(
+                one.site, one.playbook, one.wanted.inputs, step=False, say=say, yes=one.wanted.yes,
+                headless=headless, expect=one.digest, lease_s=one.lease_s, request=request,
+            ), True  # fmt: skip
+        else:
+            begun = False
+        _write(request, confirmed, run.id)
+        return run, begun
+
+
+def _record(request: str) -> str:
+    """The run that a request is known to have started, "" for none."""
+    path = paths.bridge_dir() / "requests" / f"{_plain(request)}.json"
+    try:
+        return str(json.loads(path.read_text("utf-8"))["run"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
+
+
+def _write(request: str, confirmed: str, run: str) -> None:
+    path = paths.bridge_dir() / "requests" / f"{_plain(request)}.json"
+    paths.make(path.parent)
+    write_atomically(path, json.dumps({"hash": confirmed, "run": run}), PRIVATE)
+    _prune(path.parent)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """A request that is repeated while its start is under way is refused, and asks again. The
+    kernel lets go of a dead one's lock. Raises BridgeError."""
+    paths.make(paths.bridge_dir())
+    path = paths.bridge_dir() / "lock"
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            words = "a run is being started on this host"
+            raise BridgeError(STARTING, words, "", "ask again", Exit.BUSY) from error
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,1 @@
+"""`fleet`, and `bridge`, its far side."""

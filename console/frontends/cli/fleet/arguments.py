@@ -1,0 +1,76 @@
+"""The arguments of `fleet` and `bridge`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from console.frontends.cli.commands.running import VERBS
+from console.frontends.cli.parser import PLAYBOOK_HELP, add_command, add_input
+
+FLEET_HELP = "fleet file (default: $OMNI_FLEET, else ~/.config/omni-console/fleet.yaml)"
+NAMES = frozenset({"fleet", "bridge"})
+TOLD = tuple(one for one in VERBS if one not in ("rollback", "status"))
+"""What a run on another host can be told; a rollback is a command of its own."""
+
+
+def fleet_commands(commands: Any) -> None:
+    fleet = add_command(
+        commands, "fleet", "fleet.commands:fleet",
+        "several hosts over ssh: what each does; run, roll back and report on them",
+    )  # fmt: skip
+    _add_fleet(fleet)
+    parts = fleet.add_subparsers(metavar="PART")
+    run = add_command(
+        parts, "run", "fleet.commands:run",
+        "run a playbook on one host after the other; the next only after GO",
+    )  # fmt: skip
+    run.add_argument("playbook", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
+    _add_on(run)
+    add_input(run)
+    run.add_argument(
+        "--yes", action="store_true",
+        help="take every plan, and approve whatever a run asks (recorded)",
+    )  # fmt: skip
+    run.add_argument(
+        "--lease", metavar="TIME",
+        help="bring the baseline back when the line has been lost for TIME (default: the fleet "
+        "file's, the playbook's, the site's, else 30m)",
+    )  # fmt: skip
+    tell = add_command(
+        parts,
+        "tell",
+        "fleet.commands:tell",
+        "tell the active run of a host: next, approve, abort …",
+    )
+    tell.add_argument("host", metavar="HOST", help="a host of the fleet file")
+    tell.add_argument("verb", metavar="VERB", help=f"one of {', '.join(TOLD)}", choices=TOLD)
+    tell.add_argument("--reason", default="", metavar="TEXT", help="why (skip needs it)")
+    tell.add_argument("--confirm", default="", metavar="WORD", help="the word an approval asks for")
+    back = add_command(
+        parts, "rollback", "fleet.commands:rollback",
+        "bring a host's baseline back now, by its own rollback; never queued",
+    )  # fmt: skip
+    back.add_argument("host", nargs="?", default="", metavar="HOST", help="a host, or several: A,B")
+    back.add_argument("--all", action="store_true", help="every host")
+    report = add_command(
+        parts, "report", "fleet.commands:report", "who decided what on which host, as Markdown"
+    )
+    report.add_argument(
+        "run", nargs="*", metavar="RUN", help="runs by their ids (default: the newest rollout)"
+    )
+    for part in (run, tell, back, report):
+        _add_fleet(part)
+    add_command(
+        commands, "bridge", "fleet.bridge:bridge",
+        "the far side of `fleet`: answers questions on stdio, ends with its stdin", site=True,
+        data=False,
+    )  # fmt: skip
+
+
+def _add_fleet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fleet", metavar="FILE", help=FLEET_HELP)
+
+
+def _add_on(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--on", required=True, metavar="HOSTS", help="A,B in this order, or all")
