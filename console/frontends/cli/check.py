@@ -28,6 +28,7 @@ from console.config.playbook.verdict import Verdict
 
 if TYPE_CHECKING:
     import docker
+    from pydantic import BaseModel
 
     from console.checks.preflight.architecture.support import Engine
     from console.checks.preflight.sources.assistant import BuildAsk
@@ -371,7 +372,10 @@ def schema(args: Namespace) -> int:
     from console.config.validation import json_schema
     from console.fleet.inventory import FleetModel
 
-    others = {"site": (SiteModel, "reference/site"), "fleet": (FleetModel, "how-to/fleet")}
+    others: dict[str, tuple[type[BaseModel], str]] = {
+        "site": (SiteModel, "reference/site"),
+        "fleet": (FleetModel, "how-to/fleet"),
+    }
     model, page = others.get(args.what, (None, ""))
     if args.markdown and model is not None:
         words = f"schema {args.what} --markdown"

@@ -1,0 +1,130 @@
+"""Several hosts on one machine: each a real sshd with a home, an engine and a baseline of its own;
+and an operator, who knows them by their aliases."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.runner.e2e.sites import host_site
+from tests.runner.e2e.world import COMMAND, LIMIT_S, Outcome, World
+from tests.testbed.ssh import Ssh, sshd
+
+
+@dataclass
+class Box:
+    """One host; `command` is what its login shell runs."""
+
+    name: str
+    world: World
+    ssh: Ssh
+    command: Path
+
+
+@dataclass
+class Operator:
+    """A machine with nothing but ssh and the console. `runtime`: where connections are shared."""
+
+    root: Path
+    runtime: Path
+    boxes: dict[str, Box]
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMNI_", "XDG_"))}
+        places = {f"XDG_{x.upper()}_HOME": str(self.root / x) for x in ("config", "state", "cache")}
+        path = f"{self.root / 'bin'}:{os.environ['PATH']}"
+        return {**kept, **places, "XDG_RUNTIME_DIR": str(self.runtime), "PATH": path}
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state/omni-console"
+
+    def fleet(self, *args: str) -> Outcome:
+        done = subprocess.run(
+            [COMMAND, "fleet", *args], env=self.env, cwd=self.root, timeout=LIMIT_S,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [COMMAND, "fleet", *args], env=self.env, cwd=self.root, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def write(self, name: str, text: str) -> str:
+        path = self.root / name
+        path.write_text(text)
+        return str(path)
+
+    def cut(self, name: str) -> None:
+        """End the shared connection to a host, as a dead line does."""
+        control = self.runtime / "omni-console/%C"
+        subprocess.run(
+            ["ssh", "-o", f"ControlPath={control}", "-O", "exit", name],
+            env=self.env, capture_output=True, check=False,
+        )  # fmt: skip
+
+
+@contextmanager
+def hosts(root: Path, model: Path, names: Sequence[str], *, baseline: bool = True) -> Iterator[Operator]:
+    """The operator of hosts with these names, whose baselines serve. Raises Unavailable."""
+    with ExitStack() as stack:
+        runtime = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="of")))
+        boxes: dict[str, Box] = {}
+        operator = Operator(root / "operator", runtime, boxes)
+        for part in ("bin", "config/omni-console"):
+            (operator.root / part).mkdir(parents=True)
+        for name in names:
+            place = root / name
+            (place / "ssh").mkdir(parents=True)
+            (place / "world").mkdir()
+            world = World(place / "world", model)
+            stack.callback(world.close)
+            world.site.write_text(host_site(world))
+            if baseline:
+                world.bring_up()
+            login = stack.enter_context(sshd(place / "ssh"))
+            stack.callback(operator.cut, name)
+            boxes[name] = Box(name, world, login, _command(place, world))
+        _ssh(operator)
+        yield operator
+
+
+def _command(place: Path, world: World) -> Path:
+    """The console of a host: it is given its own home, and nothing of this process's."""
+    (place / "home").mkdir()
+    kept = {k: v for k, v in world.env.items() if k.startswith(("OMNI_", "XDG_", "PYTHON"))}
+    env = {**kept, "HOME": str(place / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    words = shlex.join(f"{key}={value}" for key, value in env.items())
+    path = place / "omni-console"
+    where = shlex.quote(str(world.root))
+    path.write_text(f'#!/bin/sh\ncd {where}\nexec env -i {words} {shlex.quote(COMMAND)} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def _ssh(operator: Operator) -> None:
+    """The operator's ssh configuration, and the fleet file that names its aliases."""
+    rows, listed = [], []
+    for name, box in operator.boxes.items():
+        options = {
+            "HostName": "127.0.0.1", "Port": box.ssh.port, "User": box.ssh.user,
+            "IdentityFile": box.ssh.key, "IdentitiesOnly": "yes", "StrictHostKeyChecking": "no",
+            "UserKnownHostsFile": "/dev/null", "LogLevel": "ERROR",
+        }  # fmt: skip
+        rows += [f"Host {name}", *(f"  {key} {value}" for key, value in options.items())]
+        listed.append(f"  {name}: {{command: {box.command}}}")
+    config = operator.root / "ssh_config"
+    config.write_text("\n".join(rows) + "\n")
+    program = operator.root / "bin/ssh"
+    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
+    program.chmod(0o755)
+    file = operator.root / "config/omni-console/fleet.yaml"
+    file.write_text("schema: omni.fleet/v1\nhosts:\n" + "\n".join(listed) + "\n")
