@@ -240,20 +240,21 @@ class Bridge:
         if then != (now := _newest()):
             raise BridgeError("moved_on", f"run {now} has begun meanwhile", f"before it: {then}")
         site = [f"--site={self._site_file}"] if self._site_file else []
-        child = subprocess.Popen(
+        heard: list[bytes] = []
+        with subprocess.Popen(
             [*module_argv("console.cli"), "rollback", "--json", *site],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
-        )  # fmt: skip
-        assert child.stdout is not None
-        assert child.stderr is not None
-        heard: list[bytes] = []
-        reader = threading.Thread(target=lambda: heard.append(child.stdout.read()), daemon=True)  # type: ignore[union-attr]
-        reader.start()
-        for raw in child.stderr:
-            self._tell_said(raw.decode("utf-8", "replace"))
-        code = child.wait()
-        reader.join()
+        ) as child:  # fmt: skip
+            out, said = child.stdout, child.stderr
+            assert out is not None
+            assert said is not None
+            reader = threading.Thread(target=lambda: heard.append(out.read()), daemon=True)
+            reader.start()
+            for raw in said:
+                self._tell_said(raw.decode("utf-8", "replace"))
+            code = child.wait()
+            reader.join()
         results = []
         for raw in heard[0].splitlines() if heard else ():
             with contextlib.suppress(ValueError, RecursionError):

@@ -32,7 +32,7 @@ from console.journal.store import Event
 VERSION = 1
 PRIVATE = 0o600
 POLL_S = 1.0
-AGAIN_S = (0.5, 1.0, 2.0, 5.0, 15.0)
+AGAIN_S = (0.2, 1.0, 2.0, 5.0)
 """Seconds between two tries to reach a host; the last one stays."""
 BUSY_S = 120.0
 """How long a host may be busy with the start whose answer was lost."""

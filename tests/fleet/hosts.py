@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,8 @@ from pathlib import Path
 from tests.runner.e2e.sites import host_site
 from tests.runner.e2e.world import COMMAND, LIMIT_S, Outcome, World
 from tests.testbed.ssh import Ssh, sshd
+
+CUTTER = Path(__file__).with_name("cutter.py")
 
 
 @dataclass
@@ -58,6 +61,11 @@ class Operator:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
+    @property
+    def cuts(self) -> Path:
+        """The breaks of the line that are still to come, for tests/fleet/cutter.py."""
+        return self.root / "cuts"
+
     def write(self, name: str, text: str) -> str:
         path = self.root / name
         path.write_text(text)
@@ -73,7 +81,9 @@ class Operator:
 
 
 @contextmanager
-def hosts(root: Path, model: Path, names: Sequence[str], *, baseline: bool = True) -> Iterator[Operator]:
+def hosts(
+    root: Path, model: Path, names: Sequence[str], *, baseline: bool = True
+) -> Iterator[Operator]:
     """The operator of hosts with these names, whose baselines serve. Raises Unavailable."""
     with ExitStack() as stack:
         runtime = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="of")))
@@ -124,7 +134,9 @@ def _ssh(operator: Operator) -> None:
     config = operator.root / "ssh_config"
     config.write_text("\n".join(rows) + "\n")
     program = operator.root / "bin/ssh"
-    program.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
+    operator.cuts.write_text("")
+    words = [sys.executable, "-S", "-E", CUTTER, operator.cuts, shutil.which("ssh"), "-F", config]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
     program.chmod(0o755)
     file = operator.root / "config/omni-console/fleet.yaml"
     file.write_text("schema: omni.fleet/v1\nhosts:\n" + "\n".join(listed) + "\n")

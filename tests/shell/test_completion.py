@@ -108,7 +108,7 @@ def bash(place: Path) -> Offers:
         (["run", "demo", "--input", "candidate", "=", "slow", "--y"], ["--yes"]),
         (["run", "--input", "candidate", "=", "slow", "my-"], ["my-trial"]),
         (["run", "baseline-verify", "--input", "reports", "=", "bi"], ["bin/"]),
-        (["schema", ""], ["playbook", "site"]),
+        (["schema", ""], ["playbook", "site", "fleet"]),
     ],
     ids=lambda words: " ".join(words),
 )  # fmt: skip

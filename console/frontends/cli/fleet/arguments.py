@@ -21,22 +21,7 @@ def fleet_commands(commands: Any) -> None:
     )  # fmt: skip
     _add_fleet(fleet)
     parts = fleet.add_subparsers(metavar="PART")
-    run = add_command(
-        parts, "run", "fleet.commands:run",
-        "run a playbook on one host after the other; the next only after GO",
-    )  # fmt: skip
-    run.add_argument("playbook", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
-    _add_on(run)
-    add_input(run)
-    run.add_argument(
-        "--yes", action="store_true",
-        help="take every plan, and approve whatever a run asks (recorded)",
-    )  # fmt: skip
-    run.add_argument(
-        "--lease", metavar="TIME",
-        help="bring the baseline back when the line has been lost for TIME (default: the fleet "
-        "file's, the playbook's, the site's, else 30m)",
-    )  # fmt: skip
+    run = _run(parts)
     tell = add_command(
         parts,
         "tell",
@@ -68,9 +53,25 @@ def fleet_commands(commands: Any) -> None:
     )  # fmt: skip
 
 
+def _run(parts: Any) -> argparse.ArgumentParser:
+    run = add_command(
+        parts, "run", "fleet.commands:run",
+        "run a playbook on one host after the other; the next only after GO",
+    )  # fmt: skip
+    run.add_argument("playbook", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
+    run.add_argument("--on", required=True, metavar="HOSTS", help="A,B in this order, or all")
+    add_input(run)
+    run.add_argument(
+        "--yes", action="store_true",
+        help="take every plan, and approve whatever a run asks (recorded)",
+    )  # fmt: skip
+    run.add_argument(
+        "--lease", metavar="TIME",
+        help="bring the baseline back when the line has been lost for TIME (default: the fleet "
+        "file's, the playbook's, the site's, else 30m)",
+    )  # fmt: skip
+    return run
+
+
 def _add_fleet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fleet", metavar="FILE", help=FLEET_HELP)
-
-
-def _add_on(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--on", required=True, metavar="HOSTS", help="A,B in this order, or all")

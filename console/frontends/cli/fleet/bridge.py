@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from argparse import Namespace
+from typing import Any
 
 from console.common.clock import SystemClock
 from console.common.errors import Exit
@@ -17,12 +18,15 @@ from console.frontends.cli.arguments import VERSION
 
 def bridge(args: Namespace) -> int:
     """Answer questions until stdin ends."""
-    from console.frontends.cli.fleet.state import state_of
+
+    def look() -> dict[str, Any]:
+        # not before the hello: an emergency needs none of it
+        from console.frontends.cli.fleet.state import state_of
+
+        return state_of(args.site)
 
     source, send = own_stdio()
-    far = Bridge(
-        lambda: state_of(args.site), lambda: site_of(args.site), SystemClock(),
-        args.site or os.environ.get("OMNI_SITE", ""),
-    )  # fmt: skip
+    named = args.site or os.environ.get("OMNI_SITE", "")
+    far = Bridge(look, lambda: site_of(args.site), SystemClock(), named)
     far.serve(Lines(source), send, VERSION, clean(socket.gethostname(), 100))
     return int(Exit.OK)

@@ -1,0 +1,135 @@
+"""Plans for an operator far away, and starts that no lost line can double."""
+
+from typing import Any
+
+import pytest
+
+from console.common.errors import HostBusy
+from console.fleet import bridge as far
+from console.fleet import starts
+from console.fleet.protocol import BridgeError
+from console.journal.run_dir import RunDir
+from tests.fleet.far import SITE, Far, Json, new_run, plan
+
+REQUESTED = "ab" * 16
+
+
+def test_a_plan_is_made_with_the_site_of_the_host_and_has_a_lease(host: Far) -> None:
+    told = plan(host)
+    assert told["takes_down"] is True
+    assert told["lease_s"] == starts.USUAL_LEASE_S
+    assert any("site       local" in line for line in told["lines"])
+    assert any("lease      30 min" in line for line in told["lines"])
+    assert any("hello 3" in line for line in told["lines"])
+    hashes = {told["hash"], plan(host, inputs={"n": "4"})["hash"], plan(host, yes=True)["hash"],
+              plan(host, lease_s=600.0)["hash"]}  # fmt: skip
+    assert len(hashes) == 4, "all that decides what runs is in the hash"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"text": 7}, "no playbook"), ({"inputs": {"n": 3}}, "no text"),
+        ({"lease_s": 5.0}, "at least 60"), ({"lease_s": True}, "no playbook"),
+        ({"text": "schema: x", "inputs": {}}, "cannot be used"),
+        ({"inputs": {"m": "1"}}, "unknown input 'm'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_is_refused(host: Far, more: Json, words: str) -> None:
+    with pytest.raises(BridgeError, match=words):
+        plan(host, **more)
+
+
+def test_a_start_names_the_plan_that_was_shown(host: Far) -> None:
+    told = plan(host, yes=True)
+    made = host.act("start", request=REQUESTED, hash=told["hash"], headless=True)
+    (one,) = host.begun
+    assert made["begun"] is True
+    assert (one["yes"], one["lease_s"], one["headless"]) == (True, 1800.0, True)
+    other = host.refused("start", request="cd" * 16, hash="ef" * 32,
+                         token=host.ask("ready")["token"])  # fmt: skip
+    assert other.code == "changed"
+
+
+def test_a_site_that_has_changed_since_is_refused(host: Far) -> None:
+    told = plan(host)
+    (host.root / "site.yaml").write_text(SITE + "lease: 1h\n")
+    with pytest.raises(BridgeError, match="has changed since its plan was shown"):
+        host.act("start", request=REQUESTED, hash=told["hash"])
+    assert host.begun == []
+
+
+def test_the_same_request_finds_its_run_and_starts_no_second_one(host: Far) -> None:
+    told = plan(host)
+    assert host.ask("started", request=REQUESTED) == {"run": None}
+    first = host.act("start", request=REQUESTED, hash=told["hash"])
+    again = host.act("start", request=REQUESTED, hash=told["hash"])
+    assert (again["run"], again["begun"]) == (first["run"], False)
+    assert host.ask("started", request=REQUESTED) == {"run": first["run"]}
+    host.act("start", request="cd" * 16, hash=told["hash"])
+    assert len(host.begun) == 2
+
+
+def test_a_bridge_that_died_in_the_start_leaves_a_run_that_is_found(host: Far) -> None:
+    """The directory names the request before its runner is started."""
+    told = plan(host)
+    host.fails.append(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        host.act("start", request=REQUESTED, hash=told["hash"])
+    again = host.act("start", request=REQUESTED, hash=told["hash"])
+    assert (again["run"], again["begun"]) == (host.begun[0]["run"], False)
+    assert len(host.begun) == 1
+
+
+def test_a_runner_that_never_began_is_no_run_and_a_refused_start_may_be_repeated(
+    host: Far,
+) -> None:
+    told = plan(host)
+    run = new_run(REQUESTED)
+    run.journal.unlink()
+    host.alive = False
+    assert host.ask("started", request=REQUESTED) == {"run": None}
+    host.fails.append(HostBusy("another run holds this host"))
+    with pytest.raises(BridgeError, match="another run holds") as busy:
+        host.act("start", request=REQUESTED, hash=told["hash"])
+    assert busy.value.exit_code == 8
+
+
+def test_a_run_that_was_cleaned_away_is_not_started_again(host: Far) -> None:
+    told = plan(host)
+    made = host.act("start", request=REQUESTED, hash=told["hash"])
+    path = next(iter(host.root.glob(f"state/omni-console/runs/{made['run']}")))
+    path.rename(host.root / "elsewhere")
+    with pytest.raises(BridgeError, match="no more there"):
+        host.act("start", request=REQUESTED, hash=told["hash"])
+    assert len(host.begun) == 1
+
+
+def test_two_starts_at_once_are_one(host: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = plan(host)
+    met: list[str] = []
+
+    def begin(*args: Any, **more: Any) -> RunDir:
+        with pytest.raises(BridgeError) as error:
+            host.act("start", request=REQUESTED, hash=told["hash"])
+        met.append(error.value.code)
+        return host.begin(*args, **more)
+
+    monkeypatch.setattr(starts, "begin", begin)
+    host.act("start", request=REQUESTED, hash=told["hash"])
+    assert (met, len(host.begun)) == ([starts.STARTING], 1)
+
+
+@pytest.mark.parametrize("late_s", [far.VALID_S + 0.1, 3600.0])
+def test_what_arrives_late_does_nothing(host: Far, late_s: float) -> None:
+    told, token = plan(host), host.ask("ready")["token"]
+    host.clock.sleep(late_s)
+    refused = host.refused("start", request=REQUESTED, hash=told["hash"], token=token)
+    assert (refused.code, host.begun) == ("too_late", [])
+
+
+def test_a_token_is_for_once(host: Far) -> None:
+    told, token = plan(host), host.ask("ready")["token"]
+    host.ask("start", request=REQUESTED, hash=told["hash"], token=token)
+    assert host.refused("rollback", token=token).code == "too_late"
+    assert host.refused("rollback", token="0" * 16).code == "too_late"
