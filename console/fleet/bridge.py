@@ -133,20 +133,25 @@ class Bridge:
             with contextlib.suppress(ConsoleError, OSError):
                 words = {"verb": "status", "attached": True}
                 status = control.send(run.socket, words, TELL_S)
-        events, more = self._page(run, _count(asked, "since"))
+        events, more = self._page(run, _count(asked, "since"), alive)
         return {
             "run": run.id, "events": events, "more": more, "alive": alive, "goes_on": goes_on,
             "status": status,
         }  # fmt: skip
 
-    def _page(self, run: RunDir, since: int) -> tuple[list[list[Any]], bool]:
-        from console.journal.store import Reader
+    def _page(self, run: RunDir, since: int, alive: bool) -> tuple[list[list[Any]], bool]:
+        from console.journal.store import JournalError, Reader
 
         if self._reader is None or self._reader.path != run.journal:
             if self._reader is not None:
                 self._reader.close()
             self._reader = Reader(run.journal)
-        found = self._reader.since(since, most=MOST_EVENTS)
+        try:
+            found = self._reader.since(since, most=MOST_EVENTS)
+        except JournalError:
+            if not alive:
+                raise
+            found = []  # its runner writes to it: the next question reads it
         page: list[list[Any]] = []
         size = 0
         for event in found:
@@ -221,7 +226,7 @@ class Bridge:
         if not runner_alive(run):
             raise BridgeError("no_run", f"run {run.id} has no runner any more")
         table = seen if isinstance(seen, dict) else {}
-        bound = {name: table[name] for name in BINDS if name in table}
+        bound = {name: table[name] for name in BINDS if name in table and verb not in WHOLE}
         if verb not in WHOLE and len(bound) < len(BINDS):
             raise BridgeError("bad_question", f"'{verb}' names step, attempt and evidence as seen")
         args = {"inputs": asked.get("inputs") or {}, "confirm": str(asked.get("confirm") or "")}

@@ -35,12 +35,11 @@ class Known:
     trouble: str = ""
     refused: bool = False
 
-    @property
-    def since(self) -> str:
+    def since(self, now: float) -> str:
         """`unknown since 12:03`; "" for a host that has answered."""
         if not self.trouble:
             return ""
-        return f"unknown since {clock(self.at)}" if self.at else "unknown: it never answered"
+        return f"unknown since {clock(self.at, now)}" if self.at else "unknown: it never answered"
 
     def part(self, name: str) -> dict[str, Any]:
         """A table of the state; empty where there is none."""
@@ -55,9 +54,9 @@ class Known:
         return self.at + left if left is not None and self.at else None
 
 
-def clock(at: float, now: float | None = None) -> str:
+def clock(at: float, now: float) -> str:
     """A time of day, with the date where that is another one."""
-    here, today = time.localtime(at), time.localtime(now if now is not None else time.time())
+    here, today = time.localtime(at), time.localtime(now)
     return time.strftime("%H:%M" if here[:3] == today[:3] else "%Y-%m-%d %H:%M", here)
 
 

@@ -36,8 +36,9 @@ CONNECT_S = 10
 PERSIST_S = 60
 ALIVE_S, ALIVE_TIMES = 5, 3
 """A connection without a word for that long, that many times, is lost."""
-HELLO_S, ANSWER_S, START_S = 25.0, 20.0, 400.0
-"""A start waits for the baseline's completion and the runner's word."""
+HELLO_S, ANSWER_S, PLAN_S, START_S = 25.0, 30.0, 120.0, 400.0
+"""A plan looks at images and models; a start waits for the baseline's completion and the runner's
+word."""
 ROLLBACK_S = 3600.0
 """A rollback waits for the load of a model."""
 END_S = 2.0

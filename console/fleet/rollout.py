@@ -23,7 +23,7 @@ from console.common.text import clean, one_line
 from console.fleet.inventory import Host
 from console.fleet.known import clock as time_of
 from console.fleet.known import last, remember, words_of
-from console.fleet.line import START_S
+from console.fleet.line import ANSWER_S, PLAN_S, START_S
 from console.fleet.protocol import Asks, BridgeError, LineLost
 from console.fleet.report import events_of
 from console.fleet.starts import STARTING, Wanted
@@ -184,7 +184,7 @@ class Driver:
 
     def _begun(self, at: _Reached, host: Host, leg: Leg) -> bool:
         """Plan, have the plan confirmed, start. False if nobody agreed. Raises BridgeError."""
-        plan = at.insist("plan", **_asked(self.wanted, host))
+        plan = at.insist("plan", PLAN_S, **_asked(self.wanted, host))
         if problems := [clean(str(one), 1000) for one in plan.get("problems") or ()]:
             words = f"{host.name}: a run would be refused; nothing was started"
             raise BridgeError("not_started", words, "\n".join(problems), "", Exit.LINT)
@@ -203,7 +203,8 @@ class Driver:
         while True:
             try:
                 return str(at.line.act(
-                    "start", START_S, request=leg.request, hash=leg.hash, headless=self.headless
+                    "start", START_S, request=leg.request, hash=leg.hash,
+                    headless=self.headless, said=self.say,
                 )["run"])  # fmt: skip
             except LineLost as error:
                 lost_at = self.clock.monotonic()
@@ -227,7 +228,7 @@ class Driver:
             events = events_of(page)
             seen.take(events)
             seq = max([seq, *(one.seq for one in events)])
-            if page.get("more") or seen.finished:
+            if (page.get("more") and events) or seen.finished:
                 continue
             now = self.clock.monotonic()
             gone_since = None if page.get("goes_on") else gone_since or now
@@ -248,11 +249,11 @@ class _Reached:
         self._tries = 0
         self._answered = 0.0
 
-    def insist(self, question: str, **more: Any) -> dict[str, Any]:
+    def insist(self, question: str, limit_s: float = ANSWER_S, **more: Any) -> dict[str, Any]:
         """The answer, however long the host is out of reach. Raises BridgeError."""
         while True:
             try:
-                answer = self.line.ask(question, **more)
+                answer = self.line.ask(question, limit_s, **more)
             except LineLost as error:
                 self.lost(error)
                 continue
@@ -267,7 +268,11 @@ class _Reached:
         self._tries += 1
         if self._tries == 2:  # a connection that was only cut is back at once, and costs no words
             since = self._answered or last(name).at
-            words = f"unknown since {time_of(since)}" if since else "unknown: it never answered"
+            words = (
+                f"unknown since {time_of(since, self._clock.now())}"
+                if since
+                else "unknown: it never answered"
+            )
             self._say(f"{name}: {words} ({error.detail})")
             self._say(f"  what runs there goes on; {words_of(last(name), self._clock.now())}")
         self._clock.sleep(AGAIN_S[min(self._tries, len(AGAIN_S)) - 1])

@@ -1,5 +1,5 @@
-"""Stands in front of `ssh`, and lets its line break at a chosen byte: run by path, by the operator of
-a test, as `python cutter.py PLAN SSH…`.
+"""Stands in front of `ssh`, and lets its line break at a chosen byte: run by path, by the operator
+of a test, as `python cutter.py PLAN SSH…`.
 
 PLAN is a file of cuts, one JSON object a line, each for one connection to a bridge; behind the last
 one nothing breaks. `bytes`: after how many, both ways together; `after`: once this word has gone

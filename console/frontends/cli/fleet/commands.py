@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
     )  # fmt: skip
     with rollout.held(one):
         if any(leg.hash for leg in one.legs):
-            say(f"going on with the rollout of {clock(one.begun)}")
+            say(f"going on with the rollout of {clock(one.begun, now.now())}")
         try:
             code = driver.go(hosts)
         except KeyboardInterrupt:
@@ -149,19 +149,25 @@ def rollback(args: Namespace) -> int:
 
 def _roll_back(say: Callable[[str], None], here: Path | None, host: Host) -> dict[str, Any]:
     """One host's rollback, as an object; what it says is printed behind the host's name."""
-    line = Line(host, here)
+    line, token = Line(host, here), ""
     try:
-        answer = line.open().act(
-            "rollback", ROLLBACK_S, said=lambda text: say(f"{host.name}: {text}")
+        token = str(line.open().ask("ready")["token"])
+        answer = line.ask(
+            "rollback", ROLLBACK_S, said=lambda text: say(f"{host.name}: {text}"), token=token
         )
     except LineLost as error:
-        before = last(host.name)
-        words = f"cannot be reached, and nothing was asked of it: {error.detail or error.title}"
+        before, why = last(host.name), error.detail or error.title
+        words = f"the line was lost, its rollback goes on there: {why}" if token else (
+            f"cannot be reached, and nothing was asked of it: {why}"
+        )  # fmt: skip
         say(f"{host.name}: {words}\n  {words_of(before, time.time())}")
-        return {"host": host.name, "reached": False, "detail": words,
+        return {"host": host.name, "reached": bool(token), "detail": words,
                 "back_at": before.back_at, "exit_code": int(Exit.ROLLBACK_FAILED)}  # fmt: skip
     except ConsoleError as error:
-        failed = RollbackFailed(f"{host.name}: rollback failed", "; ".join(error.lines()))
+        by_hand = f"ssh {host.ssh} {host.command} rollback"
+        failed = RollbackFailed(
+            f"{host.name}: rollback failed", "; ".join(error.lines()), f"by hand: {by_hand}"
+        )
         say("\n".join(failed.lines()))
         return {"host": host.name, "reached": True, "detail": str(error),
                 "exit_code": int(failed.exit_code)}  # fmt: skip

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from console.common.text import UNLIMITED, clean
-from console.common.units import format_bytes, format_duration, number
+from console.common.units import format_duration, number, plural
 from console.fleet.known import Known, clock
 
-HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM", "VRAM", "KNOWN")
-NONE, GAP = "–", "  "
+HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM FREE", "VRAM FREE", "KNOWN")
+NONE, GAP, GIB = "–", "  ", 1024**3
 
 
 def lines(found: Sequence[Known], now: float, width: int = UNLIMITED) -> list[str]:
@@ -36,10 +36,10 @@ def _cells(one: Known, now: float) -> tuple[str, ...]:
     """What is known of a host that does not answer is shown with a question mark."""
     doubt = " ?" if one.trouble else ""
     base = clean(str(one.part("baseline").get("word") or "unknown"), 20)
-    known = one.since or f"{max(0, int(now - one.at))} s ago"
+    known = one.since(now) or f"{max(0, int(now - one.at))} s ago"
     if not one.at:
         return (one.host, "unknown", NONE, NONE, NONE, NONE, known)
-    return (one.host, base + doubt, _run(one) + doubt, _lease(one), *_memory(one), known)
+    return (one.host, base + doubt, _run(one) + doubt, _lease(one, now), *_memory(one), known)
 
 
 def _run(one: Known) -> str:
@@ -53,13 +53,13 @@ def _run(one: Known) -> str:
     return " ".join(filter(None, (name, state, decision))) + step
 
 
-def _lease(one: Known) -> str:
+def _lease(one: Known, now: float) -> str:
     guard = one.part("guard")
     left = number(guard.get("lease_s"))
     if left is None:
         return NONE
     if one.trouble and one.back_at is not None:
-        return f"until {clock(one.back_at)}"
+        return f"until {clock(one.back_at, now)}"
     return format_duration(max(0.0, left)) + (", renewed" if guard.get("attended") else "")
 
 
@@ -75,14 +75,14 @@ def _memory(one: Known) -> tuple[str, str]:
         return ram, NONE
     known = [x for x in free if x is not None], [x for x in total if x is not None]
     if any(len(x) < len(tables) for x in known):
-        return ram, f"{len(tables)} cards, unknown"
+        return ram, f"{plural(len(tables), 'card')}, unknown"
     return ram, _share(sum(known[0]), sum(known[1]))
 
 
 def _share(free: float | None, total: float | None) -> str:
     if free is None or total is None:
         return "unknown"
-    return f"{format_bytes(free)} free of {format_bytes(total)}"
+    return f"{free / GIB:.0f}/{total / GIB:.0f} GiB"
 
 
 def as_json(one: Known) -> dict[str, Any]:

@@ -1,0 +1,86 @@
+"""What the fleet says, word for word. What was said stands in __snapshots__; `make golden` writes
+it anew."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from console.fleet.known import Known, words_of
+from console.fleet.report import Decided, markdown
+from console.frontends.cli.fleet.table import lines
+
+NOW = 1_750_003_600.0
+GIB = 1024**3
+STATE: dict[str, Any] = {
+    "baseline": {"word": "down"},
+    "run": {
+        "id": "20250615-160000-trial-ab12", "playbook": "trial", "state": "running", "alive": True,
+        "outage": True, "step": "bench", "step_number": 3, "steps": 7, "waits_for": "",
+    },
+    "guard": {"lease_s": 754.0, "attended": True},
+    "memory": {"total": 755 * GIB, "available": 412 * GIB},
+    "cards": [{"total": 96 * GIB, "free": 90 * GIB}, {"total": 32 * GIB, "free": 1 * GIB}],
+}  # fmt: skip
+BUSY = Known("boxa", NOW - 2, STATE)
+IDLE = Known("b", NOW, {
+    "baseline": {"word": "serving"}, "run": {"playbook": "trial", "state": "succeeded",
+    "decision": "NO-GO", "over": True, "alive": False}, "guard": {}, "memory": {}, "cards": [],
+})  # fmt: skip
+NEVER = Known("c", trouble="c cannot be reached: Could not resolve hostname c")
+
+
+@pytest.fixture(autouse=True)
+def _place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same clock wherever this runs."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def asks(state: dict[str, Any]) -> dict[str, Any]:
+    run = {**state["run"], "state": "waiting_approval", "waits_for": "Waiting for you: sure"}
+    return {**state, "run": run, "cards": [{"total": None, "free": None}]}
+
+
+def test_table(snapshot: SnapshotAssertion) -> None:
+    waiting = Known("d", NOW - 61, asks(STATE))
+    lost = replace(BUSY, trouble="boxa cannot be reached: Connection timed out")
+    assert lines([BUSY, IDLE, NEVER, waiting, lost], NOW) == snapshot
+
+
+def test_a_host_writes_nothing_that_acts_on_a_terminal() -> None:
+    evil = "\x1b[2J\u202eevil\nline"
+    run = dict.fromkeys(("state", "playbook", "waits_for", "step", "alive"), evil)
+    guard, cards = {"lease_s": evil}, [evil, {}]
+    state = {"baseline": {"word": evil}, "run": run, "guard": guard, "cards": cards}
+    told = lines([Known("a", NOW, state), Known("b", NOW, state, trouble=evil)], NOW)
+    assert not any(sign in line for line in told for sign in ("\x1b", "\u202e", "\n"))
+
+
+def test_when_a_host_comes_back_by_itself(snapshot: SnapshotAssertion) -> None:
+    run = {**STATE["run"], "outage": False}
+    states = {
+        "never known": NEVER,
+        "lease": BUSY,
+        "lease is over": replace(BUSY, at=NOW - 3600),
+        "lease of another day": replace(BUSY, at=NOW + 90_000),
+        "no lease, no outage": Known("a", NOW, {**STATE, "run": run, "guard": {}}),
+        "no lease, outage": Known("a", NOW, {**STATE, "guard": {}}),
+        "no run": Known("a", NOW, {**STATE, "run": None}),
+    }
+    assert {name: words_of(one, NOW) for name, one in states.items()} == snapshot
+
+
+def test_report(snapshot: SnapshotAssertion) -> None:
+    go = Decided(
+        "boxa", "20250615-160000-trial-ab12", "trial", NOW - 900, "ops", "GO (migrate) OVERRIDDEN",
+        "succeeded", 412.0, ("gate go: GO, overridden by ops: known noise", "approve by ops"),
+    )  # fmt: skip
+    lost = Decided("b|c", "x", trouble="No route to host")
+    assert markdown([go, lost]) == snapshot
