@@ -19,6 +19,7 @@ from console.fleet.inventory import Host
 from console.fleet.line import Line
 from console.fleet.protocol import BridgeError
 from console.journal.run_files import cleaned
+from console.journal.run_view import RunView
 
 PRIVATE = 0o600
 
@@ -77,11 +78,21 @@ def ask(host: Host, control: Path | None) -> Known:
         return Known(host.name, before.at, before.state, words, isinstance(error, BridgeError))
     finally:
         one.close()
-    return remember(host.name, state)
+    return remember(host.name, state, time.time())
 
 
-def remember(host: str, state: dict[str, Any]) -> Known:
-    found = Known(host, time.time(), cleaned(state))
+def note(host: str, run: str, view: RunView, lease_s: float | None, now: float) -> None:
+    """Remember of a run that is followed what a lost line makes wanted: its outage and lease."""
+    state = last(host).state
+    table = {"id": run, "playbook": view.playbook, "state": str(view.state), "over": view.over,
+             "alive": not view.over, "outage": view.outage}  # fmt: skip
+    base = {"word": "down"} if view.outage else state.get("baseline")
+    guard = {"lease_s": lease_s}
+    remember(host, {**state, "run": table, "baseline": base, "guard": guard}, now)
+
+
+def remember(host: str, state: dict[str, Any], now: float) -> Known:
+    found = Known(host, now, cleaned(state))
     path = _path(host)
     try:
         paths.make(path.parent)

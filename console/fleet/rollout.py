@@ -20,13 +20,15 @@ from console.common.clock import Clock
 from console.common.errors import ConsoleError, Exit, HostBusy, UsageError
 from console.common.files import write_atomically
 from console.common.text import clean, one_line
+from console.common.units import number
 from console.fleet.inventory import Host
 from console.fleet.known import clock as time_of
-from console.fleet.known import last, remember, words_of
+from console.fleet.known import last, note, remember, words_of
 from console.fleet.line import ANSWER_S, PLAN_S, START_S
 from console.fleet.protocol import Asks, BridgeError, LineLost
 from console.fleet.report import events_of
 from console.fleet.starts import STARTING, Wanted
+from console.journal.run_view import RunView
 from console.journal.store import Event
 
 VERSION = 1
@@ -36,6 +38,8 @@ AGAIN_S = (0.2, 1.0, 2.0, 5.0)
 """Seconds between two tries to reach a host; the last one stays."""
 BUSY_S = 120.0
 """How long a host may be busy with the start whose answer was lost."""
+NOTE_S = 10.0
+"""Seconds between two times that what is known of a followed run is kept on disk."""
 CLEANUP_S = 5.0
 """Seconds for a rollback that nobody has begun yet, where a run's runner is gone."""
 
@@ -44,6 +48,7 @@ class Viewer(Protocol):
     """What the events of a run are told to."""
 
     finished: bool
+    view: RunView
 
     def take(self, events: Sequence[Event]) -> None: ...
     def conclude(self) -> Exit: ...
@@ -221,7 +226,7 @@ class Driver:
 
     def _follow(self, at: _Reached, host: Host, leg: Leg) -> Exit:
         """Follow a run to its end and renew its lease; with the line lost it goes on there."""
-        seen, seq, gone_since = self.viewer(host), 0, None
+        seen, seq, gone_since, noted = self.viewer(host), 0, None, (float("-inf"), False)
         self.say(f"run {clean(leg.run, 100)} on {host.name}")
         while not seen.finished:
             page = at.insist("journal", run=leg.run, since=seq, attend=True)
@@ -230,14 +235,18 @@ class Driver:
             seq = max([seq, *(one.seq for one in events)])
             if (page.get("more") and events) or seen.finished:
                 continue
-            now = self.clock.monotonic()
+            now, down = self.clock.monotonic(), seen.view.outage
+            if now - noted[0] >= NOTE_S or down is not noted[1]:
+                noted = now, down
+                lease_s = number((page.get("status") or {}).get("lease"))
+                note(host.name, leg.run, seen.view, lease_s, self.clock.now())
             gone_since = None if page.get("goes_on") else gone_since or now
             if gone_since is not None and now - gone_since > CLEANUP_S:
                 self.say(f"{host.name}: the runner is gone, its run is interrupted")
                 return Exit.HOLD
             self.clock.sleep(POLL_S)
         with suppress(ConsoleError):
-            remember(host.name, at.line.ask("state"))
+            remember(host.name, at.line.ask("state"), self.clock.now())
         return seen.conclude()
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.full]
 
 SAY = 'id: say, run: [cat, rate], outputs: {rate: {pattern: "rate: ([0-9.]+)", unit: tok/s}}'
 JUDGE = 'id: go, gate: [{metric: say.rate, go: ">= 20 tok/s", no_go: "< 10 tok/s"}]'
-ROUNDS, CUTS_EACH = 4, 8
+ROUNDS, CUTS_EACH = 4, 7
 APPROVALS, TRIES = 7, 3
 SEED = 20
 START = {"after": '"ask":"start"'}
@@ -27,7 +27,7 @@ START = {"after": '"ask":"start"'}
 
 def cuts(dice: random.Random, count: int, most: int) -> list[dict[str, Any]]:
     """Breaks of the line at random bytes; every third takes the shared connection along."""
-    return [{"bytes": int(most * dice.random()), "all": n % 3 == 2} for n in range(count)]
+    return [{"bytes": int(most * dice.random() ** 3), "all": n % 3 == 2} for n in range(count)]
 
 
 def plan(operator: Operator, found: list[dict[str, Any]]) -> None:
@@ -71,7 +71,7 @@ def test_no_run_is_doubled_or_lost_at_whatever_byte_the_line_breaks(operator: Op
     made = 0
     for number in range(ROUNDS):
         # while the start is on its way, each time, and at random bytes before and after it
-        found = [*cuts(dice, CUTS_EACH, 6000), {**START, "all": number % 2 == 0}]
+        found = [*cuts(dice, CUTS_EACH, 4000), {**START, "all": number % 2 == 0}]
         dice.shuffle(found)
         plan(operator, found)
         child = operator.start("run", trial, "--on", "a", "--yes")
@@ -86,7 +86,7 @@ def test_no_run_is_doubled_or_lost_at_whatever_byte_the_line_breaks(operator: Op
         made += len(found) - left(operator)
     assert len({(run.path / "request").read_text() for run in world.runs}) == ROUNDS
     assert {str(read_view(run).state) for run in world.runs} == {"succeeded"}
-    assert made > ROUNDS * CUTS_EACH // 2, "the line broke often"
+    assert made > 20, "the line broke often"
     assert world.serves()
 
 

@@ -10,7 +10,6 @@ import pytest
 from console.common.errors import Exit, HostBusy, UsageError
 from console.fleet import rollout
 from console.fleet.inventory import Host
-from console.fleet.known import last, remember
 from console.fleet.protocol import BridgeError, LineLost
 from console.fleet.rollout import Driver, Rollout, held, kept, opened
 from console.fleet.starts import STARTING, Wanted
@@ -41,6 +40,7 @@ class FarHost:
     asked: list[str] = field(default_factory=list)
     plans: list[Json] = field(default_factory=list)
     begun: int = 0
+    lease_s: float | None = None
 
     def ask(self, question: str, limit_s: float = 0.0, said: Any = None, **more: Any) -> Json:
         self.asked.append(question)
@@ -85,7 +85,8 @@ class FarHost:
         ]  # fmt: skip
         here = events if self.goes_on else events[:2]
         page = [one for one in here if one[0] > asked["since"]][:2]
-        return {"events": page, "more": False, "goes_on": self.goes_on}
+        status = {"lease": self.lease_s} if self.lease_s else {}
+        return {"events": page, "more": False, "goes_on": self.goes_on, "status": status}
 
     def _state(self, asked: Json) -> Json:
         return {"baseline": {"word": "serving"}, "run": {"alive": False}}
@@ -204,11 +205,17 @@ def test_a_line_that_is_lost_doubles_no_run_and_loses_none(
 
 
 def test_a_line_that_is_lost_says_when_the_baseline_comes_back(fleet: Fleet) -> None:
-    far = fleet.host("a")
-    run = {"id": "run-a", "alive": True, "outage": True}
-    remember("a", {"run": run, "guard": {"lease_s": 600.0}, "baseline": {"word": "down"}})
-    fleet.clock.time = last("a").at + 60.0
-    far.lose = ["journal"] * 2
+    far = fleet.host("a", lease_s=600.0)
+    after = 4  # started, plan, start, and a page of the journal
+    lost = iter([""] * after + ["journal"] * 2)
+    before = far._line
+
+    def line(word: str) -> None:
+        if "!" not in word:
+            far.lose += [found] if (found := next(lost, "")) else []
+        before(word)
+
+    far._line = line  # type: ignore[method-assign]
     assert fleet.go() is Exit.OK
     assert any("comes back at" in line and "lease of run run-a" in line for line in fleet.said)
     assert "a answers again" in fleet.said
