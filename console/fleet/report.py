@@ -53,7 +53,7 @@ def decided(host: str, line: Asks, name: str) -> Decided:
     view, more, run = RunView(), True, name
     while more:
         page = line.ask("journal", run=run, since=view.seq)
-        events, run = events_of(page), str(page["run"])
+        events, run = events_of(page), str(page.get("run") or run)
         fold(events, view)
         more = page.get("more") is True and bool(events)
     word = view.decision.word or "no decision"

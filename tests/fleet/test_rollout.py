@@ -86,7 +86,14 @@ class FarHost:
         here = events if self.goes_on else events[:2]
         page = [one for one in here if one[0] > asked["since"]][:2]
         status = {"lease": self.lease_s} if self.lease_s else {}
-        return {"events": page, "more": False, "goes_on": self.goes_on, "status": status}
+        more = page != [one for one in here if one[0] > asked["since"]] and not asked.get("attend")
+        return {
+            "run": asked["run"],
+            "events": page,
+            "more": more,
+            "goes_on": self.goes_on,
+            "status": status,
+        }
 
     def _state(self, asked: Json) -> Json:
         return {"baseline": {"word": "serving"}, "run": {"alive": False}}
