@@ -33,6 +33,7 @@ from console.journal.store import Event
 
 VERSION = 1
 PRIVATE = 0o600
+FRESH = "--fresh begins the rollout anew"
 POLL_S = 1.0
 AGAIN_S = (0.2, 1.0, 2.0, 5.0)
 """Seconds between two tries to reach a host; the last one stays."""
@@ -102,7 +103,7 @@ def read(path: Path) -> Rollout:
             raise ValueError("it is of another version")
         return Rollout(**{**data, "legs": [Leg(**one) for one in data["legs"]]})
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path} cannot be read", one_line(str(error)), f"rm {path}") from error
+        raise UsageError(f"{path} cannot be read", one_line(str(error)), FRESH) from error
 
 
 def kept() -> list[Rollout]:
@@ -114,15 +115,16 @@ def kept() -> list[Rollout]:
     return sorted(found, key=lambda one: one.begun, reverse=True)
 
 
-def opened(wanted: Wanted, fleet: Path, hosts: Sequence[Host], now: float) -> Rollout:
-    """The rollout of these words: the one that is not over, or a new one. Raises UsageError."""
+def opened(
+    wanted: Wanted, fleet: Path, hosts: Sequence[Host], now: float, *, fresh: bool = False
+) -> Rollout:
+    """The rollout of these words: the one that is not over, unless `fresh`, or a new one. Raises
+    UsageError."""
     digest = hashlib.sha256(wanted.text.encode("utf-8", "surrogatepass")).hexdigest()
     legs = [Leg(one.name, secrets.token_hex(16)) for one in hosts]
     made = Rollout(wanted.name, digest, wanted.inputs, str(fleet.resolve()), now, legs)
-    if made.path.exists():
-        before = read(made.path)
-        return made if before.over else before
-    return made
+    before = read(made.path) if made.path.exists() and not fresh else None
+    return made if before is None or before.over else before
 
 
 @contextmanager
@@ -184,6 +186,9 @@ class Driver:
                 self.rollout.save()
                 leg.exit = int(self._follow(at, host, leg))
             self.rollout.save()
+        except BridgeError as error:
+            error.hint = FRESH if error.code in ("gone", "no_run") else error.hint
+            raise
         finally:
             at.line.close()
 

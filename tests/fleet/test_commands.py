@@ -1,5 +1,5 @@
-"""The operator's commands over a line that the test holds: what is confirmed, sent and said, and the
-exit codes."""
+"""The operator's commands over a line that the test holds: what is confirmed, sent and said, and
+the exit codes."""
 
 import io
 import json

@@ -270,6 +270,18 @@ def test_a_plan_that_nobody_takes_starts_nothing(fleet: Fleet) -> None:
     assert far.begun == 0
 
 
+def test_a_run_that_is_no_more_there_names_the_way_out(fleet: Fleet) -> None:
+    far = fleet.host("a")
+
+    def gone(asked: Json) -> Json:
+        raise BridgeError("no_run", "there is no run yet")
+
+    far._journal = gone  # type: ignore[method-assign]
+    with pytest.raises(BridgeError) as refused:
+        fleet.go()
+    assert refused.value.hint == rollout.FRESH
+
+
 def test_a_host_that_another_run_holds_is_told_at_once(fleet: Fleet) -> None:
     busy = BridgeError("failed", "another run holds this host", "", "", Exit.BUSY)
     far = fleet.host("a", refuse=[busy])
@@ -310,6 +322,8 @@ def test_other_words_are_another_rollout_and_a_broken_record_is_told(fleet: Flee
     assert fleet.open().legs[0].request == first.legs[0].request
     other = opened(Wanted("trial", "text", {"n": "2"}), fleet.tmp / "fleet.yaml", fleet.named, 0.0)
     assert other.path != first.path
+    again = opened(WANTED, fleet.tmp / "fleet.yaml", fleet.named, 0.0, fresh=True)
+    assert again.legs[0].request != first.legs[0].request
     first.path.write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
         fleet.open()

@@ -49,7 +49,8 @@ def asks(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_table(snapshot: SnapshotAssertion) -> None:
-    waiting = Known("d", NOW - 61, asks(STATE))
+    guard = {"state": "acted", "words": "guard: acted, RAM below 2.0 GiB", "lease_s": None}
+    waiting = Known("d", NOW - 61, {**asks(STATE), "guard": guard})
     lost = replace(BUSY, trouble="boxa cannot be reached: Connection timed out")
     assert lines([BUSY, IDLE, NEVER, waiting, lost], NOW) == snapshot
 

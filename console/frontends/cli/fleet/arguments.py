@@ -66,6 +66,9 @@ def _run(parts: Any) -> argparse.ArgumentParser:
         help="take every plan, and approve whatever a run asks (recorded)",
     )  # fmt: skip
     run.add_argument(
+        "--fresh", action="store_true", help="forget what these words have begun before"
+    )
+    run.add_argument(
         "--lease", metavar="TIME",
         help="bring the baseline back when the line has been lost for TIME (default: the fleet "
         "file's, the playbook's, the site's, else 30m)",

@@ -51,7 +51,7 @@ def run(args: Namespace) -> int:
         _lease(args), args.yes, path.resolve().parent == shipped().resolve(),
     )  # fmt: skip
     here, now = control_dir(), SystemClock()
-    one = rollout.opened(wanted, made.path, hosts, now.now())
+    one = rollout.opened(wanted, made.path, hosts, now.now(), fresh=args.fresh)
     say = partial(print, file=out, flush=True)
     driver = rollout.Driver(
         one, wanted, line=lambda host: Line(host, here), say=say,

@@ -37,7 +37,7 @@ def state_of(site: str | None) -> dict[str, Any]:
     cards.join(CARDS_S + 1.0)
     found = asked[0] if asked else Cards(words="NVML gave no answer")
     told: dict[str, Any] = cleaned({
-        "at": time.time(), "zone_s": time.localtime().tm_gmtoff, "baseline": baseline,
+        "at": time.time(), "baseline": baseline,
         "run": _run_json(run, view, word, alive) if run is not None else None,
         "guard": guard_json(guard), "memory": _memory(),
         "cards": [{"name": one.name, "total": one.total, "free": one.free} for one in found.cards],

@@ -8,8 +8,11 @@ from typing import Any
 from console.common.text import UNLIMITED, clean
 from console.common.units import format_duration, number, plural
 from console.fleet.known import Known, clock
+from console.journal.guard_status import ACTED, GONE, SILENT, UNREADABLE, WARN
 
 HEAD = ("HOST", "BASELINE", "RUN", "LEASE", "RAM FREE", "VRAM FREE", "KNOWN")
+ALARMING = frozenset({WARN, ACTED, SILENT, GONE, UNREADABLE})
+"""States of a guard that get a line of their own."""
 NONE, GAP, GIB = "–", "  ", 1024**3
 
 
@@ -23,6 +26,8 @@ def lines(found: Sequence[Known], now: float, width: int = UNLIMITED) -> list[st
         waits = clean(str(one.part("run").get("waits_for") or ""), 200)
         if waits and not one.trouble:
             out.append(f"{GAP}{waits}: omni-console fleet tell {one.host} VERB")
+        if one.part("guard").get("state") in ALARMING and not one.trouble:
+            out.append(f"{GAP}{clean(str(one.part('guard').get('words', '')), 200)}")
         if one.trouble:
             out.append(f"{GAP}{clean(one.trouble, 300)}")
     return [clean(one, width) for one in out]
