@@ -51,6 +51,7 @@ def options(control: Path | None) -> list[str]:
         "BatchMode": "yes", "ConnectTimeout": CONNECT_S, "ServerAliveInterval": ALIVE_S,
         "ServerAliveCountMax": ALIVE_TIMES, "ClearAllForwardings": "yes", "ForwardAgent": "no",
         "ForwardX11": "no", "PermitLocalCommand": "no", "RequestTTY": "no",
+        "RemoteCommand": "none",
     }  # fmt: skip
     if control is not None:
         given |= {
@@ -99,6 +100,7 @@ class Line:
                 start_new_session=True,
             )  # fmt: skip
         except OSError as error:
+            self._errors.close()
             raise UsageError("ssh cannot be started", str(error), "install OpenSSH") from error
         assert self._child.stdout is not None
         self._lines = Lines(self._child.stdout.fileno())

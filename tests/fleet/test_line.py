@@ -1,0 +1,135 @@
+"""The operator's end of a line, with a program in the place of ssh."""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from console.common.errors import UsageError
+from console.fleet import line as near
+from console.fleet.inventory import Host
+from console.fleet.line import Line, control_dir, options
+from console.fleet.protocol import BridgeError, LineLost
+
+HELLO = """echo '{"omni-bridge":1,"version":"x","host":"h","limit":9}'\n"""
+ECHO = """while read -r frame; do
+  n=$((n+1))
+  echo '{"id":'$n',"said":"\\u001b[2Jworking"}'
+  echo '{"id":'$n',"ok":true,"frame":'"$frame"'}'
+done
+"""
+Ssh = Callable[[str], Line]
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ssh]:
+    """What makes a line whose `ssh` is this shell script."""
+    lines = []
+
+    def make(script: str) -> Line:
+        program = tmp_path / "ssh"
+        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/argv\n{script}')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        lines.append(Line(Host("box", "ops@box", "~/omni"), None))
+        return lines[-1]
+
+    yield make
+    for one in lines:
+        one.close()
+
+
+def test_a_question_is_answered_behind_what_a_login_shell_prints(ssh: Ssh, tmp_path: Path) -> None:
+    said: list[str] = []
+    line = ssh(f"echo welcome; echo '{{}}'; {HELLO}{ECHO}")
+    answer = line.ask("state", said=said.append, more=7)
+    assert answer["frame"] == {"id": 1, "v": 1, "ask": "state", "more": 7}
+    assert said == ["working"], "what a host says is clean"
+    assert line.ask("state")["frame"]["id"] == 2
+    argv = (tmp_path / "argv").read_text().splitlines()
+    assert argv[-2:] == ["ops@box", "exec ~/omni bridge"]
+    assert "BatchMode=yes" in argv
+
+
+def test_what_acts_has_a_token_that_was_just_asked_for(ssh: Ssh) -> None:
+    line = ssh(
+        HELLO + 'read -r one; echo \'{"id":1,"ok":true,"token":"abc"}\'\n'
+        'read -r two; echo \'{"id":2,"ok":true,"frame":\'"$two"\'}\'\n'
+    )
+    assert line.act("start", hash="h")["frame"]["token"] == "abc"
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "words"),
+    [
+        ("echo 'ops@box: Permission denied' >&2; exit 255", LineLost, "Permission denied"),
+        (f"{HELLO}exit 0", LineLost, "the connection ended"),
+        ("echo 'sh: exec: omni: not found' >&2; exit 127", BridgeError, "no omni-console"),
+        ("echo 'there is no command' >&2; exit 2", BridgeError, "no bridge"),
+    ],
+)
+def test_why_a_line_has_ended(ssh: Ssh, script: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        ssh(script).ask("state")
+
+
+def test_a_refusal_is_an_error_and_the_line_stays(ssh: Ssh) -> None:
+    refused = json.dumps({"id": 1, "ok": False, "error": {"code": "moved_on", "title": "no"}})
+    line = ssh(f"{HELLO}read -r one; echo '{refused}'; n=1; {ECHO}")
+    with pytest.raises(BridgeError) as error:
+        line.ask("tell")
+    assert error.value.code == "moved_on"
+    assert line.ask("state")["ok"]
+
+
+def test_a_host_that_is_silent_is_out_of_reach_and_its_ssh_is_ended(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(near, "END_S", 0.1)
+    line = ssh(f"{HELLO}exec sleep 600")
+    line.open()
+    child = line._child
+    with pytest.raises(LineLost, match="no answer within"):
+        line.ask("state", 0.1)
+    assert child is not None
+    assert child.returncode is not None
+
+
+def test_a_login_shell_that_prints_without_end_is_no_bridge(
+    ssh: Ssh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(near, "MOST_NOISE", 1000)
+    with pytest.raises(BridgeError, match="no bridge answers"):
+        ssh("while :; do echo noise noise noise; done").open()
+
+
+def test_no_ssh_is_said(ssh: Ssh, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ssh("")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UsageError, match="ssh cannot be started"):
+        line.open()
+
+
+def test_connections_are_shared_only_in_a_directory_that_nobody_else_can_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = tmp_path / "r"
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    short = len(str(runtime / "omni-console")) < 48
+    place = control_dir()
+    assert place is not None
+    assert os.stat(place).st_mode & 0o777 == 0o700
+    if short:
+        assert place == runtime / "omni-console"
+    with socket.socket(socket.AF_UNIX) as door:  # as long as ssh makes it: %C and what it appends
+        door.bind(str(place / ("c" * 40 + ".abcdefghijklmnop")))
+    (place / ("c" * 40 + ".abcdefghijklmnop")).unlink()
+    place.chmod(0o755)
+    assert control_dir() != place
+    place.chmod(0o700)
+    assert "ControlMaster=auto" in options(place)
+    assert "ControlMaster=no" in options(None)
