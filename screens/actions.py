@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from console.common.errors import ConsoleError
 from console.common.text import clean
-from console.frontends.tui.watch.actions import ask, why_not
+from console.frontends.tui.watch.actions import ask, asked, why_not
 from console.journal.state import RunState
 from screens.base import Base, Question, RunDialog
 from widgets.bars import KeyLine
@@ -115,8 +115,7 @@ class Verbs(Base[None]):
             return
         confirm = str(snapshot.control.get("confirm") or "")
         if snapshot.view.state is RunState.PAUSED:
-            lines = self._verdict_lines(snapshot)
-            question = Question("Override the gate", lines, "reason", required=True)
+            question = Question("Override the gate", asked(snapshot), "reason", required=True)
         elif confirm:
             lines, prompt = [clean(snapshot.view.detail)], f"type {clean(confirm, 60)}"
             question = Question("Approve", lines, prompt, confirm=confirm)
@@ -124,15 +123,6 @@ class Verbs(Base[None]):
             self.send(snapshot, "approve")
             return
         self._question(snapshot, "approve", question)
-
-    @staticmethod
-    def _verdict_lines(snapshot: Snapshot) -> list[str]:
-        lines = [clean(snapshot.view.detail)]
-        current = snapshot.view.current
-        for verdict in snapshot.view.verdicts:
-            if current is not None and verdict.step == current.id:
-                lines += [f"{c['verdict']}: {clean(c['why'])}" for c in verdict.criteria]
-        return lines
 
     def _skip(self, snapshot: Snapshot) -> None:
         view = snapshot.view

@@ -71,6 +71,11 @@ def cache_dir() -> Path:
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
+def data_dir() -> Path:
+    """What was fetched for this user and may be fetched again: `$XDG_DATA_HOME/omni-console`."""
+    return _xdg("XDG_DATA_HOME", ".local/share")
+
+
 def runs_dir() -> Path:
     return state_dir() / "runs"
 

@@ -14,6 +14,7 @@ from console.frontends.cli.commands.machine import (
     emergency_commands,
     machine_commands,
     watch_commands,
+    web_commands,
 )
 from console.frontends.cli.commands.models import check_commands
 from console.frontends.cli.commands.running import run_commands
@@ -40,7 +41,7 @@ HEADINGS = {
     ),
     "See": ("runs", "show", "report", "logs", "recorder", "lessons"),
     "Models": ("check", "bench"),
-    "Machine": ("doctor", "gauges", "watch", "metrics", "notify", "clean"),
+    "Machine": ("doctor", "gauges", "watch", "metrics", "notify", "web", "clean"),
     "Hosts": ("fleet", "bridge"),
     "Emergency": ("rollback", "boot"),
     "Set-up": ("init", "adopt", "demo", "playbooks", "lint", "schema", "keys", "completion", "man"),
@@ -122,6 +123,7 @@ GROUPS: tuple[tuple[Callable[[Any], None], frozenset[str]], ...] = (
     (fleet_commands, FLEET),
     (boot_commands, frozenset({"boot"})),
     (watch_commands, frozenset({"watch", "metrics"})),
+    (web_commands, frozenset({"web"})),
     (emergency_commands, frozenset({"rollback", "promote", "demo"})),
     (shell_commands, frozenset({"completion", "man"})),
 )  # fmt: skip

@@ -39,7 +39,7 @@ KINDS = {
     "These start, stop or decide something. Use one only if the operator asked you for it, and "
     "never approve in the operator's place:": (
         "run", "tune", "bisect", "resume", "abort", "tell", "promote", "schedule", "boot", "watch",
-        "demo", "init", "adopt", "fleet", "bridge",
+        "web", "demo", "init", "adopt", "fleet", "bridge",
     ),
 }  # fmt: skip
 """A sentence → the commands that it holds for. Every command stands in one of them."""

@@ -140,6 +140,33 @@ def watch_commands(commands: Any) -> None:
     )
 
 
+def web_commands(commands: Any) -> None:
+    web = add_command(
+        commands, "web", "web:web",
+        "the console and a status page in a browser, on this machine's loopback only", site=True,
+        data=False,
+    )  # fmt: skip
+    where = web.add_mutually_exclusive_group()
+    where.add_argument("--port", type=int, metavar="N", help="default: 8765; 0: any free one")
+    where.add_argument(
+        "--socket", metavar="PATH", help="a unix socket of this user instead, for ssh -L"
+    )
+    web.add_argument(
+        "--address", default="127.0.0.1", metavar="ADDRESS", help="127.0.0.1 (default) or ::1"
+    )
+    rights = web.add_mutually_exclusive_group()
+    rights.add_argument(
+        "--write", action="store_true", help="browsers may answer, change and roll back"
+    )
+    rights.add_argument(
+        "--readonly", action="store_true", help="browsers only see (which is the default)"
+    )
+    web.add_argument(
+        "--fetch", nargs="?", const="", metavar="FILE",
+        help="first fetch the terminal that the page needs, with npm or from its package FILE",
+    )  # fmt: skip
+
+
 def clean_commands(commands: Any) -> None:
     clean = add_command(
         commands, "clean", "clean:clean",

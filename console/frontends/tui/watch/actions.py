@@ -48,6 +48,20 @@ def ask(
     return clean(str(answer.get("error", "")), 300) or "the runner refused and gave no reason"
 
 
+def asked(snapshot: Snapshot) -> list[str]:
+    """What a person decides about: the question, and what the gate said of each figure. Clean."""
+    current = snapshot.view.current
+    return [
+        clean(snapshot.view.detail),
+        *(
+            f"{one['verdict']}: {clean(one['why'])}"
+            for verdict in snapshot.view.verdicts
+            if current is not None and verdict.step == current.id
+            for one in verdict.criteria
+        ),
+    ]
+
+
 def why_not(snapshot: Snapshot, verb: str) -> str:
     """Why a verb is not possible now, in one calm sentence; "" if it is. Makes no request."""
     if snapshot.run is None or snapshot.word == "none":

@@ -88,11 +88,13 @@ class Watchers:
     there is a screen, so that the first frame is full."""
 
     def __init__(
-        self, *, site: str | None = None, readonly: bool = False, run: RunDir | None = None
-    ) -> None:
+        self, *, site: str | None = None, readonly: bool = False, run: RunDir | None = None,
+        there: Callable[[], bool] | None = None,
+    ) -> None:  # fmt: skip
+        """`there`: whether an operator is looking; by default whether one is at this terminal."""
         self.site = site
         self.readonly = readonly
-        attended = (lambda: False) if readonly else Attendance().there
+        attended = (lambda: False) if readonly else there or Attendance().there
         self.watch = RunWatch(run=run, attended=attended)
         self.baseline = BaselineWatch(site=site)
         options = ("--site", site) if site else ()

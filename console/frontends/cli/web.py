@@ -1,0 +1,121 @@
+"""`omni-console web`: serve the console and the status page to browsers on this machine."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from argparse import Namespace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from console.common import paths
+from console.common.errors import Exit, UsageError
+from console.common.text import clean
+
+if TYPE_CHECKING:
+    from console.frontends.web.access import Access
+    from console.frontends.web.server import Server
+
+PORT = 8765
+TURN_S = 0.5
+"""Seconds between looks whether the server still lives."""
+EXTRA = ("starlette", "uvicorn", "websockets")
+
+
+def web(args: Namespace) -> int:
+    """Serve until a signal comes; Enter prints a new link."""
+    if args.fetch is not None:
+        from console.frontends.web import xterm
+
+        print(f"the terminal of the page lies in {clean(str(xterm.fetch(args.fetch)))}")
+    _require_extra()
+    from console.frontends.web import server, xterm
+    from console.frontends.web.access import Access, Addresses
+    from console.frontends.web.desk import Desk
+
+    path = Path(args.socket).absolute() if args.socket else None
+    if path is not None:
+        listening, addresses, base = server.listen_at(path), Addresses(), f"http://localhost:{PORT}"
+    else:
+        listening = server.listen(args.address, PORT if args.port is None else args.port)
+        port = listening.getsockname()[1]
+        addresses = Addresses(args.address, port)
+        base = f"http://{f'[{args.address}]' if ':' in args.address else args.address}:{port}"
+    access, desk = Access(), Desk(site=args.site, write=args.write)
+    site = server.Site(access, addresses, desk, _console(args))
+    for line in _words(args.write, path, base, bool(xterm.installed())):
+        print(line)
+    try:
+        _serve(server.Server(site, listening), access, base)
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
+    return int(Exit.OK)
+
+
+def _require_extra() -> None:
+    """Raises UsageError where the optional libraries are missing."""
+    from importlib.util import find_spec
+
+    if missing := [name for name in EXTRA if find_spec(name) is None]:
+        raise UsageError(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed",
+            "the web server is an optional part of omni-console",
+            f"{sys.executable} -m pip install 'omni-console[web]'",
+        )
+
+
+def _console(args: Namespace) -> tuple[str, ...]:
+    """The command of a terminal page; nothing that a browser sends becomes a part of it."""
+    site = ("--site", str(Path(args.site).absolute())) if args.site else ()
+    return (
+        *paths.module_argv("console.cli"), *site, *(() if args.write else ("--readonly",)),
+    )  # fmt: skip
+
+
+def _words(write: bool, path: Path | None, base: str, drawn: bool) -> list[str]:
+    """What is served to whom, and how a browser elsewhere gets there."""
+    rights = "may answer, change and roll back" if write else "only see (--write: they may answer)"
+    lines = [f"browsers with a link {rights}; Ctrl-C ends this, and no run"]
+    host = socket.gethostname()
+    if path is not None:
+        lines.append(f"from your own machine: ssh -L {PORT}:{clean(str(path))} {host}")
+    elif os.environ.get("SSH_CONNECTION"):
+        port = base.rpartition(":")[2]
+        address = base.removeprefix("http://").rpartition(":")[0]
+        lines.append(f"from your own machine: ssh -L {port}:{address}:{port} {host}")
+    if not drawn:
+        lines.append("no terminal page yet: omni-console web --fetch brings what it needs")
+    return lines
+
+
+def _serve(server: Server, access: Access, base: str) -> None:
+    """Serve until SIGINT, SIGTERM or SIGHUP; each line that is typed gives a new link."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        server.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    server.start()
+    print("Enter prints a new link", flush=True)
+    _link(access, base)
+    typing = [sys.stdin.fileno()]
+    while server.alive:
+        if not typing:
+            server.join()
+        elif select.select(typing, [], [], TURN_S)[0]:
+            if os.read(typing[0], 4096):
+                _link(access, base)
+            else:
+                typing = []
+    server.join()
+
+
+def _link(access: Access, base: str) -> None:
+    """Print a link; what stands behind the `#` is never sent as part of an address."""
+    print(f"open once, within 15 min: {base}/enter#{access.link()}", flush=True)

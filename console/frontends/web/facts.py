@@ -1,0 +1,216 @@
+"""What the status page shows: plain values made of what the watchers saw. Pure.
+
+All text is clean. A state is a word before it is anything else, and a rate has its unit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from console.common.logs.tail import read_last
+from console.common.text import clean, one_line
+from console.common.units import format_duration
+from console.frontends.tui.watch.actions import BINDS, asked, why_not
+from console.frontends.tui.watch.baseline import BaselineView
+from console.frontends.tui.watch.emergency import Press
+from console.frontends.tui.watch.run import Snapshot
+from console.host.sample import Sample
+from console.journal.guard_status import NONE, GuardView
+from console.journal.run_view import StepView
+from console.journal.state import RunState, stands
+from console.render.cells import Row, glyphs, outcome
+from console.render.cutover import BACK, cut_over
+from console.render.gauges import (
+    host_fields,
+    memory_of,
+    power,
+    short_name,
+    temperature,
+    utilisation,
+)
+from console.render.guard import lease_words, line
+from console.render.progress import rollback_progress, run_progress, run_share, step_progress
+from console.render.upcoming import upcoming
+
+LOG_LINES = 12
+STAGE_LINES = 14
+WIDE = 200
+"""Cells for rows whose bars are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at everything. `now` in Unix seconds, `tick` in monotonic ones."""
+
+    snapshot: Snapshot
+    baseline: BaselineView | None
+    sample: Sample | None
+    guard: GuardView
+    press: Press | None
+    now: float
+    tick: float
+
+
+def facts(seen: Seen, *, write: bool) -> dict[str, Any]:
+    """Everything that the page shows, and what an answer from it is bound to."""
+    shot = seen.snapshot
+    return {
+        "write": write,
+        "at": time.strftime("%H:%M:%S", time.localtime(seen.now)),
+        "baseline": _baseline(seen.baseline),
+        "run": _run(shot, seen.now) if shot.run is not None else None,
+        "next": plain(upcoming(shot.view, shot.word, shot.at, _mode(shot), seen.now)[1:]),
+        "seen": bound_to(shot),
+        "question": _question(shot),
+        "rollback": _rollback(seen),
+        "gauges": _gauges(seen.sample) if seen.sample is not None else [],
+        "guard": plain(line(seen.guard, seen.tick, key="")) if seen.guard.word != NONE else "",
+        "lease": lease_words(seen.guard.lease),
+        "log": _log(shot),
+    }
+
+
+def bound_to(shot: Snapshot) -> dict[str, Any]:
+    """The run, step, attempt and evidence that an answer is for; null where they are not known."""
+    run = shot.run.id if shot.run is not None else None
+    return {"run": run, **{name: shot.control.get(name) for name in BINDS}}
+
+
+def plain(row: Row) -> str:
+    """A row as text, without its bar."""
+    parts = [text.strip().removeprefix(", ") for text, tone in row if tone != "accent"]
+    return " ".join(part for part in parts if part)
+
+
+def _mode(shot: Snapshot) -> str:
+    return str(shot.control.get("mode", ""))
+
+
+def _baseline(view: BaselineView | None) -> dict[str, str]:
+    if view is None:
+        return {"word": "unknown", "words": "no answer yet"}
+    if view.word == "none":
+        return {"word": "none", "words": "no site file and no run: no baseline is known"}
+    said = [view.name, view.detail]
+    if view.tok_s is not None:
+        said.append(f"{view.tok_s:.4g} tok/s")
+    if view.proven_at:
+        said.append(time.strftime("proven %Y-%m-%d %H:%M", time.localtime(view.proven_at)))
+    return {"word": view.word, "words": ", ".join(clean(one) for one in said if one)}
+
+
+def _run(shot: Snapshot, now: float) -> dict[str, Any]:
+    view = shot.view
+    assert shot.run is not None
+    step = view.step(shot.at) or view.current
+    word = shot.word.replace("_", " ")
+    standing = stands(view.state, view.reason, clean(step.id) if step else "the first step")
+    return {
+        "id": shot.run.id,
+        "title": clean(view.title or view.playbook, 120),
+        "word": word,
+        "words": standing or clean(view.reason.replace("_", " ")),
+        "mark": view.mark,
+        "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
+        "trouble": clean(shot.trouble, 300),
+        "step": _step(step, now, len(view.steps), view.steps.index(step)) if step else None,
+        "progress": plain(run_progress(view, now, WIDE)),
+        "share": run_share(view, now) if not view.over and view.steps else None,
+        "baseline": _outage(shot, now),
+    }
+
+
+def _step(step: StepView, now: float, count: int, place: int) -> dict[str, Any]:
+    far = step.progress
+    return {
+        "name": f"{place + 1}/{count} {clean(step.id, 60)}",
+        "title": clean(step.title, 200),
+        "state": outcome(step.state, warned=step.warned),
+        "said": clean(step.said or step.detail, 300),
+        "progress": plain(step_progress(step, now, WIDE)),
+        "share": far.share if far is not None else None,
+    }
+
+
+def _outage(shot: Snapshot, now: float) -> str:
+    """What the run has done to the baseline, where that has not ended."""
+    view = shot.view
+    if view.cutover:
+        return f"{cut_over(view)}: {BACK}"
+    if not view.outage:
+        return ""
+    down = format_duration(now - view.down_since) if view.down_since else "some time"
+    back = f", back in about {format_duration(shot.restore_s)}" if shot.restore_s else ""
+    return f"the baseline has been down for {down}{back}"
+
+
+def _question(shot: Snapshot) -> dict[str, Any] | None:
+    """What a person is asked; None where nothing can be approved now."""
+    if why_not(shot, "approve"):
+        return None
+    gate = shot.view.state is RunState.PAUSED
+    return {
+        "title": "Override the gate?" if gate else "Approve?",
+        "lines": [one for one in asked(shot) if one],
+        "confirm": "" if gate else clean(str(shot.control.get("confirm") or ""), 60),
+        "reason": gate,
+        "reject": not why_not(shot, "reject"),
+        "until": time.strftime("%H:%M", time.localtime(shot.view.until)) if shot.view.until else "",
+    }
+
+
+def _rollback(seen: Seen) -> dict[str, Any] | None:
+    """The rollback that goes on, or that this page has asked for; None without one."""
+    shot, press = seen.snapshot, seen.press
+    progress = press.progress if press is not None else None
+    lines: Sequence[dict[str, Any]] = shot.stages
+    result, trouble, over = None, "", not shot.is_rolling_back
+    if progress is not None:
+        lines = tuple(progress.lines)
+        result, trouble, over = progress.result, progress.trouble, progress.over
+    elif over:
+        return None
+    words = trouble or shot.rollback or "rolling back"
+    if result is not None:
+        ended = "the baseline serves" if result.serving else "THE BASELINE IS NOT PROVEN"
+        words = f"{ended}: {clean(result.detail, 300)}" if result.detail else ended
+        words = "nothing to roll back" if result.nothing_to_do else words
+    stages = [text for one in lines if (text := _stage(one))]
+    return {
+        "over": over,
+        "words": words,
+        "progress": "" if over else plain(rollback_progress(lines, shot.restore_s, seen.now, WIDE)),
+        "stages": stages[-STAGE_LINES:],
+    }
+
+
+def _stage(said: dict[str, Any]) -> str:
+    if "done" in said or said.get("state") == "begin":
+        return ""
+    return one_line(" ".join(str(said.get(name, "")) for name in ("rung", "state", "detail")), 200)
+
+
+def _gauges(sample: Sample) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    report = sample.gpu
+    if report is not None and not report.gpus:
+        found.append({"name": "GPU", "words": clean(report.trouble or "no NVIDIA card", 120)})
+    for gpu in report.gpus if report is not None else ():
+        words = (utilisation(gpu), memory_of(gpu).strip(), temperature(gpu, glyphs()), power(gpu))
+        name = f"GPU{gpu.index} {short_name(gpu.name, 16).strip()}"
+        found.append({"name": clean(name, 40), "words": clean(", ".join(words), 120)})
+    for field in host_fields(sample, glyphs()):
+        (name, _), *rest = field.brief
+        found.append({"name": clean(name.strip(), 40), "words": plain(tuple(rest))})
+    return found
+
+
+def _log(shot: Snapshot) -> dict[str, Any] | None:
+    """The end of the log that matters most now."""
+    file = next((one for one in shot.logs if one.filled), None)
+    if file is None:
+        return None
+    return {"name": file.name, "lines": read_last(file.path, LOG_LINES)}

@@ -1,0 +1,134 @@
+// The terminal page: the real console in xterm.js, over one WebSocket.
+
+import { ask, element, key, offerRollback } from "/omni.js";
+
+const F12 = "\x1b[24~";
+const DRAWN_EVERY = 16384;
+
+// xterm.js writes rules into <style> elements and style attributes, which this page's
+// Content-Security-Policy refuses. The same rules as constructed sheets and properties are allowed.
+function withoutInlineStyles() {
+  const make = document.createElement.bind(document);
+  document.createElement = (name, options) => {
+    if (String(name).toLowerCase() !== "style") {
+      return make(name, options);
+    }
+    const stand = make("omni-style");
+    const sheet = new CSSStyleSheet();
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+    const text = { get: () => "", set: (rules) => sheet.replaceSync(rules) };
+    Object.defineProperty(stand, "textContent", text);
+    Object.defineProperty(stand, "innerText", text);
+    stand.remove = () => {
+      document.adoptedStyleSheets = document.adoptedStyleSheets.filter((one) => one !== sheet);
+      Element.prototype.remove.call(stand);
+    };
+    return stand;
+  };
+  const set = Element.prototype.setAttribute;
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === "style") {
+      this.style.cssText = value;
+    } else {
+      set.call(this, name, value);
+    }
+  };
+}
+
+function tell(text) {
+  element("told").textContent = text;
+}
+
+function opened() {
+  const terminal = new window.Terminal({
+    fontFamily: "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace",
+    fontSize: window.innerWidth < 600 ? 11 : 14,
+    scrollback: 0,
+    convertEol: false,
+    linkHandler: { activate: () => {} },
+    theme: { background: "#101418" },
+  });
+  terminal.open(element("terminal"));
+  return terminal;
+}
+
+// Columns and rows that fit, by the size of the cells that are drawn.
+function fitted(terminal) {
+  const screen = element("terminal").querySelector(".xterm-screen").getBoundingClientRect();
+  const box = element("terminal").getBoundingClientRect();
+  const columns = Math.floor(box.width / (screen.width / terminal.cols));
+  const rows = Math.floor(box.height / (screen.height / terminal.rows));
+  return [Math.max(20, columns || 80), Math.max(5, rows || 24)];
+}
+
+function connect(terminal) {
+  const socket = new WebSocket(`ws://${location.host}/api/console`);
+  const bytes = new TextEncoder();
+  let drawn = 0;
+  const say = (message) => socket.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
+  const type = (text) => socket.readyState === WebSocket.OPEN && socket.send(bytes.encode(text));
+  socket.binaryType = "arraybuffer";
+  socket.onopen = () => {
+    tell("");
+    terminal.resize(...fitted(terminal));
+    say({ key: key(), size: [terminal.cols, terminal.rows] });
+    terminal.focus();
+  };
+  socket.onmessage = (event) => {
+    const data = new Uint8Array(event.data);
+    terminal.write(data, () => {
+      drawn += data.length;
+      if (drawn >= DRAWN_EVERY) {
+        say({ drawn });
+        drawn = 0;
+      }
+    });
+  };
+  socket.onclose = (event) => {
+    tell(event.reason || "the connection has ended; a run goes on without it");
+    element("again").hidden = false;
+  };
+  return { say, type };
+}
+
+function start() {
+  withoutInlineStyles();
+  const terminal = opened();
+  let line = connect(terminal);
+  terminal.onData((text) => line.type(text));
+  terminal.onBinary((text) => line.type(text));
+  terminal.onResize(({ cols, rows }) => line.say({ size: [cols, rows] }));
+  new ResizeObserver(() => terminal.resize(...fitted(terminal))).observe(element("terminal"));
+  // Browsers open their own tools with F12: here it is the console's key wherever the focus is.
+  window.addEventListener("keydown", (event) => {
+    if (event.key === "F12" && !element("sure").open) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      line.type(F12);
+    }
+  }, true);
+  element("again").addEventListener("click", () => {
+    element("again").hidden = true;
+    terminal.reset();
+    line = connect(terminal);
+  });
+}
+
+let seen = { run: null };
+offerRollback(() => seen, tell);
+
+async function look() {
+  const { status, answer } = await ask("/api/status");
+  if (status === 200) {
+    seen = answer.seen;
+    element("rollback-ask").hidden = !answer.write;
+  }
+}
+
+if (window.Terminal) {
+  start();
+} else {
+  element("missing").hidden = false;
+}
+await look();
+setInterval(() => document.hidden || look(), 2000);

@@ -1,0 +1,16 @@
+// Exchange the link's token for a session; the address forgets it first.
+
+import { ask, element, keep } from "/omni.js";
+
+const token = location.hash.slice(1);
+history.replaceState(null, "", "/enter");
+if (token) {
+  element("words").textContent = "Opening …";
+  const { status, answer } = await ask("/api/enter", { token });
+  if (status === 200) {
+    keep(answer.key);
+    location.replace("/");
+  } else {
+    element("words").textContent = `${answer.error}. Press Enter where omni-console web runs: it prints a new link.`;
+  }
+}

@@ -1,0 +1,322 @@
+"""The web server: its pages, its few addresses, and the process that serves them on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from console.common.clock import Clock, SystemClock
+from console.common.errors import UsageError
+from console.common.text import one_line
+from console.frontends.web import xterm
+from console.frontends.web.access import LOCAL, SESSION_S, Access, Addresses, Rate, Session, knows
+from console.frontends.web.desk import Desk
+from console.frontends.web.gate import MOST_BODY, Gate, TooLarge
+from console.frontends.web.terminal import (
+    MESSAGE_EVERY_S,
+    MESSAGES,
+    MOST_MESSAGE,
+    OVER,
+    TOO_MUCH,
+    Bridge,
+    PtyConsole,
+    environment,
+    parsed,
+    size_of,
+)
+from console.runner.control import short_address
+
+KEY_HEADER = "x-omni-key"
+MOST_CONSOLES = 4
+MOST_CONNECTIONS = 64
+PATIENCE_S = 5.0
+"""Seconds for a body, and for the first message of a socket."""
+HOUSE_S = 5.0
+"""Seconds between looks whether the watchers may rest."""
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+PAGES = {"/": "status.html", "/console": "console.html", "/enter": "enter.html"}
+
+
+class Site:
+    """Everything that answers a browser. `argv`: the console that a terminal page gets."""
+
+    def __init__(
+        self, access: Access, addresses: Addresses, desk: Desk, argv: tuple[str, ...],
+        clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        self._access, self._desk, self._argv = access, desk, argv
+        self._clock = clock or SystemClock()
+        self._consoles = 0
+        self._cookie = "omni-console"
+        shown = [Route(path, self._file(name)) for path, name in PAGES.items()]
+        pages = resources.files("console.frontends.web") / "pages"
+        shown += [
+            Route(f"/{one.name}", self._file(one.name))
+            for one in pages.iterdir()
+            if one.name not in PAGES.values()
+        ]
+        shown += [Route(f"/{name}", self._fetched(name)) for name in xterm.FILES]
+        self.app = Starlette(
+            routes=[
+                *shown,
+                Route("/api/enter", self._enter, methods=["POST"]),
+                Route("/api/leave", self._leave, methods=["POST"]),
+                Route("/api/status", self._status),
+                Route("/api/verb", self._verb, methods=["POST"]),
+                WebSocketRoute("/api/console", self._console),
+            ],
+            middleware=[Middleware(Gate, addresses=addresses)],
+            exception_handlers={TooLarge: _too_large, TimeoutError: _too_slow},
+            lifespan=self._house,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _house(self, app: Starlette) -> AsyncIterator[None]:
+        """While it serves, let the watchers rest; afterwards end them."""
+
+        async def keep() -> None:
+            while True:
+                await asyncio.sleep(HOUSE_S)
+                await asyncio.to_thread(self._desk.rest)
+
+        keeper = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeper.cancel()
+            await asyncio.to_thread(self._desk.close)
+
+    # -- pages -------------------------------------------------------------------------------
+
+    @staticmethod
+    def _file(name: str) -> Callable[[Request], Any]:
+        """A page of this program: it holds no facts, so whoever reaches the server may see it."""
+        body = (resources.files("console.frontends.web") / "pages" / name).read_bytes()
+        kind = TYPES[Path(name).suffix]
+
+        async def page(request: Request) -> Response:
+            return Response(body, media_type=kind)
+
+        return page
+
+    @staticmethod
+    def _fetched(name: str) -> Callable[[Request], Any]:
+        async def file(request: Request) -> Response:
+            found = await asyncio.to_thread(xterm.installed)
+            if name not in found:
+                return Response(f"omni-console web --fetch brings {name}\n", 404)
+            return Response(found[name], media_type=TYPES[Path(name).suffix])
+
+        return file
+
+    # -- sessions ----------------------------------------------------------------------------
+
+    async def _enter(self, request: Request) -> Response:
+        if not self._access.may_try():
+            return _said("too many tries: wait a minute", 429)
+        token = (await _body(request)).get("token")
+        session = self._access.enter(token) if isinstance(token, str) else None
+        if session is None:
+            return _said("this link is not valid: it works once, and only for a while", 403)
+        answer = JSONResponse({"key": session.key})
+        answer.set_cookie(
+            self._cookie, session.cookie, max_age=int(SESSION_S), httponly=True, samesite="strict"
+        )
+        return answer
+
+    def _session(self, asked: HTTPConnection) -> Session | None:
+        """The session of a request that brings its cookie; a page's request brings its key, too."""
+        found = self._access.find(asked.cookies.get(self._cookie, ""))
+        if found is None or asked.scope["type"] == "websocket":
+            return found
+        return found if knows(found, asked.headers.get(KEY_HEADER, "")) else None
+
+    def _refused(self, session: Session | None) -> Response | None:
+        if session is None:
+            return _said("no session: a new link starts one", 401)
+        return None if session.rate.take() else _said("too many requests", 429)
+
+    async def _leave(self, request: Request) -> Response:
+        session = self._session(request)
+        if session is None:
+            return _said("no session", 401)
+        self._access.leave(session)
+        answer = _said("", 200)
+        answer.delete_cookie(self._cookie, httponly=True, samesite="strict")
+        return answer
+
+    # -- status and verbs --------------------------------------------------------------------
+
+    async def _status(self, request: Request) -> Response:
+        if refused := self._refused(self._session(request)):
+            return refused
+        return JSONResponse(await asyncio.to_thread(self._desk.look))
+
+    async def _verb(self, request: Request) -> Response:
+        if refused := self._refused(self._session(request)):
+            return refused
+        message = await _body(request)
+        no = await asyncio.to_thread(self._desk.tell, message)
+        return _said(no, 403 if no and not self._desk.write else 409 if no else 200)
+
+    # -- the terminal ------------------------------------------------------------------------
+
+    async def _console(self, asked: WebSocket) -> None:
+        session = self._session(asked)
+        if session is None:
+            await asked.close(OVER)
+            return
+        await asked.accept()
+        code, words = await self._serve(asked, session)
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+            await asked.close(code, words)
+
+    async def _serve(self, asked: WebSocket, session: Session) -> tuple[int, str]:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                first = parsed(await asked.receive_text())
+        except (TimeoutError, WebSocketDisconnect, KeyError):
+            return TOO_MUCH, "the first message did not come"
+        size, key = size_of(first), first.get("key")
+        if size is None or not isinstance(key, str) or not knows(session, key):
+            return OVER, "no session: a new link starts one"
+        if self._consoles >= MOST_CONSOLES:
+            return TOO_MUCH, f"{MOST_CONSOLES} consoles are open here: close one"
+        self._consoles += 1
+        try:
+            console = PtyConsole(self._argv, environment(os.environ), size)
+            try:
+                rate = Rate(MESSAGES, MESSAGE_EVERY_S, self._clock)
+                return await Bridge(asked, console, lambda: self._access.holds(session), rate).run()
+            finally:
+                await console.end()
+        finally:
+            self._consoles -= 1
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE_S):
+        return parsed((await request.body()).decode("utf-8", "replace"))
+
+
+def _said(words: str, status: int) -> JSONResponse:
+    return JSONResponse({"error": words}, status)
+
+
+async def _too_large(request: Request, error: Exception) -> Response:
+    return _said(f"at most {MOST_BODY} bytes are taken", 413)
+
+
+async def _too_slow(request: Request, error: Exception) -> Response:
+    return _said("the request did not come in time", 408)
+
+
+# -- the process -----------------------------------------------------------------------------------
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A socket that only this machine reaches. Raises UsageError."""
+    if address not in LOCAL:
+        raise UsageError(
+            f"{one_line(address, 60)} is not a loopback address",
+            "this server is for browsers on this machine: 127.0.0.1 or ::1",
+            "from elsewhere: ssh -L 8765:127.0.0.1:8765 HOST",
+        )
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((address, port))
+        made.listen(MOST_CONNECTIONS)
+    except OSError as error:
+        made.close()
+        raise UsageError(
+            f"port {port} cannot be had", error.strerror or str(error), "--port N takes another one"
+        ) from error
+    return made
+
+
+def listen_at(path: Path) -> socket.socket:
+    """A unix socket for this user alone; one that nobody serves any more is replaced. Raises
+    UsageError."""
+    made = socket.socket(socket.AF_UNIX)
+    mask = os.umask(0o177)
+    try:
+        with short_address(path) as address:
+            _forget(path, address)
+            made.bind(address)
+            made.listen(MOST_CONNECTIONS)
+    except OSError as error:
+        made.close()
+        raise UsageError(
+            f"{one_line(str(path))} cannot be had", error.strerror or str(error)
+        ) from error
+    finally:
+        os.umask(mask)
+    return made
+
+
+def _forget(path: Path, address: str) -> None:
+    """Remove the socket of a server that has ended. Raises OSError where one lives."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(address)
+        except ConnectionRefusedError:
+            path.unlink()
+
+
+class Server:
+    """Serves a site in a thread of its own, so that signals and the terminal stay the caller's."""
+
+    def __init__(self, site: Site, listening: socket.socket) -> None:
+        # no log of requests, no forwarded addresses: nothing that names a token or believes one
+        config = uvicorn.Config(
+            site.app, log_config=None, access_log=False, proxy_headers=False, server_header=False,
+            http="h11", ws="websockets-sansio", ws_max_size=MOST_MESSAGE, ws_ping_interval=20.0,
+            ws_ping_timeout=20.0, ws_per_message_deflate=False, lifespan="on",
+            limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=5,
+            h11_max_incomplete_event_size=16384, timeout_graceful_shutdown=3,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        self._listening = listening
+        self._thread = threading.Thread(target=self._run, name="web")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        with self._listening:
+            asyncio.run(self._server.serve(sockets=[self._listening]))
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End it, from any thread or signal handler."""
+        self._server.should_exit = True
+
+    def join(self) -> None:
+        """Wait until it has ended, with every console that it had opened."""
+        self._thread.join()
