@@ -5,6 +5,7 @@ All text is clean. A state is a word before it is anything else, and a rate has 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,9 +81,9 @@ def bound_to(shot: Snapshot) -> dict[str, Any]:
 
 
 def plain(row: Row) -> str:
-    """A row as text, without its bar."""
-    parts = [text.strip().removeprefix(", ") for text, tone in row if tone != "accent"]
-    return " ".join(part for part in parts if part)
+    """A row as text, without its bar; what stands apart in it is set off by a comma."""
+    text = "".join(text for text, tone in row if tone != "accent")
+    return re.sub(" {2,}", ", ", text.strip())
 
 
 def _mode(shot: Snapshot) -> str:
@@ -117,7 +118,7 @@ def _run(shot: Snapshot, now: float) -> dict[str, Any]:
         "decision": f"{view.decision.word} {clean(view.outcome)}".strip(),
         "trouble": clean(shot.trouble, 300),
         "step": _step(step, now, len(view.steps), view.steps.index(step)) if step else None,
-        "progress": plain(run_progress(view, now, WIDE)),
+        "progress": f"steps {far}" if (far := plain(run_progress(view, now, WIDE))) else "",
         "share": run_share(view, now) if not view.over and view.steps else None,
         "baseline": _outage(shot, now),
     }
@@ -173,15 +174,16 @@ def _rollback(seen: Seen) -> dict[str, Any] | None:
         result, trouble, over = progress.result, progress.trouble, progress.over
     elif over:
         return None
-    words = trouble or shot.rollback or "rolling back"
+    words = shot.rollback or "rolling back"
     if result is not None:
         ended = "the baseline serves" if result.serving else "THE BASELINE IS NOT PROVEN"
-        words = f"{ended}: {clean(result.detail, 300)}" if result.detail else ended
-        words = "nothing to roll back" if result.nothing_to_do else words
+        words = "nothing to roll back" if result.nothing_to_do else ended
+        trouble = clean(result.detail, 300) if not result.serving else ""
     stages = [text for one in lines if (text := _stage(one))]
     return {
         "over": over,
         "words": words,
+        "trouble": trouble,
         "progress": "" if over else plain(rollback_progress(lines, shot.restore_s, seen.now, WIDE)),
         "stages": stages[-STAGE_LINES:],
     }

@@ -69,13 +69,14 @@ function connect(terminal) {
   const type = (text) => socket.readyState === WebSocket.OPEN && socket.send(bytes.encode(text));
   socket.binaryType = "arraybuffer";
   socket.onopen = () => {
-    tell("");
     terminal.resize(...fitted(terminal));
     say({ key: key(), size: [terminal.cols, terminal.rows] });
     terminal.focus();
+    tell("starting the console …");
   };
   socket.onmessage = (event) => {
     const data = new Uint8Array(event.data);
+    tell("");
     terminal.write(data, () => {
       drawn += data.length;
       if (drawn >= DRAWN_EVERY) {

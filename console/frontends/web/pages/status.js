@@ -5,10 +5,12 @@ import { ask, element, made, offerRollback } from "/omni.js";
 const EVERY_MS = 1000;
 // A question that has just appeared takes no answer: the finger was meant for what was there before.
 const READ_MS = 700;
+const TOLD_MS = 8000;
 
 let shown = { seen: { run: null } };
 let question = "";
 let askedAt = 0;
+let forgets = 0;
 
 function words(id, text) {
   const one = element(id);
@@ -25,8 +27,11 @@ function share(id, value) {
   one.value = value || 0;
 }
 
+// What came of a click; it makes room for newer facts after a while.
 function tell(text) {
   words("told", text);
+  clearTimeout(forgets);
+  forgets = setTimeout(() => words("told", ""), TOLD_MS);
 }
 
 function drawRun(run) {
@@ -78,6 +83,7 @@ function drawRollback(rollback) {
   element("rollback-box").hidden = !rollback;
   if (rollback) {
     words("rollback-words", rollback.words);
+    words("rollback-trouble", rollback.trouble);
     words("rollback-progress", rollback.progress);
     words("rollback-stages", rollback.stages.join("\n"));
   }

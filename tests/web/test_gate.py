@@ -1,0 +1,265 @@
+"""Who may ask the web server, and what every answer carries; asked over real sockets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from console.common.errors import UsageError
+from console.frontends.web import access as rules
+from console.frontends.web import server
+from console.frontends.web.access import Access, Addresses, Rate
+from console.frontends.web.gate import HEADERS, MOST_BODY
+from console.journal.state import VERBS
+from tests.clock import FakeClock
+from tests.web.conftest import Web
+
+PAGES = ("/", "/console", "/enter", "/omni.js", "/omni.css", "/status.js", "/omni.svg")
+
+
+# -- what every answer carries ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/api/status", "/nothing", "/../secret"])
+def test_every_answer_forbids_scripts_frames_and_traces_of_others(web: Web, path: str) -> None:
+    answer = web.ask("GET", path)
+    assert answer.status_code == (200 if path in PAGES else 401 if "api" in path else 404)
+    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert "server" not in answer.headers
+
+
+def test_no_page_has_a_script_or_a_style_of_its_own(web: Web) -> None:
+    for path in ("/", "/console", "/enter"):
+        page = web.ask("GET", path).text
+        assert "<script" in page
+        for inline in ("<style", " style=", "onclick", "javascript:", "<script>"):
+            assert inline not in page, (path, inline)
+        for script in (one for one in PAGES if one.endswith(".js")):
+            assert "innerHTML" not in web.ask("GET", script).text
+
+
+# -- hosts and origins -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1",
+                                  "127.0.0.1.evil.example:{port}", "[::1]:{port}", ""])  # fmt: skip
+def test_another_host_is_refused_whatever_it_asks(web: Web, host: str) -> None:
+    web.enter()
+    host = host.format(port=web.host.rpartition(":")[2])
+    for method, path in (("GET", "/"), ("GET", "/api/status"), ("POST", "/api/verb")):
+        answer = web.ask(method, path, Host=host, Origin=f"http://{host}")
+        assert answer.status_code in (400, 403), answer
+    assert web.desk.told == []
+    with pytest.raises(InvalidStatus):
+        web.console(Host=host, Origin=f"http://{host}")
+
+
+def test_localhost_is_a_name_of_its_own_with_its_own_origin(web: Web) -> None:
+    port = web.host.rpartition(":")[2]
+    assert web.ask("GET", "/", Host=f"localhost:{port}").status_code == 200
+    answer = web.ask("POST", "/api/enter", send={}, Host=f"localhost:{port}")
+    assert answer.status_code == 403, "the origin is that of the other name"
+
+
+@pytest.mark.parametrize(
+    "origin", ["-", "null", "http://evil.example", "https://{host}", "http://127.0.0.1:1",
+               "http://{host}.evil.example", "http://{host}/", ""],
+)  # fmt: skip
+def test_a_foreign_page_can_post_and_open_nothing(web: Web, origin: str) -> None:
+    web.enter()
+    origin = origin.format(host=web.host)
+    for path in ("/api/verb", "/api/leave", "/api/enter"):
+        assert web.ask("POST", path, send={"verb": "rollback"}, Origin=origin).status_code == 403
+    assert web.desk.told == []
+    with pytest.raises(InvalidStatus) as refused:
+        web.console(Origin=origin)
+    assert refused.value.response.status_code == 403
+    if origin != "-":
+        assert web.ask("GET", "/api/status", Origin=origin).status_code == 403
+    assert web.ask("GET", "/api/status").status_code == 200, "its own page still may"
+
+
+def test_only_the_methods_that_an_address_has(web: Web) -> None:
+    web.enter()
+    for method, path in (("GET", "/api/verb"), ("POST", "/api/status"), ("POST", "/")):
+        assert web.ask(method, path, Origin=web.base).status_code == 405
+    for method in ("PUT", "DELETE", "OPTIONS", "PATCH"):
+        assert web.ask(method, "/api/verb").status_code == 403, "without an origin"
+
+
+# -- the link and sessions -------------------------------------------------------------------------
+
+
+def test_a_link_works_once_and_gives_a_cookie_that_scripts_cannot_read(web: Web) -> None:
+    token = web.access.link()
+    answer = web.ask("POST", "/api/enter", send={"token": token})
+    assert answer.status_code == 200
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert token not in answer.text + cookie
+    again = web.ask("POST", "/api/enter", send={"token": token})
+    assert again.status_code == 403
+    assert "works once" in again.json()["error"]
+    assert "set-cookie" not in again.headers
+
+
+def test_a_link_is_void_after_a_while_and_when_there_is_a_newer_one(web: Web) -> None:
+    first, second = web.access.link(), web.access.link()
+    assert web.ask("POST", "/api/enter", send={"token": first}).status_code == 403
+    web.clock.sleep(rules.LINK_S + 1)
+    assert web.ask("POST", "/api/enter", send={"token": second}).status_code == 403
+    for token in ("", None, 7, ["x"], "é" * 40):
+        assert web.ask("POST", "/api/enter", send={"token": token}).status_code == 403
+    assert web.enter().status_code == 200
+
+
+def test_without_cookie_or_key_nothing_is_told(web: Web) -> None:
+    web.enter()
+    key, cookies = web.key, web.cookies
+    for web.key, web.cookies in (("", {}), (key, {}), ("", cookies), (key[:-1], cookies),
+                                 (key, {"omni-console": "x"})):  # fmt: skip
+        assert web.ask("GET", "/api/status").status_code == 401
+        assert web.ask("POST", "/api/verb", send={"verb": "rollback"}).status_code == 401
+        assert web.ask("POST", "/api/leave", send={}).status_code == 401
+    assert web.desk.told == []
+    web.key, web.cookies = key, cookies
+    assert web.ask("GET", "/api/status").json()["looks"] == "well"
+
+
+def test_a_session_ends_by_time_by_leaving_and_when_there_are_too_many(web: Web) -> None:
+    web.enter()
+    assert web.ask("POST", "/api/leave", send={}).status_code == 200
+    assert web.ask("GET", "/api/status").status_code == 401
+    web.enter()
+    web.clock.sleep(rules.SESSION_S + 1)
+    assert web.ask("GET", "/api/status").status_code == 401
+    web.enter()
+    oldest = (web.cookies, web.key)
+    for _ in range(rules.MOST_SESSIONS):
+        web.clock.sleep(rules.TRY_EVERY_S)
+        assert web.enter().status_code == 200
+    assert web.ask("GET", "/api/status").status_code == 200
+    web.cookies, web.key = oldest
+    assert web.ask("GET", "/api/status").status_code == 401, "it was silent the longest"
+
+
+# -- sizes and rates -------------------------------------------------------------------------------
+
+
+def test_large_bodies_are_refused_with_and_without_a_length(web: Web) -> None:
+    web.enter()
+    large = b"x" * (MOST_BODY + 1)
+
+    def parts() -> Iterator[bytes]:
+        yield from (large[:4096], large[4096:])
+
+    assert web.ask("POST", "/api/verb", content=large).status_code == 413
+    assert web.ask("POST", "/api/verb", content=parts()).status_code == 413
+    assert web.desk.told == []
+
+
+def test_nonsense_is_no_message(web: Web) -> None:
+    web.enter()
+    for content in (b"", b"[1]", b"\xff\xfe", b"[" * 5000, b'{"verb": ', b"null"):
+        assert web.ask("POST", "/api/verb", content=content).status_code == 200
+    assert web.desk.told == [{}] * 6, "none of it reached the desk as a verb"
+
+
+def test_too_many_requests_and_tries_have_to_wait(web: Web) -> None:
+    web.enter()
+    codes = [web.ask("GET", "/api/status").status_code for _ in range(rules.REQUESTS + 1)]
+    assert codes == [200] * rules.REQUESTS + [429]
+    web.clock.sleep(rules.REQUEST_EVERY_S)
+    assert web.ask("GET", "/api/status").status_code == 200
+    tries = [web.ask("POST", "/api/enter", send={}).status_code for _ in range(rules.TRIES)]
+    assert tries == [403] * (rules.TRIES - 1) + [429], "one try was the link that worked"
+
+
+def test_a_rate_never_saves_up_more_than_it_has() -> None:
+    clock = FakeClock()
+    rate = Rate(2, 1.0, clock)
+    clock.sleep(1000)
+    assert [rate.take() for _ in range(3)] == [True, True, False]
+    clock.sleep(0.5)
+    assert not rate.take()
+    clock.sleep(0.5)
+    assert rate.take()
+
+
+# -- read-only -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", [False])
+def test_read_only_refuses_every_verb(web: Web) -> None:
+    web.enter()
+    for verb in (*VERBS, "resume", "shell"):
+        message = {"verb": verb, "run": None, "why": "x", "confirm": "x"}
+        answer = web.ask("POST", "/api/verb", send=message)
+        assert answer.status_code == 403, verb
+        assert "read-only" in answer.json()["error"]
+    assert len(web.desk.told) == len(VERBS) + 2
+    assert web.ask("GET", "/api/status").json()["write"] is False
+
+
+# -- where it listens ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "127.0.0.2", "localhost", ""])
+def test_it_listens_on_loopback_alone(address: str) -> None:
+    with pytest.raises(UsageError, match="not a loopback address") as refused:
+        server.listen(address, 0)
+    assert refused.value.exit_code == 2
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with (
+        server.listen("127.0.0.1", 0) as first,
+        pytest.raises(UsageError, match="cannot be had"),
+    ):
+        server.listen("127.0.0.1", first.getsockname()[1])
+
+
+def test_a_unix_socket_is_this_users_alone_and_never_taken_from_a_living_server(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / ("a" * 60) / ("b" * 60) / "web"
+    path.parent.mkdir(parents=True)
+    with server.listen_at(path):
+        assert path.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(UsageError, match="cannot be had"):
+            server.listen_at(path)
+    with server.listen_at(path):
+        assert path.is_socket(), "that of a server which has ended is replaced"
+    other = tmp_path / "file"
+    other.write_text("kept")
+    with pytest.raises(UsageError):
+        server.listen_at(other)
+    assert other.read_text() == "kept"
+
+
+def test_behind_a_unix_socket_any_port_of_loopback_names_is_meant() -> None:
+    allows = Addresses().allows
+    assert all(map(allows, ("localhost:8765", "127.0.0.1:9", "[::1]:65535", "localhost")))
+    wrong = ("evil.example", "localhost.evil:1", "127.0.0.1:999999", "localhost:", "::1:80", "")
+    assert not any(map(allows, wrong))
+
+
+def test_an_address_has_its_own_names_and_no_others() -> None:
+    six, four = Addresses("::1", 80), Addresses("127.0.0.1", 8765)
+    assert all(map(six.allows, ("[::1]", "[::1]:80", "localhost", "localhost:80")))
+    assert not any(map(six.allows, ("127.0.0.1:80", "[::1]:81")))
+    assert all(map(four.allows, ("127.0.0.1:8765", "localhost:8765")))
+    assert not any(map(four.allows, ("127.0.0.1", "[::1]:8765", "LOCALHOST:8765")))
+
+
+def test_a_token_is_long_and_never_the_same() -> None:
+    access = Access(FakeClock())
+    tokens = {access.link() for _ in range(50)}
+    assert len(tokens) == 50
+    assert min(map(len, tokens)) >= 43
