@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +58,7 @@ class Web:
     desk: FakeDesk
     clock: FakeClock
     client: httpx.Client
+    stop: Callable[[], None]
     cookies: dict[str, str] = field(default_factory=dict)
     key: str = ""
 
@@ -88,16 +90,17 @@ class Web:
             self.cookies, self.key = dict(answer.cookies), answer.json()["key"]
         return answer
 
-    def console(self, *, first: Any = None, **headers: str) -> ClientConnection:
+    @contextlib.contextmanager
+    def console(self, *, first: Any = None, **headers: str) -> Iterator[ClientConnection]:
         """A terminal's socket, with its first message sent."""
         said = {"Origin": self.base, **self._cookie(), **headers}
         said = {name: value for name, value in said.items() if value != "-"}
-        made = connect(
+        with connect(
             f"ws://{self.host}/api/console", additional_headers=said, proxy=None, max_size=None,
-            user_agent_header=None,
-        )  # fmt: skip
-        made.send(json.dumps(first or {"key": self.key, "size": [80, 24]}))
-        return made
+            user_agent_header=None, close_timeout=1,
+        ) as socket:  # fmt: skip
+            socket.send(json.dumps(first or {"key": self.key, "size": [80, 24]}))
+            yield socket
 
 
 @pytest.fixture
@@ -118,7 +121,7 @@ def web(write: bool) -> Iterator[Web]:
     running.start()
     try:
         with httpx.Client(trust_env=False, verify=False) as client:
-            yield Web(f"http://127.0.0.1:{port}", access, desk, clock, client)
+            yield Web(f"http://127.0.0.1:{port}", access, desk, clock, client, running.stop)
     finally:
         running.stop()
         running.join()
