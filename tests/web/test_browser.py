@@ -57,6 +57,14 @@ def emulator(place: Place) -> None:
             pytest.skip(f"{xterm.PACKAGE} {xterm.VERSION} cannot be had: {error}")
 
 
+@pytest.fixture(autouse=True)
+def no_run(place: Place) -> Iterator[None]:
+    """A run that a test leaves behind is ended, and the baseline serves for the next one."""
+    yield
+    if place.runs and not place.view().over:
+        place.console("rollback")
+
+
 @pytest.fixture
 def write(place: Place) -> Iterator[Served]:
     with served(place, "--write") as web:
@@ -76,7 +84,7 @@ def entered(context: BrowserContext, web: Served) -> Page:
     page = context.new_page()
     page.goto(web.link())
     page.wait_for_url(f"{web.base}/")
-    page.wait_for_selector("#baseline-word >> text=SERVING")
+    page.wait_for_selector("#baseline-word >> text=/SERVING|DOWN/")
     return page
 
 
@@ -96,8 +104,13 @@ def console(context: BrowserContext, web: Served) -> Page:
     return page
 
 
-def shows(page: Page, words: str) -> None:
-    page.wait_for_function(f"{SCREEN}.replace(/\\u00a0/g, ' ').includes({words!r})", timeout=60_000)
+def shows(page: Page, *words: str) -> None:
+    """Wait until the terminal shows these. The page's policy forbids to have it wait itself."""
+
+    def text() -> str:
+        return str(page.evaluate(SCREEN)).replace("\xa0", " ")
+
+    until(lambda: all(word in text() for word in words), repr(words), where=text)
 
 
 def over(place: Place) -> str:

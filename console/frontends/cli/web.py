@@ -32,6 +32,7 @@ def web(args: Namespace) -> int:
         from console.frontends.web import xterm
 
         print(f"the terminal of the page lies in {clean(str(xterm.fetch(args.fetch)))}")
+        return int(Exit.OK)
     _require_extra()
     from console.frontends.web import server, xterm
     from console.frontends.web.access import Access, Addresses

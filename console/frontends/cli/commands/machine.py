@@ -163,7 +163,7 @@ def web_commands(commands: Any) -> None:
     )
     web.add_argument(
         "--fetch", nargs="?", const="", metavar="FILE",
-        help="first fetch the terminal that the page needs, with npm or from its package FILE",
+        help="only fetch the terminal that the page needs, with npm or from its package FILE",
     )  # fmt: skip
 
 
