@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 from websockets.sync.client import ClientConnection, connect
 
 from console.frontends.web import server
@@ -58,7 +60,6 @@ class Web:
     desk: FakeDesk
     clock: FakeClock
     client: httpx.Client
-    stop: Callable[[], None]
     cookies: dict[str, str] = field(default_factory=dict)
     key: str = ""
 
@@ -109,19 +110,49 @@ def write() -> bool:
     return True
 
 
-@pytest.fixture
-def web(write: bool) -> Iterator[Web]:
+class Door:
+    """A server that listens for many tests: what answers is the site of the test that asks."""
+
+    def __init__(self) -> None:
+        self.app: ASGIApp | None = None
+        listening = server.listen("127.0.0.1", 0)
+        self.port: int = listening.getsockname()[1]
+        self.running = server.Server(cast("server.Site", SimpleNamespace(app=self)), listening)
+        self.running.start()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            assert self.app is not None
+            await self.app(scope, receive, send)
+            return
+        for part in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{part}.complete"})
+
+    def close(self) -> None:
+        self.running.stop()
+        self.running.join()
+
+
+@pytest.fixture(scope="session")
+def door() -> Iterator[Door]:
+    made = Door()
+    yield made
+    made.close()
+
+
+@contextlib.contextmanager
+def opened(door: Door, *, write: bool) -> Iterator[Web]:
+    """A site of its own behind a door."""
     clock = FakeClock()
     access, desk = Access(clock), FakeDesk(write)
-    listening = server.listen("127.0.0.1", 0)
-    port = listening.getsockname()[1]
     argv = (sys.executable, "-I", "-c", ECHO, "fixed")
-    site = server.Site(access, Addresses("127.0.0.1", port), desk, argv, clock)
-    running = server.Server(site, listening)
-    running.start()
-    try:
-        with httpx.Client(trust_env=False, verify=False) as client:
-            yield Web(f"http://127.0.0.1:{port}", access, desk, clock, client, running.stop)
-    finally:
-        running.stop()
-        running.join()
+    door.app = server.Site(access, Addresses("127.0.0.1", door.port), desk, argv, clock).app
+    with httpx.Client(trust_env=False, verify=False) as client:
+        yield Web(f"http://127.0.0.1:{door.port}", access, desk, clock, client)
+
+
+@pytest.fixture
+def web(write: bool, door: Door) -> Iterator[Web]:
+    with opened(door, write=write) as made:
+        yield made

@@ -176,6 +176,16 @@ def test_a_rollback_never_ends_a_run_that_began_meanwhile(
     assert watched.pressed == 0
 
 
+def test_a_run_that_cannot_be_read_does_not_keep_the_baseline_down(
+    sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desks, "_live", lambda: "the-unreadable-run")
+    desk, watched, _ = made(Snapshot(word="unreadable", trouble="disk I/O error"))
+    assert "cannot be read" in desk.look()["next"]
+    assert desk.tell({"verb": "rollback", "run": None}) == ""
+    assert watched.pressed == 1
+
+
 def test_without_a_run_the_baseline_can_be_brought_back(sent: Sent) -> None:
     desk, watched, _ = made(scene.nothing())
     assert desk.tell({"verb": "rollback", "run": None}) == ""

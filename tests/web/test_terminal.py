@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection
 from console.frontends.web import server, terminal
 from console.frontends.web.terminal import PtyConsole, environment, parsed, size_of
 from tests.waiting import some, until
-from tests.web.conftest import Web
+from tests.web.conftest import Door, Web, opened
 
 
 def read_until(socket: ClientConnection, words: bytes) -> bytes:
@@ -198,14 +198,19 @@ def test_what_ignores_the_hangup_is_killed() -> None:
     assert not psutil.pid_exists(asyncio.run(go()))
 
 
-def test_the_server_takes_its_consoles_with_it(web: Web) -> None:
-    web.enter()
-    with web.console() as socket:
-        read_until(socket, b">")
-        assert len(consoles()) == 1
-        web.stop()
-        assert closed(socket)[0] == 1012
-    gone()
+def test_the_server_takes_its_consoles_with_it() -> None:
+    door = Door()
+    try:
+        with opened(door, write=True) as web:
+            web.enter()
+            with web.console() as socket:
+                read_until(socket, b">")
+                assert len(consoles()) == 1
+                door.running.stop()
+                assert closed(socket)[0] == 1012
+            gone()
+    finally:
+        door.close()
 
 
 def test_the_console_is_told_of_the_browsers_terminal_and_not_of_the_servers() -> None:

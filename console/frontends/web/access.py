@@ -76,8 +76,8 @@ class Access:
             self._until = self._clock.monotonic() + LINK_S
             return self._token
 
-    def may_try(self) -> bool:
-        """Whether somebody may try a token now."""
+    def may_fail(self) -> bool:
+        """Whether another wrong token gets an answer now; the right one always does."""
         with self._lock:
             return self._tries.take()
 

@@ -17,7 +17,7 @@ from console.common.text import clean
 from console.frontends.tui.watch.actions import ask, why_not
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
-from console.frontends.tui.watch.run import Snapshot
+from console.frontends.tui.watch.run import UNREADABLE, Snapshot
 from console.frontends.tui.watch.watchers import Watchers
 from console.frontends.web.facts import Seen, bound_to, facts
 from console.host import process
@@ -128,8 +128,9 @@ class Desk:
 
     def _roll_back(self, watchers: Watchers, snapshot: Snapshot, run: object) -> str:
         """Roll back as the emergency key does, unless another run than the one shown would be
-        ended."""
-        if run != bound_to(snapshot)["run"] or _live() not in (None, run):
+        ended. Where no run can be read, what is shown may be older than what is there."""
+        unread = snapshot.word == UNREADABLE
+        if run != bound_to(snapshot)["run"] or (not unread and _live() not in (None, run)):
             return NEWER
         self._press = watchers.emergency.press()
         return ""

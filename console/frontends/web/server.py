@@ -14,7 +14,6 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -67,7 +66,6 @@ class Site:
         self._access, self._desk, self._argv = access, desk, argv
         self._clock = clock or SystemClock()
         self._consoles = 0
-        self._cookie = "omni-console"
         shown = [Route(path, self._file(name)) for path, name in PAGES.items()]
         pages = resources.files("console.frontends.web") / "pages"
         shown += [
@@ -76,7 +74,7 @@ class Site:
             if one.name not in PAGES.values()
         ]
         shown += [Route(f"/{name}", self._fetched(name)) for name in xterm.FILES]
-        self.app = Starlette(
+        answering = Starlette(
             routes=[
                 *shown,
                 Route("/api/enter", self._enter, methods=["POST"]),
@@ -85,10 +83,10 @@ class Site:
                 Route("/api/verb", self._verb, methods=["POST"]),
                 WebSocketRoute("/api/console", self._console),
             ],
-            middleware=[Middleware(Gate, addresses=addresses)],
             exception_handlers={TooLarge: _too_large, TimeoutError: _too_slow},
             lifespan=self._house,
         )
+        self.app = Gate(answering, addresses)
 
     @contextlib.asynccontextmanager
     async def _house(self, app: Starlette) -> AsyncIterator[None]:
@@ -132,21 +130,25 @@ class Site:
     # -- sessions ----------------------------------------------------------------------------
 
     async def _enter(self, request: Request) -> Response:
-        if not self._access.may_try():
-            return _said("too many tries: wait a minute", 429)
         token = (await _body(request)).get("token")
         session = self._access.enter(token) if isinstance(token, str) else None
+        if session is None and not self._access.may_fail():
+            return _said("too many tries: wait a minute", 429)
         if session is None:
             return _said("this link is not valid: it works once, and only for a while", 403)
         answer = JSONResponse({"key": session.key})
         answer.set_cookie(
-            self._cookie, session.cookie, max_age=int(SESSION_S), httponly=True, samesite="strict"
+            _cookie(request),
+            session.cookie,
+            max_age=int(SESSION_S),
+            httponly=True,
+            samesite="strict",
         )
         return answer
 
     def _session(self, asked: HTTPConnection) -> Session | None:
         """The session of a request that brings its cookie; a page's request brings its key, too."""
-        found = self._access.find(asked.cookies.get(self._cookie, ""))
+        found = self._access.find(asked.cookies.get(_cookie(asked), ""))
         if found is None or asked.scope["type"] == "websocket":
             return found
         return found if knows(found, asked.headers.get(KEY_HEADER, "")) else None
@@ -162,7 +164,7 @@ class Site:
             return _said("no session", 401)
         self._access.leave(session)
         answer = _said("", 200)
-        answer.delete_cookie(self._cookie, httponly=True, samesite="strict")
+        answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return answer
 
     # -- status and verbs --------------------------------------------------------------------
@@ -214,6 +216,12 @@ class Site:
             self._consoles -= 1
 
 
+def _cookie(asked: HTTPConnection) -> str:
+    """The name of the cookie: two servers of one host name would else take each other's place."""
+    port = asked.headers["host"].rpartition(":")[2]
+    return f"omni-console-{port if port.isdecimal() else 80}"
+
+
 async def _body(request: Request) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE_S):
         return parsed((await request.body()).decode("utf-8", "replace"))
@@ -242,7 +250,9 @@ def listen(address: str, port: int) -> socket.socket:
             "this server is for browsers on this machine: 127.0.0.1 or ::1",
             "from elsewhere: ssh -L 8765:127.0.0.1:8765 HOST",
         )
-    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # the protocol has to be named: only then asyncio sends small answers at once (TCP_NODELAY)
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((address, port))

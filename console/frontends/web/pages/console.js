@@ -102,9 +102,12 @@ function start() {
   new ResizeObserver(() => terminal.resize(...fitted(terminal))).observe(element("terminal"));
   // Browsers open their own tools with F12: here it is the console's key wherever the focus is.
   window.addEventListener("keydown", (event) => {
-    if (event.key === "F12" && !element("sure").open) {
-      event.preventDefault();
-      event.stopImmediatePropagation();
+    if (event.key !== "F12") {
+      return;
+    }
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (!element("sure").open) {
       line.type(F12);
     }
   }, true);
