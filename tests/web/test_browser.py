@@ -139,6 +139,21 @@ def test_a_playbook_is_stepped_through_in_the_terminal(
     shows(page, "Help")
 
 
+def test_without_the_emulator_the_page_says_how_to_get_it(
+    place: Place, context: BrowserContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(place.env, "XDG_DATA_HOME", str(place.root / "empty"))
+    with served(place) as web:
+        page = entered(context, web)
+        page.goto(f"{web.base}/console")
+        words = page.locator("#missing")
+        words.wait_for(state="visible")
+        box = words.bounding_box()
+        assert "omni-console web --fetch" in words.inner_text()
+        assert box is not None
+        assert box["y"] + box["height"] < TELEPHONE["height"], "in sight without scrolling"
+
+
 def test_f12_is_the_consoles_key_and_the_button_asks_first(
     place: Place, emulator: None, write: Served, context: BrowserContext
 ) -> None:

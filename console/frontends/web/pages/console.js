@@ -133,6 +133,7 @@ if (window.Terminal) {
   start();
 } else {
   element("missing").hidden = false;
+  element("terminal").hidden = true;
 }
 await look();
 setInterval(() => document.hidden || look(), 2000);
