@@ -12,7 +12,7 @@ from console.frontends.tui.watch.progress import RollbackProgress
 from console.frontends.tui.watch.run import Snapshot
 from console.frontends.web import desk as desks
 from console.frontends.web.desk import NEWER, READONLY, Desk
-from console.frontends.web.facts import bound_to
+from console.frontends.web.facts import LOG_LINES, bound_to
 from console.journal.guard_status import NOBODY
 from console.journal.run_dir import RunDir
 from console.journal.state import VERBS
@@ -287,4 +287,5 @@ def test_every_scene_has_a_page(run: RunDir, name: str) -> None:
     names = [one["name"] for one in shown["gauges"]]
     assert names[:3] == ["GPU0 RTX PRO 6000", "GPU1 RTX 5090", "RAM"]
     assert shown["next"]
+    assert (shown["log"]["name"], len(shown["log"]["lines"])) == ("candidate", LOG_LINES)
     assert made(scene.nothing())[0].look()["run"] is None

@@ -18,7 +18,7 @@ from console.frontends.tui.watch.actions import BINDS, asked, why_not
 from console.frontends.tui.watch.baseline import BaselineView
 from console.frontends.tui.watch.emergency import Press
 from console.frontends.tui.watch.run import Snapshot
-from console.host.sample import Sample
+from console.host.sample import Sample, gpu_levels
 from console.journal.guard_status import NONE, GuardView
 from console.journal.run_view import StepView
 from console.journal.state import RunState, stands
@@ -38,6 +38,8 @@ from console.render.upcoming import upcoming
 
 LOG_LINES = 12
 STAGE_LINES = 14
+NAMES = {"in": "SWAP in"}
+"""Gauges that have the name of their neighbour in a row."""
 WIDE = 200
 """Cells for rows whose bars are left out."""
 
@@ -201,12 +203,16 @@ def _gauges(sample: Sample) -> list[dict[str, str]]:
     if report is not None and not report.gpus:
         found.append({"name": "GPU", "words": clean(report.trouble or "no NVIDIA card", 120)})
     for gpu in report.gpus if report is not None else ():
-        words = (utilisation(gpu), memory_of(gpu).strip(), temperature(gpu, glyphs()), power(gpu))
+        levels = gpu_levels(gpu)
+        memory = f"{memory_of(gpu).strip()}{levels['vram'].mark}"
+        heat = f"{temperature(gpu, glyphs())}{levels['temperature'].mark}"
+        words = (utilisation(gpu), memory, heat, power(gpu))
         name = f"GPU{gpu.index} {short_name(gpu.name, 16).strip()}"
         found.append({"name": clean(name, 40), "words": clean(", ".join(words), 120)})
     for field in host_fields(sample, glyphs()):
         (name, _), *rest = field.brief
-        found.append({"name": clean(name.strip(), 40), "words": plain(tuple(rest))})
+        name = NAMES.get(name.strip(), name.strip())
+        found.append({"name": clean(name, 40), "words": plain(tuple(rest))})
     return found
 
 
