@@ -17,7 +17,7 @@ from console.journal.lock import runner_alive
 from console.journal.run_dir import RunDir, all_runs
 from console.journal.run_files import view_of
 from console.journal.run_view import RunView
-from console.journal.state import Decision, RunState
+from console.journal.state import Decision, RunState, StepState
 from console.render.report.decision import baseline_words, because, decided, deciding
 from console.render.report.markdown import figure
 from console.runner.bisect.candidates import shown
@@ -48,6 +48,8 @@ class Driver:
     ) -> None:  # fmt: skip
         self.record, self.clock = record, clock
         self._start, self._follow, self._resume, self._say = start, follow, resume, say
+        self._again: set[int] = set()
+        """Versions that are tried once more because something else failed before they began."""
 
     def go(self, *, verify: bool) -> None:
         """Try versions until the first bad one is known, or nothing more can be tried.
@@ -132,7 +134,13 @@ class Driver:
                 Exit.HOLD,
             )  # fmt: skip
         self._refuse_to_go_on(pending, run, view)
-        self._keep(judged(pending.at, run, view))
+        found = judged(pending.at, run, view)
+        if found.word is Word.SKIP and _failed_before(view) and pending.at not in self._again:
+            self._again.add(pending.at)
+            self._say(f"== no version was tried, so it is tried once more: {found.why}")
+            self._settle(None)
+            return
+        self._keep(found)
 
     def _refuse_to_go_on(self, pending: Pending, run: RunDir, view: RunView) -> None:
         """Raise Stopped if no further run may follow this one; a verdict that it has is kept."""
@@ -159,7 +167,8 @@ class Driver:
         self.record.tries.append(found)
         self._settle(None)
         took = f" ({format_duration(found.took_s)})" if found.took_s is not None else ""
-        self._say(f"== {self._shown(found.at)} is {found.word}{took}: {found.why}")
+        word = "skipped" if found.word is Word.SKIP else found.word
+        self._say(f"== {self._shown(found.at)} is {word}{took}: {found.why}")
 
     def _settle(self, pending: Pending | None) -> None:
         """Make what is known durable, with the run that is under way, if one is."""
@@ -169,6 +178,12 @@ class Driver:
     def _shown(self, at: int) -> str:
         asked = self.record.asked
         return shown(asked.candidates[at], git=bool(asked.repo))
+
+
+def _failed_before(view: RunView) -> bool:
+    """Whether a run failed at a row about the baseline: that says nothing of any version."""
+    failed = (step for step in view.steps if step.state is StepState.FAILED)
+    return any(step.id.startswith("baseline:") for step in failed)
 
 
 def judged(at: int, run: RunDir, view: RunView) -> Try:

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from console.common.clock import SystemClock
 from console.common.errors import HostBusy, InvalidFile, UsageError
 from console.journal.run_dir import RunDir
+from console.journal.run_view import RunView, StepView
+from console.journal.state import RunState, StepState
+from console.runner.bisect import drive
 from console.runner.bisect.candidates import between, of_file, of_git, of_words, shown, subject
 from console.runner.bisect.drive import Driver
 from console.runner.bisect.record import Asked, Pending, Record, Try, held, kept, opened, read
@@ -205,3 +208,29 @@ def test_a_version_with_which_no_run_can_begin_is_skipped_and_asked_again_later(
         driver.go(verify=False)
         assert read(record.path).words == {1: Word.SKIP}
     assert started == ["v2", "v2"]
+
+
+def test_what_fails_before_a_version_began_is_tried_once_more(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baseline could not be measured: that says nothing of the version, which is good."""
+    row = StepView("baseline:measure", "", "", "measure", state=StepState.FAILED)
+    failed = RunView(state=RunState.FAILED, steps=[row])
+    went = RunView(state=RunState.SUCCEEDED)
+    views = {"1": failed, "2": went, "3": failed, "4": failed}
+    runs = iter(views)
+    monkeypatch.setattr(drive, "view_of", lambda run: (views[run.id], "over"))
+
+    def judged(at: int, run: RunDir, view: RunView) -> Try:
+        return Try(at, Word.GOOD if view is went else Word.SKIP, "why", run.id)
+
+    monkeypatch.setattr(drive, "judged", judged)
+    for word in (Word.GOOD, Word.SKIP):
+        record = opened(asked, 5.0, fresh=True)
+        driver = Driver(
+            record, SystemClock(), start=lambda version: RunDir(tmp_path / next(runs)),
+            follow=lambda run: None, resume=lambda run: None, say=lambda text: None,
+        )  # fmt: skip
+        driver.go(verify=False)
+        assert read(record.path).words == {1: word}
+    assert next(runs, None) is None
