@@ -247,6 +247,12 @@ def test_it_listens_on_loopback_alone(address: str) -> None:
     assert refused.value.exit_code == 2
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 10**9])
+def test_what_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(UsageError, match="is no port"):
+        server.listen("127.0.0.1", port)
+
+
 def test_small_answers_are_sent_at_once() -> None:
     """asyncio looks at the protocol of the accepted socket; else a key waits for 40 ms."""
     with server.listen("127.0.0.1", 0) as listening:

@@ -102,6 +102,8 @@ def _serve(server: Server, access: Access, base: str) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+    # in a shell's background nobody types: reading fails then, and must not stop this process
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)
     server.start()
     print("Enter prints a new link", flush=True)
     _link(access, base)
@@ -110,11 +112,19 @@ def _serve(server: Server, access: Access, base: str) -> None:
         if not typing:
             server.join()
         elif select.select(typing, [], [], TURN_S)[0]:
-            if os.read(typing[0], 4096):
+            if _typed(typing[0]):
                 _link(access, base)
             else:
                 typing = []
     server.join()
+
+
+def _typed(descriptor: int) -> bool:
+    """Whether somebody has typed something; False where nobody can any more."""
+    try:
+        return bool(os.read(descriptor, 4096))
+    except OSError:
+        return False
 
 
 def _link(access: Access, base: str) -> None:

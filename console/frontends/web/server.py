@@ -250,6 +250,8 @@ def listen(address: str, port: int) -> socket.socket:
             "this server is for browsers on this machine: 127.0.0.1 or ::1",
             "from elsewhere: ssh -L 8765:127.0.0.1:8765 HOST",
         )
+    if not 0 <= port < 65536:
+        raise UsageError(f"{port} is no port", "from 1 to 65535, or 0 for any free one")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # the protocol has to be named: only then asyncio sends small answers at once (TCP_NODELAY)
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -36,6 +36,8 @@ GRACE_S, POLL_S = 5.0, 0.05
 ENDED, TOO_MUCH, OVER = 4000, 1008, 4001
 """Codes with which a socket is closed: the console has ended, the browser sends too much or
 nonsense, the session is over."""
+HEEDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTTIN)
+"""Signals that a console heeds although the server may ignore them."""
 DROPPED = ("TMUX", "TMUX_PANE", "STY", "COLUMNS", "LINES", "LC_ALL")
 
 
@@ -58,7 +60,7 @@ class PtyConsole:
             # as the leader of a new session it gets the terminal that it opens as its own
             self.pid = os.posix_spawn(
                 argv[0], list(argv), dict(env), setsid=True, setsigmask=(),
-                setsigdef=(signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE),
+                setsigdef=HEEDED,
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, name, os.O_RDWR, 0),
                     (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2),
