@@ -15,6 +15,7 @@ from console.fleet.inventory import Host
 from console.fleet.known import last, remember
 from console.fleet.protocol import BridgeError, LineLost
 from console.frontends.cli.fleet import commands
+from tests.clock import FakeClock
 from tests.fleet.test_rollout import FarHost
 
 Json = dict[str, Any]
@@ -83,6 +84,7 @@ def fars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Far]:
     monkeypatch.setattr(commands, "Line", line)
     monkeypatch.setattr(known, "Line", line)
     monkeypatch.setattr(sys, "stdin", Typed(None))
+    monkeypatch.setattr(commands, "SystemClock", FakeClock)
     return made
 
 
