@@ -23,7 +23,7 @@ FOLLOWING = (
     "run:tell",
     "demo:demo",
     "demo:rehearse",
-    "fleet.commands:run",
+    "fleet.rollout:run",
 )
 """Handlers that end with the outcome of a run."""
 

@@ -147,7 +147,7 @@ def test_commands_that_read_a_run_load_no_validation_library(tmp_path: Path) -> 
     """They take twice as long with it, and a shell loop asks them often."""
     empty = f"import os; os.environ['HOME'] = {str(tmp_path)!r}; from console.cli import main; "
     commands = ("runs", "show", "logs baseline", "attach", "abort abcd", "tell abcd next",
-                "gauges", "keys")  # fmt: skip
+                "gauges", "keys", "bridge")  # fmt: skip
     for modules in loaded(*(f"{empty}main({one.split()!r})" for one in commands)):
         assert modules & HEAVY == set()
 

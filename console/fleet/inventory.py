@@ -1,54 +1,22 @@
-"""The fleet file: which hosts there are, by their ssh aliases. Read strictly, as the site file."""
+"""The hosts of a fleet file. What was read is kept until the file changes: no parser is loaded for
+a table, or in an emergency."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import AfterValidator, Field
 
 from console.common import paths
-from console.common.errors import InvalidFile, UsageError
+from console.common.errors import UsageError
+from console.common.files import write_atomically
 from console.common.text import one_line
-from console.config.site.schedule import LEAST_LEASE_S
-from console.config.validation import Duration, Strict, Text, validated
-from console.config.yaml import parse, read_text
 
-TITLE = "the fleet file cannot be used"
-HINT = "docs/how-to/fleet.md describes the file"
 COMMAND = "omni-console"
-ALIAS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]*")
-"""Never a dash in front: ssh would take it for an option."""
-Lease = Annotated[Duration | None, Field(ge=LEAST_LEASE_S)]
-
-
-def _alias(value: str | None) -> str | None:
-    if value is not None and not ALIAS.fullmatch(value):
-        raise ValueError("a name that ssh knows: letters, digits, _ . @ : -, no - in front")
-    return value
-
-
-class HostModel(Strict):
-    """`ssh`: its alias, where that is not its name here; `command`: where omni-console is there;
-    `lease`: how long its baseline may be down with the line lost."""
-
-    ssh: Annotated[Text | None, AfterValidator(_alias)] = None
-    command: Text | None = None
-    lease: Lease = None
-
-
-class FleetModel(Strict):
-    schema_: Literal["omni.fleet/v1"] = Field(alias="schema")
-    hosts: Annotated[
-        dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$", max_length=60)], HostModel],
-        Field(min_length=1, max_length=200),
-    ]
-    command: Text = COMMAND
-    lease: Lease = None
+CACHE = "fleet.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +65,35 @@ def fleet_path(given: str | None) -> Path:
 
 def load_fleet(given: str | None) -> Fleet:
     """The fleet file that is meant. Raises InvalidFile with every problem."""
-    path = fleet_path(given)
-    document = parse(read_text(path, TITLE), str(path), TITLE)
-    model = validated(FleetModel, document, document.data)
-    if model is None or document.problems:
-        raise InvalidFile(TITLE, sorted(document.problems), HINT)
-    hosts = [
-        Host(
-            name, one.ssh or name, one.command or model.command,
-            one.lease if one.lease is not None else model.lease,
-        )
-        for name, one in model.hosts.items()
-    ]  # fmt: skip
-    return Fleet(path, tuple(hosts))
+    path = fleet_path(given).absolute()
+    stamp = _stamp(path)
+    if (known := _kept(stamp)) is not None:
+        return Fleet(path, known)
+    from console.fleet.fleet_file import read_hosts
+
+    hosts = tuple(Host(**one) for one in read_hosts(path))
+    kept = paths.cache_dir() / CACHE
+    with contextlib.suppress(OSError):
+        paths.make(kept.parent)
+        data = {"stamp": stamp, "hosts": [asdict(one) for one in hosts]}
+        write_atomically(kept, json.dumps(data), 0o600, durable=False)
+    return Fleet(path, hosts)
+
+
+def _stamp(path: Path) -> list[str | int]:
+    """What changes when the file does; empty where it cannot be told."""
+    try:
+        info = path.stat()
+    except OSError:
+        return []
+    return [str(path), info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino]
+
+
+def _kept(stamp: list[str | int]) -> tuple[Host, ...] | None:
+    """The hosts as they were read from this very file; None if they have to be read."""
+    try:
+        data = json.loads((paths.cache_dir() / CACHE).read_text("utf-8"))
+        fresh = bool(stamp) and data["stamp"] == stamp
+        return tuple(Host(**one) for one in data["hosts"]) if fresh else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

@@ -14,7 +14,7 @@ from console.fleet import known
 from console.fleet.inventory import Host
 from console.fleet.known import last, remember
 from console.fleet.protocol import BridgeError, LineLost
-from console.frontends.cli.fleet import commands
+from console.frontends.cli.fleet import commands, rollout
 from tests.clock import FakeClock
 from tests.fleet.test_rollout import FarHost
 
@@ -70,7 +70,7 @@ class Far(FarHost):
 
 @pytest.fixture
 def fars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Far]:
-    for name in ("STATE", "CONFIG"):
+    for name in ("STATE", "CONFIG", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
     monkeypatch.setenv("OMNI_FLEET", str(tmp_path / "fleet.yaml"))
     monkeypatch.chdir(tmp_path)
@@ -81,10 +81,10 @@ def fars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Far]:
     def line(host: Host, control: object) -> Far:
         return made[host.name]
 
-    monkeypatch.setattr(commands, "Line", line)
-    monkeypatch.setattr(known, "Line", line)
+    for module in (commands, rollout, known):
+        monkeypatch.setattr(module, "Line", line)
     monkeypatch.setattr(sys, "stdin", Typed(None))
-    monkeypatch.setattr(commands, "SystemClock", FakeClock)
+    monkeypatch.setattr(rollout, "SystemClock", FakeClock)
     return made
 
 

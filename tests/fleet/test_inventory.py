@@ -5,9 +5,15 @@ from pathlib import Path
 import pytest
 
 from console.common.errors import InvalidFile, UsageError
+from console.fleet import fleet_file
 from console.fleet.inventory import Host, load_fleet
 
 HEAD = "schema: omni.fleet/v1\n"
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def load(tmp_path: Path, text: str) -> tuple[Host, ...]:
@@ -71,3 +77,22 @@ def test_the_file_is_found_like_the_site_file(
     (tmp_path / "mine.yaml").write_text(HEAD + "hosts: {a: {}}\n")
     monkeypatch.setenv("OMNI_FLEET", str(tmp_path / "mine.yaml"))
     assert load_fleet(None).path.name == "mine.yaml"
+
+
+def test_what_was_read_holds_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[Path]()
+    before = fleet_file.read_hosts
+    monkeypatch.setattr(fleet_file, "read_hosts", lambda path: read.append(path) or before(path))
+    assert load(tmp_path, HEAD + "hosts: {a: {lease: 20m}}\n")[0].lease_s == 1200.0
+    path = tmp_path / "fleet.yaml"
+    assert load_fleet(str(path)).hosts == (Host("a", "a", "omni-console", 1200.0),)
+    assert len(read) == 1
+    assert [one.name for one in load(tmp_path, HEAD + "hosts: {b: {}}\n")] == ["b"]
+    (tmp_path / "cache/omni-console/fleet.json").write_text("[1]")
+    assert [one.name for one in load_fleet(str(path)).hosts] == ["b"]
+    path.write_text("hosts: 7")
+    with pytest.raises(InvalidFile):
+        load_fleet(str(path))
+    assert len(read) == 4

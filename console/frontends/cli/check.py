@@ -370,7 +370,7 @@ def schema(args: Namespace) -> int:
     from console.config.playbook.playbook import playbook_schema, reference
     from console.config.site.site import SiteModel
     from console.config.validation import json_schema
-    from console.fleet.inventory import FleetModel
+    from console.fleet.fleet_file import FleetModel
 
     others: dict[str, tuple[type[BaseModel], str]] = {
         "site": (SiteModel, "reference/site"),

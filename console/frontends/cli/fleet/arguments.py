@@ -39,7 +39,7 @@ def fleet_commands(commands: Any) -> None:
     back.add_argument("host", nargs="?", default="", metavar="HOST", help="a host, or several: A,B")
     back.add_argument("--all", action="store_true", help="every host")
     report = add_command(
-        parts, "report", "fleet.commands:report", "who decided what on which host, as Markdown"
+        parts, "report", "fleet.rollout:report", "who decided what on which host, as Markdown"
     )
     report.add_argument(
         "run", nargs="*", metavar="RUN", help="runs by their ids (default: the newest rollout)"
@@ -55,7 +55,7 @@ def fleet_commands(commands: Any) -> None:
 
 def _run(parts: Any) -> argparse.ArgumentParser:
     run = add_command(
-        parts, "run", "fleet.commands:run",
+        parts, "run", "fleet.rollout:run",
         "run a playbook on one host after the other; the next only after GO",
     )  # fmt: skip
     run.add_argument("playbook", metavar="PLAYBOOK", help=PLAYBOOK_HELP)
