@@ -147,8 +147,10 @@ def test_commands_that_read_a_run_load_no_validation_library(tmp_path: Path) -> 
     """They take twice as long with it, and a shell loop asks them often."""
     empty = f"import os; os.environ['HOME'] = {str(tmp_path)!r}; from console.cli import main; "
     commands = ("runs", "show", "logs baseline", "attach", "abort abcd", "tell abcd next",
-                "gauges", "keys", "bridge")  # fmt: skip
-    for modules in loaded(*(f"{empty}main({one.split()!r})" for one in commands)):
+                "gauges", "keys")  # fmt: skip
+    hosts = ("commands", "bridge", "state")  # a table of many hosts, and each of them
+    imports = (f"import console.frontends.cli.fleet.{one}" for one in hosts)
+    for modules in loaded(*(f"{empty}main({one.split()!r})" for one in commands), *imports):
         assert modules & HEAVY == set()
 
 
