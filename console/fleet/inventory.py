@@ -64,8 +64,12 @@ def fleet_path(given: str | None) -> Path:
 
 
 def load_fleet(given: str | None) -> Fleet:
-    """The fleet file that is meant. Raises InvalidFile with every problem."""
+    """The fleet file that is meant. Raises InvalidFile with every problem, UsageError without a
+    file."""
     path = fleet_path(given).absolute()
+    if not path.exists():
+        hint = "docs/how-to/fleet.md says how to write one"
+        raise UsageError("there is no fleet file", one_line(str(path)), hint)
     stamp = _stamp(path)
     if (known := _kept(stamp)) is not None:
         return Fleet(path, known)

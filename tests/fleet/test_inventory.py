@@ -72,7 +72,7 @@ def test_the_file_is_found_like_the_site_file(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("OMNI_FLEET", raising=False)
-    with pytest.raises(InvalidFile, match=r"omni-console/fleet\.yaml"):
+    with pytest.raises(UsageError, match=r"no fleet file: .*/omni-console/fleet\.yaml"):
         load_fleet(None)
     (tmp_path / "mine.yaml").write_text(HEAD + "hosts: {a: {}}\n")
     monkeypatch.setenv("OMNI_FLEET", str(tmp_path / "mine.yaml"))
