@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.runner.e2e.sites import host_site
@@ -36,6 +36,7 @@ class Operator:
     root: Path
     runtime: Path
     boxes: dict[str, Box]
+    children: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def env(self) -> dict[str, str]:
@@ -56,10 +57,18 @@ class Operator:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     def start(self, *args: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        """The command in the background; ended with the test."""
+        child = subprocess.Popen(
             [COMMAND, "fleet", *args], env=self.env, cwd=self.root, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
+        self.children.append(child)
+        return child
+
+    def close(self) -> None:
+        for child in self.children:
+            child.kill()
+            child.communicate()
 
     @property
     def cuts(self) -> Path:
@@ -104,6 +113,7 @@ def hosts(
             stack.callback(operator.cut, name)
             boxes[name] = Box(name, world, login, _command(place, world))
         _ssh(operator)
+        stack.callback(operator.close)
         yield operator
 
 
