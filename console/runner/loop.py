@@ -111,9 +111,7 @@ class Runner:
         )
         if self.control.cancelled.is_set():
             return self._stop_flow()
-        # one that does not apply is passed over: nobody has anything to decide there
-        applies = planned.step is None or planned.step.when
-        if applies and (self.control.pause_asked or self.control.mode == "step"):
+        if _applies(planned) and (self.control.pause_asked or self.control.mode == "step"):
             self.control.set(pause_asked=False)
             verb = self._pause(Pause.OPERATOR, f"before {planned.id}")
             if verb.verb == "skip":
@@ -278,3 +276,8 @@ class Runner:
     def _stop_flow(self) -> Flow:
         verb = self.control.stop_verb
         return Flow.ROLLBACK if verb is not None and verb.verb == "rollback" else Flow.ABORT
+
+
+def _applies(planned: PlannedStep) -> bool:
+    """Whether a step is not left out by its `when`: before one that is, nobody has to decide."""
+    return planned.step is None or planned.step.when
