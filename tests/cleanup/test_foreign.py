@@ -3,13 +3,14 @@
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.cli import main
-from console.common.errors import EngineError, Exit
+from console.common.errors import EngineError, EngineTimeout, Exit
 from console.config.site.site import load_site
 from console.runner.cleanup import foreign, leftover
 from console.runner.cleanup.leftover import Spared, Stored, Survey
@@ -160,15 +161,22 @@ def test_an_engine_that_stops_answering(attic: Attic, monkeypatch: pytest.Monkey
 def test_a_directory_that_hangs_costs_nothing_of_what_was_seen(
     attic: Attic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foreign, "LATE_S", 0.1)
-    monkeypatch.setattr(foreign, "SCAN_S", 0.1)
-    stop, walk = threading.Event(), os.walk
+    """The time is over as soon as the directory hangs, and not by a clock."""
+    stop, walk, hangs = threading.Event(), os.walk, list[threading.Event]()
 
     def hang(top: Path) -> Any:
         yield next(walk(top))
+        hangs[-1].set()
         stop.wait(60)
 
+    def within(seconds: float, what: str, call: Callable[[], object], hint: str) -> None:
+        hangs.append(threading.Event())
+        threading.Thread(target=call, daemon=True).start()
+        assert hangs[-1].wait(60)
+        raise EngineTimeout(f"{what} did not answer within {seconds:g} s", "", hint)
+
     monkeypatch.setattr(foreign.os, "walk", hang)
+    monkeypatch.setattr(foreign, "within", within)
     weights(attic, "more/c.gguf")
     items, notes = foreign.foreign(attic.site(), Survey(()), [str(attic.root / "more")])
     stop.set()
