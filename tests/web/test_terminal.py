@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import psutil
@@ -48,6 +49,13 @@ def consoles() -> list[psutil.Process]:
 
 def gone() -> None:
     until(lambda: not consoles(), "the console has ended")
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses() -> Iterator[None]:
+    """A test ends when its consoles have: the next one counts its own."""
+    yield
+    gone()
 
 
 def test_keys_go_one_way_and_the_screen_the_other_at_the_browsers_size(web: Web) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from console.bench.contract.answer import SILENT
 from console.bench.contract.ask import Case
 from console.bench.contract.compare import Comparison, compare
-from console.bench.contract.fingerprint import Fingerprint, read_fingerprint, take
+from console.bench.contract.fingerprint import Asked, Fingerprint, read_fingerprint, take
 from console.common import paths
 from console.common.errors import ConsoleError, ServiceError, UsageError
 from console.common.files import write_atomically
@@ -51,34 +51,42 @@ def seal_baseline(context: Context, planned: PlannedStep, attempt: Attempt) -> D
         case for case in cases
         if known.lacks([case]) or len(known.cases[case.id].answers) < repeat
     ]  # fmt: skip
-    lacking += _answered_now(context, known.of(cases), cases, attempt)
+    now = _answered_now(context, known.of(cases), cases, repeat, attempt)
     if lacking:
         found = _taken(context, "baseline", "", lacking, repeat, attempt)
         refuse_stranger(context, "baseline")
         known = replace(found, cases={**known.cases, **found.cases})
+    if now:
+        known = replace(known, cases={**known.cases, **now})
+    if lacking or now:
         _write(path, known)
     mine = known.of(cases)
     _write(_of_run(context), mine)
     noise = len(mine.unsteady)
-    asked = f"{plural(len(lacking), 'case')} asked" if lacking else "sealed before, nothing asked"
+    count = len(lacking) + len(now)
+    asked = f"{plural(count, 'case')} asked" if count else "sealed before, nothing asked"
     return Done(f"{asked}; the baseline differs from itself in {noise} of {len(mine.cases)}")
 
 
 def _answered_now(
-    context: Context, known: Fingerprint, cases: Sequence[Case], attempt: Attempt
-) -> list[Case]:
-    """The cases that the sealed baseline left without an answer, and answers now: it may have been
-    ill at that moment. One that never answers them is no failure; it is compared as such."""
-    silent = [
-        case for case in cases if case.id in known.cases and SILENT in known.cases[case.id].states
-    ]
+    context: Context, known: Fingerprint, cases: Sequence[Case], repeat: int, attempt: Attempt
+) -> dict[str, Asked]:
+    """What the baseline answers now to cases that it had left without an answer when it was sealed:
+    it may have been ill at that moment. One that it never answers is no failure; it is compared as
+    such."""
+    silent = [case for case in cases if case.id in known.cases and _silent(known.cases[case.id])]
     if not silent:
-        return []
+        return {}
     try:
-        found = _taken(context, "baseline", "", silent, 1, attempt)
+        found = _taken(context, "baseline", "", silent, repeat, attempt)
     except StepFailed:
-        return []
-    return [case for case in silent if SILENT not in found.cases[case.id].states]
+        return {}
+    refuse_stranger(context, "baseline")
+    return {name: one for name, one in found.cases.items() if not _silent(one)}
+
+
+def _silent(asked: Asked) -> bool:
+    return SILENT in asked.states
 
 
 def execute(context: Context, planned: PlannedStep, attempt: Attempt) -> Done:
