@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .PHONY: run test test-all check golden coverage bench mutants chaos yard \
-  rehearsals lock clean
+  lines rehearsals lock clean
 
 run: $(VENV)/.run
 	@$(BIN)/omni-console demo
@@ -63,6 +63,10 @@ chaos: $(VENV)/.dev
 # real memory pressure, minutes of it: engines stopped, cores burning, swap on; needs root
 yard: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/guard/real/heavy.py tests/guard/real/member.py
+
+# the fleet's ssh lines, cut at random bytes while runs start, verbs are given and a host is rolled back
+lines: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/fleet/lines.py
 
 # the shipped playbooks with every fault, two to six minutes each, in the testbed's engine. ONLY:
 # words that choose, like ONLY="operation-lazarus" or ONLY="slow grey", or both; "decisions" are those

@@ -68,7 +68,9 @@ class Operator:
     def close(self) -> None:
         for child in self.children:
             child.kill()
-            child.communicate()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
 
     @property
     def cuts(self) -> Path:
