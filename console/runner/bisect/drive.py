@@ -137,7 +137,8 @@ class Driver:
         found = judged(pending.at, run, view)
         if found.word is Word.SKIP and _failed_before(view) and pending.at not in self._again:
             self._again.add(pending.at)
-            self._say(f"== no version was tried, so it is tried once more: {found.why}")
+            name = self._shown(pending.at)
+            self._say(f"== the run failed before {name} began, so it is repeated once: {found.why}")
             self._settle(None)
             return
         self._keep(found)
